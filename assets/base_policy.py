@@ -1,4 +1,4 @@
-"""`base_policy`: what GRPO starts from, a small policy after its cold start or a model from a hub."""
+"""`base_policy`: the policy that GRPO starts from, either a small policy after its cold start or a model from a hub."""
 
 from pathlib import Path
 
@@ -18,8 +18,11 @@ from ops.training.cold_start.validation import ColdStartRecord
 
 
 def base_of(podium: Podium) -> Path | None:
-    """The folder of the base policy of this run's Conductor; None: the Conductor is a champion, or goes on from one,
-    whose cold start was not scored on the pool as it is (other prices are the same pool)."""
+    """Return the folder of the base policy of this run's Conductor.
+
+    None: the Conductor is a champion, or was trained from one, whose cold start has no scores on the current pool
+    (other prices do not count as another pool).
+    """
     snapshot, setup = podium.snapshot(), podium.load()
     if snapshot.conductor == "as the recipe":
         return base_policy_folder(setup)
@@ -36,7 +39,7 @@ def base_of(podium: Podium) -> Path | None:
 def base_policy(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """What GRPO starts from, cold-started on workflows sampled with the precached successes."""
+    """Make the policy that GRPO starts from: a cold start on workflows that the precached responses show to succeed."""
     gate.passed(context, "training_mix")
     gate.ready(podium, "workers", "training")
     setup = podium.load()

@@ -1,4 +1,5 @@
-"""`champion_standing`: the champion on a changed pool, judged by the gate, and whether training goes on from it."""
+"""`champion_standing`: the gate's judgement of the champion on a changed pool, and the decision whether to train it
+further."""
 
 import dagster as dg
 
@@ -15,9 +16,9 @@ from ops.retraining.standing import alert_on_standing, required, stand
     check_specs=[dg.AssetCheckSpec("holds", asset="champion_standing", description="It passes the gate as it is.")],
 )
 def champion_standing(podium: Podium) -> dg.MaterializeResult:
-    """Compare the champion on the present pool with itself before the change, and decide whether to train again.
+    """Compare the champion on the current pool with itself before the change, and decide whether to train again.
 
-    Materialized by the job `retraining`, whose run's snapshot has the change.
+    The job `retraining` materializes this asset; the snapshot of its run has the change.
     """
     snapshot = podium.snapshot()
     setup = podium.load()

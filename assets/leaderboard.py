@@ -1,4 +1,4 @@
-"""`leaderboard`: the Conductor beside every baseline, with uncertainty and cost."""
+"""`leaderboard`: the Conductor and every baseline, with uncertainty and cost."""
 
 import dagster as dg
 
@@ -17,7 +17,7 @@ from ops.evaluation.report import accuracy_bars, reach_tables, tables
 
 @dg.asset(deps=[worker_pool, worker_responses, baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(podium: Podium) -> dg.MaterializeResult:
-    """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
+    """Compare Conductor, cold start, best and random worker and oracle, per benchmark and in the mean."""
     setup = podium.load()
     made = compare(setup, final_run(podium) / "policy", base_of(podium))
     outcomes = write_outcomes(setup, final_run(podium) / "policy", base_of(podium))

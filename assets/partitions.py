@@ -1,4 +1,4 @@
-"""Along what the data is cut: benchmarks (fixed), workers (dynamic), and their cross product."""
+"""The partitions of the data: benchmarks (fixed), workers (dynamic), and their cross product."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ workers = dg.DynamicPartitionsDefinition(name="worker")
 worker_by_benchmark = dg.MultiPartitionsDefinition(
     {"benchmark": dg.StaticPartitionsDefinition(list(training_benchmarks())), "worker": workers}
 )
-"""Only benchmarks that are trained on have a shortlist to ask the workers about."""
+"""Workers × benchmarks with training problems; only these have a shortlist."""
 
 one_run = dg.BackfillPolicy.single_run()
-"""Many partitions, one run: calls to different workers overlap and nothing starts twice."""
+"""One run for all partitions, so that calls to different workers overlap and each process starts once."""
 
 
 def ranges(keys: Sequence[str], wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """The fewest (first, last) ranges over the ordered `keys` that cover exactly those `wanted`."""
+    """Return the fewest (first, last) ranges of the ordered `keys` that cover exactly `wanted`."""
     chosen, spans, start = set(wanted), [], None
     for key, following in zip(keys, [*keys[1:], None], strict=True):
         if key not in chosen:
@@ -36,7 +36,7 @@ def ranges(keys: Sequence[str], wanted: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Make the dynamic partitions those of the pool. Returns the names added and removed."""
+    """Set the dynamic partitions to the pool's workers. Returns the names added and removed."""
     known = instance.get_dynamic_partitions("worker")
     added = [name for name in names if name not in known]
     removed = [name for name in known if name not in names]
@@ -47,7 +47,7 @@ def sync_workers(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[li
 
 
 def in_recipe(keys: Sequence[str], recipe: Recipe) -> list[str]:
-    """The benchmarks of a run. Raises `ConfigError` for one that the recipe does not have."""
+    """Return the benchmarks of a run. Raises `ConfigError` for one that the recipe lacks."""
     if missing := [key for key in keys if key not in recipe.benchmarks]:
         remedy = "Add it there, or materialize the partitions that the recipe has"
         raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", f"has no {', '.join(missing)}", remedy)
@@ -55,6 +55,6 @@ def in_recipe(keys: Sequence[str], recipe: Recipe) -> list[str]:
 
 
 def cell(key: str) -> Cell:
-    """The worker and benchmark of a key of `worker_by_benchmark`; Dagster joins dimensions from A to Z."""
+    """Return worker and benchmark of a key of `worker_by_benchmark`; Dagster joins dimensions in alphabetical order."""
     benchmark, worker = key.split("|")
     return Cell(worker, benchmark)

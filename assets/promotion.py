@@ -1,4 +1,4 @@
-"""`promotion`: whether the challenger has earned the place of the champion."""
+"""`promotion`: the gate's decision whether the challenger becomes champion."""
 
 import dagster as dg
 
@@ -14,7 +14,8 @@ from ops.stages.release import try_challenger
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
-    """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
+    """Decide by config/promotion.yaml: paired tests against champion and best worker, cost, latency, valid workflows.
+    """
     outcome = try_challenger(podium.load(), final_run(podium) / "policy", podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.promoted,

@@ -1,4 +1,5 @@
-"""`recursive_conductor`: the Conductor trained to go on from its own answers, where the recipe asks for it."""
+"""`recursive_conductor`: the Conductor trained to continue from its own answers, if the recipe has a `recursive`
+section."""
 
 from pathlib import Path
 
@@ -16,7 +17,7 @@ NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one wo
 
 
 def final_run(podium: Podium) -> Path:
-    """The folder of the last training run of this configuration, whose policy is scored and registered."""
+    """Return the folder of this configuration's last training run, whose policy is scored and registered."""
     setup, before = podium.load(), adaptive_run(podium)
     if not has_stage(podium, "recursive"):
         return before
@@ -24,7 +25,7 @@ def final_run(podium: Podium) -> Path:
 
 
 def training_runs(podium: Podium) -> dict[str, Path]:
-    """The asset of each stage that this configuration has → its run's folder, in their order."""
+    """Return the asset of each training stage of this configuration → its run's folder, in order."""
     runs = {"conductor": run_folder(podium)}
     if has_stage(podium, "adaptive"):
         runs["adaptive_conductor"] = adaptive_run(podium)
@@ -46,7 +47,7 @@ def recursive_conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
+    """Train the Conductor with GRPO in two rounds; without a `recursive` section, pass it on unchanged."""
     folder = final_run(podium)
     if not has_stage(podium, "recursive"):
         return kept(context, folder, NO_SECTION)

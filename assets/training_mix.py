@@ -1,4 +1,4 @@
-"""`training_mix`: the problems that the Conductor learns from (`checks` gates it)."""
+"""`training_mix`: the problems that GRPO trains on (checked in `checks`)."""
 
 import dagster as dg
 
@@ -12,7 +12,7 @@ from ops.stages.curation import materialize_mix
 
 @dg.asset(deps=[shortlist, worker_responses], group_name="training", kinds={"python", "dvc"})
 def training_mix(podium: Podium) -> dg.MaterializeResult:
-    """What GRPO trains on: equally many problems per domain, chosen by the recipe's selector; see the data card."""
+    """Choose the training mix: equally many problems per domain, by the recipe's selector; see the data card."""
     setup = podium.load()
     mix = materialize_mix(setup)
     return dg.MaterializeResult(

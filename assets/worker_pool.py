@@ -1,4 +1,4 @@
-"""`worker_pool`: the workers of the pool's file; each is a partition of the responses."""
+"""`worker_pool`: the workers of the pool's file; each one is a partition of the responses."""
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from ops.workers.unsent import check_pools
 
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """The workers on offer, checked against keys, providers and servers. Retraining compares its two keys."""
+    """Check the pool's workers against keys, providers and servers. Retraining compares the pool's two keys."""
     setup = podium.load()
     check_addresses(mlflow=not setup.workspace.rehearsal)
     pool = setup.pool

@@ -1,4 +1,4 @@
-"""`worker_probes`: whether every worker is still the one that was precached, by a few questions asked again."""
+"""`worker_probes`: repeat a few questions to detect workers that have changed since precaching."""
 
 from datetime import UTC, datetime
 
@@ -25,9 +25,10 @@ from ops.retraining.revisions import notify_of_drift, record_revisions
 def worker_probes(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """A round of probes of every worker; the model of one that drifted gets a revision, which sets its answers aside.
+    """Run a round of probes of every worker; the model of a drifted one gets a new revision, so that its old answers
+    are ignored.
 
-    What follows is what follows any changed worker: the sensor's plan.
+    The sensor's plan treats it as any changed worker.
     """
     gate.ready(podium, "workers")
     setup, probing = podium.load(), podium.snapshot().retraining.probing

@@ -23,7 +23,8 @@ from ops.stages.responses import estimate_responses, materialize_responses
 def worker_responses(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Graded answers to the shortlist, a worker on a benchmark each: a new worker is one more row of them."""
+    """Collect graded answers to the shortlist, one partition per worker and benchmark; a new worker adds one row of
+    partitions."""
     gate.passed(context, "shortlist")
     gate.ready(podium, *ALL_NEEDS)
     setup = podium.load()

@@ -1,8 +1,8 @@
-"""Execution of a job in this process, as a run that the UI shows wherever it shows runs.
+"""Execute a job in this process, as a run that all pages of the UI show.
 
-`JobDefinition.execute_in_process` makes runs without the origin of their job: the timeline, the list of a job's runs
-and the button that executes a run again leave them out. Written against Dagster 1.13.27, whose parts for it have no
-public import.
+`JobDefinition.execute_in_process` makes runs without the origin of their job, so the timeline, the list of a job's runs
+and the re-execute button omit them. Written against Dagster 1.13.27, which has no public import for the parts used
+here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from assets.dagster_private import (
 from pipelines.home import CODE_LOCATION
 
 MODULE, REPOSITORY = "pipelines.definitions", "__repository__"
-"""Where Dagster finds the code, and its own name for what it finds there."""
+"""Dagster's location of the code, and its own name for the repository there."""
 
 
 def execute_in_process(
@@ -43,9 +43,9 @@ def execute_in_process(
     assets: Sequence[dg.AssetKey] = (),
     follow: Callable[[dg.DagsterEvent], None] | None = None,
 ) -> None:
-    """Execute the job, or `assets` of it alone; `follow` gets each event as it happens. Raises what a step raises.
+    """Execute the job, or only `assets` of it; `follow` gets each event as it happens.
 
-    The daemon does not begin such a run again: the process that executes it decides about that.
+    Raises what a step raises. The daemon does not retry such a run: the executing process decides about retries.
     """
     chosen = frozenset(assets)
     alone = job.as_ephemeral_job(resource_defs={}, input_values={}, asset_selection=chosen or None)
@@ -82,13 +82,13 @@ def execute_in_process(
 
 
 def link(context: dg.OpExecutionContext, message: str, run_id: str) -> None:
-    """Write a line with a link to another run into the log of this one."""
+    """Write a line with a link to another run into the log of this run."""
     facts = EngineEventData({"run": dg.MetadataValue.dagster_run(run_id)})
     context.instance.report_engine_event(message, context.run, facts, step_key=str(context.op_handle))
 
 
 def _origin(job: str) -> RemoteJobOrigin:
-    """As a code server of `podium dev` has it."""
+    """Return the origin that a code server of `podium dev` would have."""
     target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=CODE_LOCATION)
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)

@@ -130,7 +130,7 @@ def addresses() -> list[Address]:
         host, _, port = name.strip().rpartition(":")
         if not host or not port.isdigit():
             remedy = "Write HOST:PORT,HOST:PORT, the code servers on which runs are to be executed"
-            raise ConfigError(WORKERS, "(value)", f"{name.strip()!r} is no address", remedy)
+            raise ConfigError(WORKERS, "", f"{name.strip()!r} is not an address", remedy)
         try:
             known = socket.getaddrinfo(host, int(port), proto=socket.IPPROTO_TCP)
         except socket.gaierror:  # none of that name at present

@@ -34,7 +34,7 @@ def scan(file: Path) -> Iterator[Scanned]:
     no table, or without any row.
     """
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Correct the path in the recipe or put the file there")
+        raise DataError(file, "", "does not exist", "Correct the path in the recipe or put the file there")
     kinds: dict[str, Callable[[Path], Iterator[Scanned]]] = {
         ".jsonl": _jsonl,
         ".jsonl.gz": _jsonl,
@@ -45,11 +45,11 @@ def scan(file: Path) -> Iterator[Scanned]:
     reader = next((kinds[suffix] for suffix in kinds if file.name.endswith(suffix)), None)
     if reader is None:
         remedy = f"Convert it to {', '.join(kinds)}"
-        raise DataError(file, "(file)", f"is of a kind that is not read ({file.suffix or 'no suffix'})", remedy)
+        raise DataError(file, "", f"has a type that is not supported ({file.suffix or 'no suffix'})", remedy)
     rows = reader(file)
     first = next(rows, None)
     if first is None:
-        raise DataError(file, "(file)", "holds no rows", "Fetch or generate the file again")
+        raise DataError(file, "", "has no rows", "Download or generate the file again")
     for number, row in enumerate(chain((first,), rows), start=1):
         yield row if isinstance(row, RowError) else replace(row, number=number)
 
@@ -106,7 +106,7 @@ def _head(file: Path, reader: Iterator[list[str]]) -> list[str]:
     try:
         head = next(reader, [])
     except csv.Error as error:
-        raise DataError(file, "line 1", f"is no header ({error})", "Is it a CSV file?") from None
+        raise DataError(file, "line 1", f"is not a header ({error})", "Check that it is a CSV file") from None
     head = [name.strip() for name in head]
     if len(set(head)) != len(head):
         raise DataError(file, "line 1", "names a column twice", "Give each column its own name")
@@ -135,7 +135,7 @@ def _parquet(file: Path) -> Iterator[Scanned]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # Arrow's messages can quote the file: only their first words are shown.
         reason = str(error).partition(".")[0].partition(":")[0][:120]
-        remedy = "Fetch the file again: it is incomplete or no Parquet file"
+        remedy = "Download the file again: it is incomplete or not a Parquet file"
         raise DataError(file, f"after row {number}", f"cannot be read ({reason})", remedy) from None
 
 
@@ -147,7 +147,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
             for line, text in enumerate(lines, start=1):
                 yield line, text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        remedy = "Fetch the file again: it is incomplete or no gzip file"
+        remedy = "Download the file again: it is incomplete or not a gzip file"
         raise DataError(file, f"after line {line}", f"cannot be unpacked ({error})", remedy) from None
 
 

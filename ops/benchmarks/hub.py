@@ -148,7 +148,7 @@ def _refused(text: str, place: str, where: str, revision: str | None) -> NoRetur
         remedy = f"Accept its terms at {page} and set HF_TOKEN (or run `hf auth login`)"
         raise HubRefused(place, where, "is gated", remedy) from None
     if "Revision" in text:
-        remedy = f"`git ls-remote {page} HEAD` prints the newest one"
+        remedy = f"`git ls-remote {page} HEAD` prints the newest revision"
         raise HubRefused(place, where, f"has no revision {revision}", remedy) from None
     remedy = f"Check {page}; a private one needs HF_TOKEN"
-    raise HubRefused(place, where, "does not exist or is not to be seen", remedy) from None
+    raise HubRefused(place, where, "does not exist or is private", remedy) from None

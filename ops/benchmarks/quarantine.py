@@ -62,7 +62,10 @@ def judge(entry: Benchmark, split: Split, loaded: LoadedSplit, max_share: float,
     where = f"{bad:,} of {loaded.rows:,} rows"
     if bad == loaded.rows and all(error.missing and error.column == first.column for error in loaded.rejected):
         problem = f"no row has a column {first.column!r}; found {_columns(entry, loaded)}"
-        remedy = f"Name the columns in the file's first line, as ours or as the hub's ({', '.join(entry.hub.columns)})"
+        remedy = (
+            "Name the columns in the file's first line, with Podium's names or the hub's "
+            f"({', '.join(entry.hub.columns)})"
+        )
         raise DataError(first.file, where, problem, remedy)
     reasons = "; ".join(f"{error.where} {error.problem}" for error in loaded.rejected[:SHOWN_REASONS])
     more = f"; and {bad - SHOWN_REASONS:,} more" if bad > SHOWN_REASONS else ""

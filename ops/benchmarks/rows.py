@@ -45,7 +45,7 @@ def code_tests(value: Any, fail: Fail) -> tuple[CodeTest, ...]:
 def _cases(group: Mapping[str, Any], part: str, fail: Fail) -> list[Any]:
     cases = group.get(part) or []
     if not isinstance(cases, list):
-        raise fail("tests", f"has {part} tests that are no list", "Write a list of {input, output}")
+        raise fail("tests", f"has {part} tests that are not a list", "Write a list of {input, output}")
     return cases
 
 
@@ -157,7 +157,9 @@ class Row:
         """The row's id in `column`; that of a veiled row must look like one, since ids are shown. Raises `RowError`."""
         name = self.text(column)
         if self.veiled and not is_identifier(name):
-            remedy = "Give each row an id without spaces and with a digit; do the columns stand under their own names?"
+            remedy = (
+                "Give each row an id without spaces and with a digit; check that each column is under its own heading"
+            )
             raise self.error(column, "looks like text, not like an id", remedy)
         return name
 
@@ -251,7 +253,7 @@ def unique(rows: Iterable[Row], scope: str | None = None) -> Iterator[Row]:
 def _agree(row: Row, column: str, expected: str, aliases: Mapping[str, str]) -> None:
     value = row.maybe(column)
     if value and aliases.get(value, value) != expected:
-        problem = f"is {row.quoted(value)}, but this benchmark's is {expected!r}"
+        problem = f"is {row.quoted(value)}, but this benchmark needs {expected!r}"
         raise row.error(column, problem, "Is it the right file?")
 
 

@@ -26,7 +26,7 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> None:
 def read_problems(file: Path) -> list[Problem]:
     """Read what `write_problems` wrote; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Run `podium run`, or the stage that writes it, first")
+        raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
     return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
 
 
@@ -42,7 +42,7 @@ def _problem(row: Row) -> Problem:
     except TypeError as error:
         remedy = "The file was written by another version: materialize it again"
         reason = "" if row.veiled else f" ({error})"
-        raise DataError(row.place, f"line {row.line}", f"is no problem row{reason}", remedy) from None
+        raise DataError(row.place, f"line {row.line}", f"is not a problem row{reason}", remedy) from None
 
 
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -73,7 +73,7 @@ def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
     names = training_benchmarks(recipe.benchmarks)
     if not names:
         remedy = f"Add one of {', '.join(training_benchmarks())}"
-        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "name none that is trained on", remedy)
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "has no benchmark with training problems", remedy)
     files = [raw_file(workspace, recipe, name, "train") for name in names]
     return [problem for file in files for problem in read_problems(file)]
 

@@ -13,7 +13,7 @@ from ops.config import TRANSFORMERS, VLLM
 from ops.core.workspace import Workspace
 
 ENV = "PODIUM_WRITER"
-"""The environment variable that names the writer while a champion is served; unset: transformers."""
+"""The environment variable with the writer of a served champion; default: transformers."""
 AnyConductor = Conductor | ServedConductor
 
 
@@ -24,11 +24,11 @@ def load_conductor(
     setting: str = "evaluation.writer",
     key: str | None = None,
 ) -> AnyConductor:
-    """The policy in `folder`, written for by `writer`: `transformers`, `vllm` (a server that Podium starts on the GPUs
-    of this machine), or a server's URL.
+    """Load the policy in `folder` with the backend `writer`: `transformers`, `vllm` (a server that Podium starts on the
+    GPUs of this machine), or a server's URL.
 
-    `key`: the policy's, where the folder's name is not. The caller closes the result. Raises `DataError`, and
-    `ConfigError` that names `setting` for a writer that cannot write for this policy.
+    `key`: the policy's, if it is not the folder's name. The caller closes the result. Raises `DataError`, and
+    `ConfigError` that names `setting` for a writer that cannot serve this policy.
     """
     if writer == TRANSFORMERS:
         return Conductor.load(folder)

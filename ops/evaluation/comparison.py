@@ -156,9 +156,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist: this policy was compared with nothing", _REMEDY) from None
+        raise DataError(file, "", "does not exist: this policy has not been evaluated", _REMEDY) from None
     except ValueError as error:
-        raise DataError(file, "(file)", f"is not JSON ({error})", _REMEDY) from None
+        raise DataError(file, "", f"is not JSON ({error})", _REMEDY) from None
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Whether a challenger has earned the place of the champion: a pure decision from score rows."""
+"""Decide from score rows whether a challenger is promoted: a pure function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_CHAMPION = "none"
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: the number, the bound it had to keep, and what that means in words."""
+    """One condition of the gate: the value, its bound, and an explanation in words."""
 
     name: str
     value: float
@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Override:
-    """A person's decision to promote in spite of the checks."""
+    """A person's decision to promote regardless of the checks."""
 
     name: str
     reason: str
@@ -38,10 +38,10 @@ class Override:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The gate's decision with everything that it rests on, and a person's override."""
+    """The gate's decision with its evidence, and a person's override."""
 
     promote: bool
-    """The gate's: an override does not change it."""
+    """The gate's decision; an override does not change it."""
     checks: tuple[Check, ...]
     override: Override | None = None
     analysis: int = 1
@@ -55,14 +55,14 @@ class GateDecision:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GateDecision:
-        """What `as_dict` gave."""
+        """Restore a decision from `as_dict`."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])
         override = Override(**by) if by else None
         return cls(facts["promote"], checks, override, facts["analysis"], facts.get("against"))
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready, for the log of the model version."""
+        """Return the decision as a mapping for JSON, for the log of the model version."""
         return asdict(self)
 
 
@@ -91,7 +91,7 @@ def decide(
 
 
 def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
-    """The gate's verdict with a person's decision to promote all the same. Raises `ConfigError` when the name or the
+    """Add a person's decision to promote regardless of the gate's verdict. Raises `ConfigError` if the name or the
     reason is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():
@@ -168,7 +168,7 @@ def _against_champion(
 
 
 def _in_words(gain: Interval, confidence: float) -> str:
-    # 97.5 %, 99.5946 %: the digits of what is left to chance.
+    # 97.5 %, 99.5946 %: as many digits as the error probability needs.
     return f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
 
 
@@ -183,7 +183,7 @@ def _coverage(pairs: Pairs, whom: str, gate: PromotionGate) -> Check:
 
 
 def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Check:
-    # A champion that costs nothing (every price is 0) can only be matched by costing nothing.
+    # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
     return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)

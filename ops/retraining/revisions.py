@@ -34,7 +34,7 @@ def notify_of_drift(workspace: Workspace, revisions: Mapping[str, str]) -> None:
     if revisions:
         noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
         text = (
-            f"A provider answers otherwise under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
-            "Earlier answers are not used any more. The sensor pool_changed plans what follows, if it is on"
+            f"A provider's answers have changed under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
+            "Earlier answers are no longer used. The sensor pool_changed plans the next steps if it is on"
         )
         notify(workspace, WORKER_DRIFTED.notice(f"{', '.join(revisions)} drifted", text))

@@ -1,4 +1,4 @@
-"""Following the champion: a version that works takes the place of the one before, and a broken one does not."""
+"""Follow the champion: a working version replaces the one in service, and a broken one does not."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from ops.serving.loaded import LoadedVersion, VersionFiles
 log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""After so long a version that could not be loaded is tried once more: what it lacked may be there now."""
+"""Seconds after which a version that could not be loaded is tried again, because its requirements may be met by then.
+"""
 Swap = Literal["loaded", "failed", "unreachable", "missing"]
-"""The result of a check that found another champion than the version in service; "missing": there is none."""
+"""Result of a check that found another champion than the version in service; "missing": there is none."""
 
 
 class Source(Protocol):
-    """Where versions come from. Its methods raise `PodiumError`, and are called in threads."""
+    """The source of versions. Its methods raise `PodiumError`, and are called in threads."""
 
     def current(self) -> str | None:
-        """The version that is to be served now; None: none is."""
+        """Return the version to serve now, or None."""
         ...
 
     def missing(self) -> str:
-        """Why there is none, and which command makes one."""
+        """Return why there is no version, and the command that makes one."""
         ...
 
     def files(self, version: str) -> VersionFiles:
-        """The version's files, on this machine."""
+        """Return the version's files on this machine."""
         ...
 
 
@@ -52,23 +53,23 @@ class Follower:
     ) -> None:
         self._engine, self._source, self._on_batch, self._on_attempt = engine, source, on_batch, on_attempt
         self._broken: dict[str, float] = {}
-        """Version → when it may be tried again."""
+        """Version → time at which it may be tried again."""
         self._missing = False
         self.problem = ""
-        """Why the source's current version is not in service; "" when it is."""
+        """Reason why the source's current version is not in service; "" if it is."""
 
     async def run(self) -> None:
-        """Look, and change, until it is cancelled."""
+        """Check and change the version repeatedly, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._engine.settings.follow_s)
 
     async def look(self) -> bool:
-        """Serve the current version if another one is in service; whether it is in service now."""
+        """Serve the current version if another one is in service; return whether it is in service now."""
         try:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""
-        except PodiumError as error:  # the registry is unavailable: the version in service stays
+        except PodiumError as error:  # the registry is unavailable: the version in service is kept
             self._on_attempt("unreachable", "")
             self._complain(str(error))
             return False

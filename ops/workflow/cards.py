@@ -62,4 +62,4 @@ def _card(row: dict[str, object], file: Path, remedy: str) -> WorkerCard:
         accuracy = {name: score["accuracy"] for name, score in by_domain.items()}  # type: ignore[attr-defined]
         return WorkerCard.model_validate({"accuracy": accuracy, "cost_usd": row["cost_usd"]})
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise DataError(file, f"worker {row.get('worker')}", f"is no profile ({error})", remedy) from None
+        raise DataError(file, f"worker {row.get('worker')}", f"is not a profile ({error})", remedy) from None

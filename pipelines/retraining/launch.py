@@ -69,7 +69,7 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
             tags=change_tags(found, priced) | {"podium/cause": cause},
         )
         return Launch(request)
-    why = f"waits for a person: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVE}"
+    why = f"needs approval: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVE}"
     occasion = f"plan waits {found.key}"
     if was_noticed(workspace, occasion):
         return Launch(why=why)

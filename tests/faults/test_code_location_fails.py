@@ -56,6 +56,6 @@ def test_the_ui_is_told_why_the_code_location_does_not_load(
     if broken:
         assert found["__typename"] == "PythonError"
         said = "".join(link["error"]["message"] for link in found["errorChain"])
-        assert f"{recipes}: (folder): holds no recipe" in said
+        assert f"{recipes}: holds no recipe" in said
     else:
         assert found["__typename"] == "RepositoryLocation"

@@ -203,7 +203,7 @@ def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
 
 def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> None:
     known = version(setup.workspace, 8, **claimed(setup))
-    with pytest.raises(Refused, match=r"version 1: scores.parquet: carries other scores .* \(4 rows differ\)"):
+    with pytest.raises(Refused, match=r"version 1: scores.parquet: has other scores .* \(4 rows differ\)"):
         judge(setup, known, compared(9), GATE)
     assert judge(setup, known, compared(8), GATE).decision.against == NO_CHAMPION
 
@@ -401,7 +401,7 @@ def test_the_jobs(workspace: Workspace) -> None:
         [failure] = [event for event in blank.all_events if event.is_step_failure]
         said = failure.step_failure_data.user_failure_data
         assert said is not None
-        assert said.description == "job rollback: config.by: is empty. Say who decides so and why"
+        assert said.description == "job rollback: config.by: is empty. State the person who decides and the reason"
         error = failure.step_failure_data.error
         assert error is not None and error.cause is None and "Error occurred while" not in error.message
         done = run(rollback, "roll_back_champion", by="Ada", reason="dear")

@@ -359,13 +359,13 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
     assert "settling" in ticking.said()
     result = ticking.tick(SETTLE_S)
     assert not result.run_requests
-    assert "waits for a person" in str(result.skip_reason.skip_message)
+    assert "needs approval" in str(result.skip_reason.skip_message)
     assert "podium retrain" in str(result.skip_reason.skip_message)
     [note] = result.asset_events
     assert note.asset_key == dg.AssetKey("worker_pool")
     assert "precaching" in str(note.metadata["estimate"].value)
     again = ticking.tick(SETTLE_S)
-    assert not again.asset_events and "waits for a person" in str(again.skip_reason.skip_message)
+    assert not again.asset_events and "needs approval" in str(again.skip_reason.skip_message)
     assert ticking.alerts("decision") == ["podium retrain"], "one alert, however often it ticks"
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 1000\n", encoding="utf-8")
     assert ticking.asked(SETTLE_S).tags["podium/plan"].startswith("changed: ")
@@ -485,7 +485,7 @@ def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> N
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 0.0\n", encoding="utf-8")
     ticking.change(another_model)
     for _ in range(2):
-        assert "waits for a person" in str(ticking.monthly())
+        assert "needs approval" in str(ticking.monthly())
     assert ticking.alerts("decision") == ["podium retrain"]
 
 

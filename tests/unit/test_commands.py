@@ -79,7 +79,7 @@ def test_an_error_is_one_line_and_exit_code_1(
 ) -> None:
     done = run("plan", "absent", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"error: .*absent\.yaml: \(file\): does not exist\. .*\n", done.stderr)
+    assert re.fullmatch(r"error: .*absent\.yaml: does not exist\. .*\n", done.stderr)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PODIUM_ROOT", raising=False)
     for arguments in (["ledger"], ["ask", "Why?"], ["rollback", "--reason", "why"], ["data", "raw"], ["dev"]):

@@ -170,9 +170,9 @@ def test_analyses_are_counted_from_one(analysis: int) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("planned_analyses: 0", "planned_analyses: Input should be greater than or equal to 1"),
-        ("planned_analyses: nightly", "planned_analyses: Input should be a valid integer"),
-        ("confidence: 95", "confidence: Input should be less than 1"),
+        ("planned_analyses: 0", "planned_analyses: should be greater than or equal to 1"),
+        ("planned_analyses: nightly", "planned_analyses: should be a valid integer"),
+        ("confidence: 95", "confidence: should be less than 1"),
         ("bootstrap_samples: 100", "bootstrap_samples: is not a known key"),
     ],
 )

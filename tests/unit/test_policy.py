@@ -99,5 +99,5 @@ def test_a_card_is_read_as_it_was_written_and_another_file_is_refused(conductor:
     conductor.card.write(tmp_path)
     assert PolicyCard.read(tmp_path) == conductor.card
     (tmp_path / "podium.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(DataError, match="is not a policy's card"):
+    with pytest.raises(DataError, match="is not a valid policy card"):
         PolicyCard.read(tmp_path)

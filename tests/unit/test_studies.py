@@ -105,7 +105,7 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
         ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
         ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
         ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
-        ("one_worker", ("solver",), None, r"study 'one_worker' is made whole: it has no change 'solver'"),
+        ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_runs(

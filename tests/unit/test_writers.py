@@ -157,7 +157,7 @@ def test_a_policy_that_cannot_write_is_named_with_field_and_remedy(
 ) -> None:
     other = tmp_path / "test-other"
     shutil.copytree(folder, other)
-    refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, and not policy test-other.*--served-model-name"
+    refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, not policy test-other.*--served-model-name"
     with pytest.raises(ConfigError, match=refusal):
         load_conductor(other, WORKSPACE, server.url)
     server.shutdown()
@@ -184,7 +184,7 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
 
     assert isinstance(conductor(None), Conductor)
     monkeypatch.setenv(ENV, server.url)
-    with pytest.raises(ConfigError, match=f"{ENV}: .* and not policy artifacts"):
+    with pytest.raises(ConfigError, match=f"{ENV}: .* not policy artifacts"):
         conductor(None)
     served = conductor("test-abc")
     assert isinstance(served, ServedConductor)

@@ -16,7 +16,7 @@ def check_study(study: Study, setup: Setup) -> None:
     """Raise `PodiumError` if the study cannot use the recipe, before any work starts."""
     name, entry = study.name, study.entry
     if study.only and not isinstance(entry, Changes):
-        raise PodiumError(f"study {name!r} is made whole: it has no change {study.only[0]!r} to choose")
+        raise PodiumError(f"study {name!r} has no separate changes: there is no {study.only[0]!r} to choose")
     if isinstance(entry, Changes):
         recipe_changes.setups(name, entry, setup, study.only)
     elif isinstance(entry, Subsets):

@@ -68,8 +68,8 @@ async def sample_examples(
         sampler.learn(explored.taught)
         rounds += explored.rounds
     if settings.recursive_share and not rounds:
-        what = "holds no answer to a problem of the mix, and cold_start.recursive_share wants some to go on from"
-        raise DataError(workspace.data / "responses", "(folder)", what, "Precache, or set it to 0")
+        what = "has no answer to a problem of the mix, which cold_start.recursive_share needs"
+        raise DataError(workspace.data / "responses", "", what, "Precache, or set it to 0")
     recursive, adaptive, random = setup.recipe.recursive, setup.recipe.adaptive, Random(f"{setup.recipe.seed} lessons")
     limits = recursive.limits if recursive is not None else RoundLimits()
     first = sampler.stream(list(problems.values()))

@@ -53,7 +53,7 @@ def load_subtasks(file: Path) -> tuple[Subtask, ...]:
         rows = read_yaml(file)
         return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
     except (FileNotFoundError, TypeError, KeyError) as error:
-        raise ConfigError(file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
+        raise ConfigError(file, "", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
 
 
 class WorkflowSampler:

@@ -86,7 +86,7 @@ class ColdStartRecord(Settings):
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise DataError(file, "(file)", f"is no cold start's report ({error})", "Make the policy again") from None
+            raise DataError(file, "", f"is not the record of a cold start ({error})", "Make the policy again") from None
 
     def write(self, policy: Path) -> None:
         write_text(policy / FILE, self.model_dump_json(indent=1))
@@ -118,7 +118,7 @@ def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
     problems, count = read_problems(mix), settings.validation.problems
     if count >= len(problems):
         size = f"holds {len(problems)} problems, of which {count} are held out (cold_start.validation.problems)"
-        raise DataError(mix, "(file)", size, "Hold fewer out")
+        raise DataError(mix, "", size, "Hold fewer out")
     return Random(recipe.seed).sample(problems, count)
 
 

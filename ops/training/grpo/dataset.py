@@ -35,7 +35,7 @@ def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, 
     if len(problems) < size:
         stage = "recursive" if plan.recursive else "adaptive" if plan.adaptive else "grpo"
         held = f"holds {len(problems)} problems for the stage, and a step asks {size}"
-        raise DataError(plan.problems, "(file)", held, f"Ask fewer at a step ({stage}.questions_per_step)")
+        raise DataError(plan.problems, "", held, f"Ask fewer at a step ({stage}.questions_per_step)")
     asked: list[Row] = []
     generator = torch.Generator().manual_seed(seed)
     for epoch, steps in epochs(len(problems), size, grpo.steps):

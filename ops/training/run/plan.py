@@ -71,7 +71,7 @@ class RunPlan(Settings):
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
+            raise DataError(folder / PLAN, "", f"cannot be read ({error})", "Write the plan again") from None
 
 
 class RunResult(Settings):

@@ -103,6 +103,6 @@ def test_the_environment_names_the_cache(url: str, tmp_path: Path, monkeypatch: 
     monkeypatch.delenv(CACHE_URL)
     assert open_cache(tmp_path).get("key") is None
     monkeypatch.setenv(CACHE_URL, "postgres://me:s3cret@host/db")
-    with pytest.raises(ConfigError, match="is no address of a Redis server") as caught:
+    with pytest.raises(ConfigError, match="is not an address of a Redis server") as caught:
         open_cache(tmp_path)
     assert "s3cret" not in str(caught.value)

@@ -91,9 +91,9 @@ ROWS = {
 }
 FATAL = {
     "absent": Fatal("r.jsonl", None, "does not exist"),
-    "empty": Fatal("r.jsonl", b"", "holds no rows"),
-    "blank-lines": Fatal("r.jsonl", b"\n \n\r\n", "holds no rows"),
-    "header-only": Fatal("r.csv", HEAD.encode(), "holds no rows"),
+    "empty": Fatal("r.jsonl", b"", "has no rows"),
+    "blank-lines": Fatal("r.jsonl", b"\n \n\r\n", "has no rows"),
+    "header-only": Fatal("r.csv", HEAD.encode(), "has no rows"),
     "truncated-gzip": Fatal("r.jsonl.gz", PACKED[: len(PACKED) // 2], "cannot be unpacked"),
     "gzip-without-its-end": Fatal("r.jsonl.gz", PACKED[:-4], "cannot be unpacked"),
     "no-gzip": Fatal("r.jsonl.gz", lines(many()), "cannot be unpacked"),
@@ -101,7 +101,7 @@ FATAL = {
     "no-parquet": Fatal("r.parquet", lines(many()), "cannot be read"),
     "cut-inside-a-cell": Fatal("r.csv", HEAD.encode() + b'1,"never closed,2\n2,q,2\n', "ends inside a quoted cell"),
     "column-twice": Fatal("r.csv", b"id,question,question\n1,q,2\n", "names a column twice"),
-    "another-kind": Fatal("r.xlsx", b"PK", "of a kind that is not read"),
+    "another-kind": Fatal("r.xlsx", b"PK", "a type that is not supported"),
     "utf-16": Fatal("r.jsonl", lines(many()).decode().encode("utf-16"), "line 1 is not UTF-8"),
     "another-schema": Fatal(
         "r.jsonl", lines({"id": str(i), "text": "q", "gold": "2"} for i in range(9)), "no row has a column 'question'"

@@ -49,7 +49,7 @@ def test_a_few_are_set_aside_counted_and_listed_and_the_gate_passes(workspace: W
         ("failing gold", "q0", "answer"),
         ("failing gold", "q1", "answer"),
     ]
-    assert all("missed by the grader text" in entry["reason"] and entry["remedy"] for entry in entries)
+    assert all("rejected by the grader text" in entry["reason"] and entry["remedy"] for entry in entries)
     report = stages.raw_gold(setup)
     assert (report.success, report.checked, report.set_aside) == (True, 198, 2)
     assert report.summary == "198 rows checked; 2 set aside before, their gold answers failed"

@@ -55,7 +55,7 @@ class Evil:
         (pack(pickle.dumps(Evil(), 0)), "refused"),
         (pack(pickle.dumps(["[]"])), "refused"),
         (pack(pickle.dumps(b"[]")), "refused"),
-        (pack(pickle.dumps("{}")), "no list"),
+        (pack(pickle.dumps("{}")), "not a list"),
         (pack(pickle.dumps("[" * 100_000)), "nested"),
         (pack(b"\x8c\x02[]2."), "would do DUP"),
         (pack(b""), "exhausted"),
@@ -134,7 +134,7 @@ def test_hidden_tests_that_are_no_text_are_a_malformed_row(workspace: Workspace,
 
 @pytest.mark.parametrize("cases", ["5", "true", '"abc"', '{"input": "1"}'])
 def test_tests_that_are_no_list_are_a_malformed_row(workspace: Workspace, write_rows: Any, cases: str) -> None:
-    with pytest.raises(DataError, match="no list"):
+    with pytest.raises(DataError, match="not a list"):
         load(workspace, write_rows, {"public_test_cases": cases})
 
 

@@ -266,7 +266,7 @@ def test_what_the_hub_answers_becomes_rows_or_a_clear_error(tmp_path: Path, endp
     assert gated[0] == "HubRefused"
     assert "is gated. Accept its terms at https://huggingface.co/datasets/org/gated and set HF_TOKEN" in gated[1]
     assert absent[0] == "HubRefused"
-    assert "does not exist or is not to be seen" in absent[1]
+    assert "does not exist or is private" in absent[1]
     assert other[0] == "HubRefused"
     assert f"has no revision {OTHER}. `git ls-remote" in other[1]
     for kind, said in (garbage, unavailable):

@@ -179,7 +179,7 @@ def test_commands_run_the_same_stages(
     assert podium("data", "mix", "--recipe", recipe.name) == 0
     assert "training mix: 16 problems" in capsys.readouterr().out
     assert podium("data", "mix", "--recipe", "absent") == 1
-    assert "absent.yaml: (file): does not exist" in capsys.readouterr().err
+    assert "absent.yaml: does not exist" in capsys.readouterr().err
 
 
 def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recipe: Recipe) -> None:

@@ -126,7 +126,7 @@ def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:
     new = evaluated.workspace.runs / "small-2" / "policy"
     with pytest.raises(DataError, match=r"small-2.*does not exist\. Materialize benchmark_scores for math500"):
         evaluated.compare(policy=new)
-    with pytest.raises(DataError, match=r"small-2\.json.*compared with nothing\. Materialize leaderboard"):
+    with pytest.raises(DataError, match=r"small-2\.json.*not been evaluated\. Materialize leaderboard"):
         evaluated.stored(policy=new)
 
 

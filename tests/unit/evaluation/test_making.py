@@ -60,7 +60,7 @@ def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(se
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
     lab = Lab(setup, runs, tmp_path)
     assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
-    with pytest.raises(DataError, match=r"was not trained as it is.*podium run quickstart"):
+    with pytest.raises(DataError, match=r"has not been trained with its present settings.*podium run quickstart"):
         finished(lab, "recursive_conductor")
     assert began == trained == []
     making.train(tmp_path / "new")

@@ -316,7 +316,7 @@ def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: S
     write_problems(data / "shortlist.jsonl", listed)
     assert {each.id for each in not_taught(scored.setup)} == {"4", "5"}
     write_problems(data / "shortlist.jsonl", listed[:4])
-    with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem that is not in the mix"):
+    with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem outside the training mix"):
         not_taught(scored.setup)
 
 

@@ -87,7 +87,7 @@ def test_another_pool_is_asked_on_a_benchmark_and_its_scores_are_others() -> Non
 
 def test_a_pool_of_other_workers_is_refused() -> None:
     recipe, pool = asking(pool="open"), load_pool(CONFIG, "paper")
-    with pytest.raises(ConfigError, match=r"recipe 'small'.*evaluation.pool.*open has not the workers of two"):
+    with pytest.raises(ConfigError, match=r"recipe 'small'.*evaluation.pool.*open does not have the workers of two"):
         load_evaluation_pools(CONFIG, recipe, pool)
 
 

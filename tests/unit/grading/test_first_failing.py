@@ -150,4 +150,4 @@ def test_a_person_grades_one_response(
     assert podium("data", "grade", "livecodebench/p2", str(file)) == 1
     assert "livecodebench/p2: is not there" in capsys.readouterr().err
     assert podium("data", "grade", "elsewhere/p2", str(file)) == 1
-    assert "is of no benchmark" in capsys.readouterr().err
+    assert "does not belong to a benchmark" in capsys.readouterr().err

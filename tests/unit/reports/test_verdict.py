@@ -34,7 +34,8 @@ def test_what_others_wrote_is_text() -> None:
 def test_it_says_what_became_of_the_version_and_why() -> None:
     made = page()
     assert "<title>Conductor version 2: not promoted</title>" in made
-    parts = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000", "No question was scored by both")
+    parts = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000",
+             "No question was scored by both")
     for part in parts:
         assert part in made, part
     assert "promoted by override" in page(override="Ada: why")

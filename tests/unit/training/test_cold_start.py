@@ -211,7 +211,7 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
     check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.4}))
     check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.0}))
     (tmp_path / "cold_start.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DataError, match="is no cold start's report"):
+    with pytest.raises(DataError, match="is not the record of a cold start"):
         check_taught(tmp_path, LESSON)
 
 
@@ -224,7 +224,7 @@ def test_settings_that_cannot_be_are_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="batch = 8 is not a multiple of micro_batch = 3"):
         ColdStart(batch=8, micro_batch=3)
     values = make().recipe.model_dump() | {"policy": {"kind": "scratch"}, "cold_start": {"lora": {}}}
-    with pytest.raises(ValueError, match=r"cold_start\.lora adds to weights that are pretrained"):
+    with pytest.raises(ValueError, match=r"cold_start\.lora needs pretrained weights"):
         Recipe.model_validate(values)
 
 

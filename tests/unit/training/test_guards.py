@@ -180,7 +180,7 @@ class TestOnARun:
 
     def test_a_run_without_a_step_is_named(self, podium: Podium) -> None:
         setup = podium.load()
-        with pytest.raises(DataError, match="holds no step"):
+        with pytest.raises(DataError, match="has no training step"):
             guard_run(setup, self.run_folder(setup))
 
     def test_a_materialized_conductor_comes_with_its_warnings(self, podium: Podium) -> None:

@@ -60,7 +60,7 @@ def test_the_plan_prints_without_importing_torch() -> None:
         ({"curation": {"selector": "best"}}, "curation.selector", "unknown selector best; known: disagreement, div"),
         ({"evaluation": {"baselines": ["best"]}}, "evaluation.baselines", "unknown baseline best; known: "),
         ({"grpo": {"reward_terms": {"time": -1}}}, "grpo.reward_terms", "unknown reward term time; known: cost, lat"),
-        ({"cold_start": None}, "(file)", "cold_start"),
+        ({"cold_start": None}, "", "cold_start"),
     ],
 )
 def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:

@@ -90,10 +90,10 @@ def test_a_mistake_is_told_with_the_file_that_makes_it(config: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "words"),
     [
-        ("b", r"leads in a circle: a → b → c → a"),
-        ("a", r"leads in a circle: a → a"),
-        ("nowhere", r"names no recipe .*Recipes there: a, b, c, quickstart"),
-        (["b"], r"names no recipe"),
+        ("b", r"is circular: a → b → c → a"),
+        ("a", r"is circular: a → a"),
+        ("nowhere", r"is not the name of a recipe .*Recipes there: a, b, c, quickstart"),
+        (["b"], r"is not the name of a recipe"),
     ],
 )
 def test_a_base_that_leads_nowhere_is_one_clear_error(config: Path, base: Any, words: str) -> None:

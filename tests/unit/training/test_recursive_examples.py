@@ -156,7 +156,7 @@ def test_a_long_answer_is_shown_as_the_stage_shows_it(setup: Setup) -> None:
 
 def test_without_an_answer_to_go_on_from_the_setting_is_refused(setup: Setup) -> None:
     assert len(lessons(setup, 0.0, 10)) == 10
-    with pytest.raises(DataError, match=r"holds no answer to a problem of the mix.*Precache, or set it to 0"):
+    with pytest.raises(DataError, match=r"has no answer to a problem of the mix.*Precache, or set it to 0"):
         lessons(setup, 0.25, 10)
 
 

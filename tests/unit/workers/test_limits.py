@@ -219,7 +219,9 @@ def test_a_worker_that_is_down_is_left_alone_until_it_is_back(loopback: Any, mak
                 await ask(sample)
         opened = time.monotonic()
         for sample in range(3, 100):
-            with pytest.raises(WorkerUnreachable, match=r"rests: 3 calls or more .* at last InternalServerError 500"):
+            with pytest.raises(
+                WorkerUnreachable, match=r"is paused: 3 calls or more .* at last InternalServerError 500"
+            ):
                 await ask(sample)
         assert len(loopback.requests) == 6
         assert client.counts.retries == 3
@@ -227,7 +229,7 @@ def test_a_worker_that_is_down_is_left_alone_until_it_is_back(loopback: Any, mak
         loopback.plan.append("500")
         with pytest.raises(WorkerUnreachable, match="after 1 attempt,"):  # the probe has one attempt
             await ask(100)
-        with pytest.raises(WorkerUnreachable, match="rests"):
+        with pytest.raises(WorkerUnreachable, match="is paused"):
             await ask(101)
         await asyncio.sleep(1.6)
         assert (await ask(102)).text and (await ask(103)).text

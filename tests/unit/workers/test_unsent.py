@@ -43,7 +43,7 @@ def worker(**settings: Any) -> Worker:
         ({"model": "openai/gpt-4o", "reasoning_effort": "low"}, "reasoning_effort", "refuses 'low'"),
         ({"model": "anthropic/claude-sonnet-4-20250514", "presence_penalty": 1}, "presence_penalty", "refuses 1.0"),
         ({"model": "hosted_vllm/m", "api_base": "http://h/v1", "thinking_budget": 5}, "thinking_budget", "drops 5"),
-        ({"model": "nobody-knows"}, "model", "names no provider"),
+        ({"model": "nobody-knows"}, "model", "does not begin with a provider"),
     ],
 )
 def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: str, says: str) -> None:

@@ -170,7 +170,7 @@ def test_a_port_that_another_program_holds(workspace: Workspace) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         with (
-            pytest.raises(ConfigError, match="is taken"),
+            pytest.raises(ConfigError, match="is used by"),
             serving(pool(other.getsockname()[1]), workspace),
         ):
             pass
@@ -273,7 +273,7 @@ def test_what_is_executed(workspace: Workspace) -> None:
 
 
 def test_without_an_environment_or_a_port(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="names no port of this machine"), serving(
+    with pytest.raises(ConfigError, match="is not a port of this machine"), serving(
         pool(1, api_base="https://api.example.org/v1"), workspace
     ):
         pass

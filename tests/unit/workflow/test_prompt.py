@@ -287,8 +287,8 @@ def test_cards_that_were_never_measured_are_one_clear_error(tmp_path: Path) -> N
     for data, offered, words in (
         (tmp_path / "nowhere", ["worker-a"], "cannot be read"),
         (profiles(tmp_path), ["worker-a", "worker-c"], "has no profile of worker-c"),
-        (profiles(tmp_path, by_domain={}), ["worker-a"], "is no profile"),
-        (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is no profile"),
+        (profiles(tmp_path, by_domain={}), ["worker-a"], "is not a profile"),
+        (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is not a profile"),
     ):
         with pytest.raises(DataError, match=words) as caught:
             load_cards(data, offered)

@@ -205,7 +205,7 @@ def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(lived: Li
     tab.shoot("mlflow-lived-model")
 
 
-def test_parts_of_a_life_that_are_there_are_not_done_again(lived: Lived, tab: Any) -> None:
+def test_existing_parts_of_a_pipeline_run_are_reused(lived: Lived, tab: Any) -> None:
     page = tab.page
     with lived.history() as instance:
         for job in ("train", "evaluate"):

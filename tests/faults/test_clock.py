@@ -58,7 +58,7 @@ def test_a_claim_from_the_future_does_not_hold_for_ever(tmp_path: Path, monkeypa
     assert ResponseCache(tmp_path).backend.claim("sent")[0] is not None, "the claim would block the call for a year"
 
 
-def test_a_claim_of_a_call_that_is_on_its_way_holds_through_a_small_step(
+def test_a_claim_of_a_call_in_flight_survives_a_small_clock_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ResponseCache(tmp_path)

@@ -21,7 +21,7 @@ QUERY = (
 )
 
 
-def test_no_recipe_at_all_is_told(project: Workspace) -> None:
+def test_a_folder_without_recipes_is_reported(project: Workspace) -> None:
     for file in (project.config / "recipes").iterdir():
         file.unlink()
     with pytest.raises(ConfigError, match=r"config/recipes: \(folder\): holds no recipe.*podium init"):
@@ -31,7 +31,7 @@ def test_no_recipe_at_all_is_told(project: Workspace) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_the_ui_is_told_why_the_code_location_does_not_load(
+def test_the_ui_shows_why_the_code_location_does_not_load(
     project: Workspace, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):

@@ -114,7 +114,7 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
     assert champion(released) == "2", "gone back once"
 
 
-def test_promote_and_rollback_do_not_wait_for_a_life_or_for_the_daemon(released: Workspace, tmp_path: Path) -> None:
+def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(released: Workspace, tmp_path: Path) -> None:
     prepare(released)
     log = tmp_path / "daemon.log"
     with dg.DagsterInstance.get() as instance:

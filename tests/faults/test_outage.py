@@ -72,7 +72,7 @@ def test_a_step_waits_until_the_workers_are_back_and_pays_once(
     assert lines[-1] == "the workers are back after 210 s of waiting"
 
 
-def test_what_a_workflow_was_answered_before_is_not_asked_again(server: FaultServer, make_client: MakeClient) -> None:
+def test_a_workflows_earlier_answers_are_reused(server: FaultServer, make_client: MakeClient) -> None:
     chain = Workflow((Step(0, "Begin."), Step(1, "End.", "all"))).render()
     server.order(plan=["ok"], **AWAY)
     client, night = make_client(), Night(server, back_after=1)
@@ -82,7 +82,7 @@ def test_what_a_workflow_was_answered_before_is_not_asked_again(server: FaultSer
     assert sorted(server.served().values()) == [1, 1]
 
 
-def test_a_few_that_are_away_are_left_out_as_ever(server: FaultServer, make_client: MakeClient) -> None:
+def test_a_few_unreachable_workers_rollouts_are_left_out(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=["ok", "ok", "503", "503"])
     night = Night(server, None)
     rewards, statistics = step(server, make_client(), ALONE, Patience(0.5, 3600.0, night.sleep))

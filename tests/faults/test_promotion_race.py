@@ -66,7 +66,7 @@ def started(order: Order) -> Iterator[Process]:
         process.kill()
 
 
-def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(workspace: Workspace) -> None:
+def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspace: Workspace) -> None:
     for _ in range(3):
         version(workspace)
     aliases.promote(workspace, "1", YES)

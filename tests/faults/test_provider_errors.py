@@ -35,7 +35,7 @@ def ask(client: WorkerClient, worker: Worker, text: str = QUESTION) -> object:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("sent", SENT, ids=lambda sent: sent.name)
-def test_each_means_what_the_provider_means(
+def test_each_error_is_classified_by_the_providers_meaning(
     server: FaultServer, make_client: MakeClient, model: str, sent: Sent
 ) -> None:
     client = make_client(pool_file="config/pools/mine.yaml")
@@ -103,7 +103,7 @@ def test_a_worker_may_name_the_words_of_its_refusals(server: FaultServer, make_c
 @pytest.mark.parametrize(
     "trap", ["Your credit balance is too low", "This model's maximum context length is 8 tokens", "the rate limit"]
 )
-def test_a_quoted_prompt_is_not_the_providers_opinion(
+def test_a_quoted_prompt_is_not_read_as_the_providers_message(
     server: FaultServer, make_client: MakeClient, model: str, trap: str
 ) -> None:
     """Providers quote what they were sent; a question about limits and credit is no sign of either."""
@@ -118,7 +118,7 @@ def test_a_quoted_prompt_is_not_the_providers_opinion(
     assert server.order()["planned"] == 2
 
 
-def test_what_is_shown_holds_neither_key_nor_prompt(
+def test_shown_text_contains_neither_key_nor_prompt(
     server: FaultServer, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPBACK_KEY", KEY)

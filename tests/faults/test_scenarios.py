@@ -61,7 +61,7 @@ def test_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: Make
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.soak)])
-def test_killed_several_times_each_answer_is_had_once(server: FaultServer, tmp_path: Path, kills: int) -> None:
+def test_repeated_kills_pay_for_each_answer_once(server: FaultServer, tmp_path: Path, kills: int) -> None:
     server.order(latency_s=0.1)
     problems = [
         Problem(f"rlpr-{number:03}", "rlpr", "rlpr", "train", f"Number {number}: what is 2+2?", "4", "text")
@@ -118,7 +118,7 @@ def test_the_cap_holds_under_200_queued_calls_and_a_larger_one_goes_on(
     assert sum(before.values()) == len(answered)
 
 
-def test_what_is_cancelled_leaves_nothing_behind(server: FaultServer, make_client: MakeClient) -> None:
+def test_cancelled_work_leaves_nothing_behind(server: FaultServer, make_client: MakeClient) -> None:
     client, worker = make_client(), server.worker(concurrency=4, timeout_s=60)
 
     async def cancel() -> None:

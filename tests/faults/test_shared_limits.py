@@ -70,7 +70,9 @@ def test_processes_together_keep_a_workers_requests_per_minute(server: FaultServ
     assert times[-1] - times[0] >= 19 * 0.2 * 0.9  # one alone takes half of that
 
 
-def test_a_pause_that_the_provider_asks_one_for_is_kept_by_all(server: FaultServer, tmp_path: Path) -> None:
+def test_a_pause_that_the_provider_requests_from_one_process_applies_to_all(
+    server: FaultServer, tmp_path: Path
+) -> None:
     with ready(server, tmp_path, dict.fromkeys("ab", 6), concurrency=1) as processes:
         server.order(plan=["429 date"])  # two seconds from then, in whole seconds
         begin(*processes)
@@ -92,7 +94,7 @@ def test_the_slots_of_a_killed_process_are_free(server: FaultServer, tmp_path: P
         assert answered(second) == [8]
 
 
-def test_who_has_little_to_ask_does_not_wait_for_who_has_much(server: FaultServer, tmp_path: Path) -> None:
+def test_a_process_with_few_calls_does_not_wait_for_one_with_many(server: FaultServer, tmp_path: Path) -> None:
     """A question that is served while a training asks hundreds is not last in its queue."""
     with ready(server, tmp_path, {"a": 200, "b": 2}, concurrency=2) as [many, few]:
         server.order(latency_s=0.05)

@@ -68,7 +68,7 @@ def books(folder: Path) -> Spent:
 
 
 @pytest.mark.parametrize("fault", ["hang", "reset mid-body", "truncated JSON", "trickle"])
-def test_a_call_without_an_answer_is_lost_and_the_retry_tells_its_cost(
+def test_a_call_without_an_answer_is_lost_until_a_retry_measures_its_cost(
     server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=3.0, retries=0, breaker_failures=100)
@@ -107,7 +107,7 @@ def test_a_cancelled_call_is_lost_where_it_had_left(
     assert spent.usd == pytest.approx(9 * PER_CALL) == pytest.approx(billed(server))
 
 
-def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost(
+def test_a_stored_response_that_was_not_booked_measures_its_lost_call(
     server: FaultServer, make_client: Callable[..., WorkerClient], tmp_path: Path
 ) -> None:
     client, worker = make_client(), server.worker()
@@ -197,7 +197,7 @@ def test_processes_ask_each_question_once(server: FaultServer, tmp_path: Path, c
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @TOGETHER
-def test_of_a_killed_process_only_what_was_in_flight_is_asked_again(
+def test_only_calls_in_flight_of_a_killed_process_are_repeated(
     server: FaultServer, tmp_path: Path, count: int, questions: int
 ) -> None:
     server.order(latency_s=0.3)

@@ -73,7 +73,7 @@ def refused() -> str:
         (PodiumError(f"{INVALID_FIRST_STEP}, before"), "failure", "lifecycle stopped in its first step of training"),
     ],
 )
-def test_a_run_that_fails_is_told_once(
+def test_a_failed_run_sends_one_alert(
     workspace: Workspace, instance: dg.DagsterInstance, error: Exception, kind: str, title: str
 ) -> None:
     run_id = failed_run(workspace, instance, error, **{"podium/recipe": "small, seed 3"})
@@ -84,7 +84,7 @@ def test_a_run_that_fails_is_told_once(
     assert entry.notice.link == f"https://dagster.example.org/runs/{run_id}"
 
 
-def test_a_stages_own_run_is_not_told_beside_its_jobs(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+def test_a_stages_own_run_sends_no_alert_beside_its_jobs(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     failed_run(workspace, instance, PodiumError("no"), **{LIFECYCLE_RUN: "another"})
     assert kept(workspace, 9) == []
 

@@ -50,7 +50,7 @@ def looked_at_by_the_sensor(workspace: Workspace, instance: dg.DagsterInstance, 
     return str(skipped.skip_message)
 
 
-def test_a_command_tells_of_its_run_that_fails_and_the_sensor_does_not(workspace: Workspace) -> None:
+def test_a_failed_run_of_a_command_is_reported_by_the_command_only(workspace: Workspace) -> None:
     with pytest.raises(PodiumError) as error:
         live(workspace, "quickstart", job="train")  # there are no problems to choose from
     with dg.DagsterInstance.get() as instance:

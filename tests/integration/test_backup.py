@@ -90,7 +90,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
         assert all(str(there.mlflow_artifacts) in run.info.artifact_uri for run in runs)
 
 
-def test_what_a_server_has_is_not_in_it_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_omits_and_reports_data_on_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Workspace(tmp_path / "here")
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)
     monkeypatch.setenv("PODIUM_LEDGER_URL", "postgresql://somewhere/db")

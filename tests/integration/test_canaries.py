@@ -146,7 +146,7 @@ def test_the_remote_workers_quoted_questions_and_failed_on_some(life: Life) -> N
     assert {entry["step"] for entry in life.seen} == {"echo", "413"}
 
 
-def test_every_place_that_could_have_told_was_written(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_place_that_could_contain_the_canary_was_written(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     state = life.workspace.state
     champion = registry.champion(life.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0

@@ -69,7 +69,7 @@ def bearers(workspace: Workspace) -> dict[str, str]:
         }
 
 
-def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Workspace) -> None:
+def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspace: Workspace) -> None:
     first, second, third = (version(workspace, right) for right in (6, 7, 8))
     assert aliases.promote(workspace, first.version, YES)
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
@@ -88,7 +88,7 @@ def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Works
     assert bearers(workspace) == {"champion": "3", "previous": "1", "challenger": "3"}
 
 
-def test_what_died_between_two_steps_is_done_again_whole(workspace: Workspace) -> None:
+def test_an_operation_killed_between_two_steps_is_repeated_as_a_whole(workspace: Workspace) -> None:
     first, second = version(workspace), version(workspace)
     aliases.promote(workspace, first.version, YES)
     with registry.connected(workspace) as client:  # killed before the champion moved
@@ -166,7 +166,7 @@ def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspa
         aliases.promote(workspace, known.version, YES)
 
 
-def test_files_that_are_gone_altogether_are_told_with_a_remedy(workspace: Workspace) -> None:
+def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
     import shutil
 
     known = version(workspace)
@@ -238,7 +238,7 @@ def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> No
     assert again.decision.against == "1"
 
 
-def test_by_hand_it_is_told_and_the_page_says_who_and_why(setup: Setup) -> None:
+def test_a_manual_decision_sends_an_alert_and_the_page_has_name_and_reason(setup: Setup) -> None:
     workspace = setup.workspace
     for right in (8, 9):
         known = version(workspace, right, **claimed(setup))
@@ -362,7 +362,7 @@ def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
     return [(str(each.metadata["decision"].value), str(each.metadata["champion"].value)) for each in seen if each]
 
 
-def test_the_asset_promotion_shows_what_the_commands_and_the_jobs_did(
+def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", "")

@@ -162,7 +162,7 @@ def test_no_error_quotes_a_question(tmp_path: Path, broken: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("column", ["answer", "grader", "domain", "choices", "level"])
-def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path, column: str) -> None:
+def test_no_error_quotes_a_value_in_the_wrong_column(tmp_path: Path, column: str) -> None:
     row = {"id": "rec0", "question": CANARY, "choices": [CANARY, "b"], "answer": "A"} | {column: f"{CANARY} misplaced"}
     row |= {"level": [CANARY]} if column == "level" else {}
     pd.DataFrame([row]).to_parquet(tmp_path / "gpqa.parquet")

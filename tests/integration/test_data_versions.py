@@ -137,7 +137,7 @@ def test_an_edit_that_changes_no_data_leaves_every_stage_but_the_settings_curren
     git(history.workspace.root, "checkout", "--quiet", ".")
 
 
-def test_the_difference_says_what_moved(history: History) -> None:
+def test_the_difference_lists_the_changed_settings(history: History) -> None:
     said = dvc(history.workspace.root, "diff", "first", "second")
     modified = said.partition("Modified:")[2].partition("\n\n")[0].split()
     assert "data/training_mix.jsonl" in modified

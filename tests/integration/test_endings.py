@@ -141,7 +141,7 @@ def test_a_defect_keeps_its_traceback(error: Exception) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
-def test_what_is_written_to_a_full_disk_is_one_line(workspace: Workspace) -> None:
+def test_an_error_of_a_full_disk_is_one_line(workspace: Workspace) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [*PODIUM, "workflow", "pictures", str(workspace.root / "pictures")], stdout=full, stderr=subprocess.PIPE,

@@ -113,7 +113,7 @@ def program(name: str, answer: str) -> Problem:
     return Problem(name, "livecodebench", "code", "train", f"Square: {name}", answer, "code", tests=tests)
 
 
-def test_a_failed_check_keeps_what_follows_in_the_run_from_running(
+def test_a_failed_check_blocks_later_steps_of_the_run(
     gated: Planted, instance: dg.DagsterInstance
 ) -> None:
     project, recipe = gated

@@ -104,13 +104,13 @@ def fetched(plan: RunPlan) -> tuple[int, int]:
         return len(cache), sum(part.calls for part in ledger.by_run().values())
 
 
-def test_every_kill_struck_and_every_attempt_went_on(runs: Killed) -> None:
+def test_every_kill_succeeded_and_every_attempt_continued(runs: Killed) -> None:
     assert len(runs.statuses) == KILLS and all(runs.statuses)
     assert runs.checkpoints == sorted(runs.checkpoints) and runs.checkpoints[-1] > runs.checkpoints[0]
     assert [row["step"] for row in read_curve(runs.killed[1])] == list(range(1, STEPS + 1))
 
 
-def test_the_rewards_and_the_policy_are_those_of_a_run_that_was_let_alone(runs: Killed) -> None:
+def test_rewards_and_policy_equal_those_of_an_uninterrupted_run(runs: Killed) -> None:
     rewards = [[row["reward"] for row in read_curve(folder)] for _, folder in (runs.whole, runs.killed)]
     assert rewards[0] == rewards[1] and len(set(rewards[0])) > 1
     whole, killed = (load_file(folder / "policy" / "model.safetensors") for _, folder in (runs.whole, runs.killed))

@@ -214,7 +214,7 @@ def empty_instance(folder: Path) -> None:
     dg.DagsterInstance.local_temp(str(folder)).dispose()
 
 
-def test_without_a_champion_there_is_nothing_to_keep_true(
+def test_without_a_champion_the_sensor_skips(
     project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
@@ -223,7 +223,7 @@ def test_without_a_champion_there_is_nothing_to_keep_true(
         assert "no champion" in Ticking(project, instance, Podium(root=str(project.root))).said()
 
 
-def test_whitespace_order_tags_and_limits_are_nothing(ticking: Ticking) -> None:
+def test_whitespace_order_tags_and_limits_are_no_change(ticking: Ticking) -> None:
     assert "unchanged" in ticking.said()
     ticking.file.write_text(ticking.file.read_text(encoding="utf-8") + "\n\n# nothing\n", encoding="utf-8")
     assert "unchanged" in ticking.said(SETTLE_S)
@@ -276,7 +276,7 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
-def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking) -> None:
+def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -> None:
     """A worker is gone, the champion was scored without it, and it was decided that no training follows."""
     ticking.change(without_the_last)
     found = due(ticking.podium, ticking.workspace, ticking.instance)
@@ -301,7 +301,7 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
         shutil.rmtree(decided, ignore_errors=True)
 
 
-def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> None:
+def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
     ticking.change(dearer)
@@ -314,7 +314,7 @@ def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> No
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
-def test_an_edit_that_was_taken_back_during_its_run_is_taken_back(ticking: Ticking) -> None:
+def test_an_edit_undone_during_its_run_is_handled_as_a_new_change(ticking: Ticking) -> None:
     before = ticking.file.read_text(encoding="utf-8")
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
@@ -345,7 +345,7 @@ def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> N
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
-def test_a_file_that_is_being_edited_is_told_and_waited_for(ticking: Ticking) -> None:
+def test_a_file_in_the_middle_of_an_edit_is_reported_and_waited_for(ticking: Ticking) -> None:
     whole = ticking.file.read_text(encoding="utf-8")
     ticking.file.write_text(whole[: len(whole) // 2] + "\n  - nam", encoding="utf-8")
     assert "quickstart.yaml" in ticking.said()
@@ -381,7 +381,7 @@ def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
     assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
 
 
-def test_a_lifecycle_of_the_champions_recipe_deals_with_a_change_and_another_recipes_does_not(ticking: Ticking) -> None:
+def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     life = definitions(ticking.podium).resolve_job_def("lifecycle")
     assert life.name in DEALING
@@ -392,7 +392,7 @@ def test_a_lifecycle_of_the_champions_recipe_deals_with_a_change_and_another_rec
         assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate == planned
 
 
-def test_a_teams_life_is_waited_for_and_deals_with_a_change_when_it_was_whole(ticking: Ticking) -> None:
+def test_a_teams_whole_pipeline_run_is_waited_for_and_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     assert "settling" in ticking.said()
     podium = Podium(root=str(ticking.workspace.root), recipe="small")
@@ -410,7 +410,7 @@ def test_a_teams_life_is_waited_for_and_deals_with_a_change_when_it_was_whole(ti
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
-def test_the_command_tells_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
     assert not tell(ticking.workspace)
     assert "no difference" in capsys.readouterr().out
     ticking.change(without_the_last)
@@ -490,7 +490,7 @@ def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> N
 
 
 @pytest.mark.parametrize(("right", "promoted"), [(1, False), (9, True)])
-def test_what_was_fine_tuned_is_judged_against_its_champion_on_the_pool_as_it_is(
+def test_a_fine_tuned_policy_is_judged_against_its_champion_on_the_present_pool(
     ticking: Ticking, right: int, promoted: bool
 ) -> None:
     ticking.change(without_the_last)
@@ -515,7 +515,7 @@ def test_what_was_fine_tuned_is_judged_against_its_champion_on_the_pool_as_it_is
 
 
 @pytest.mark.parametrize("train_anew", [False, True])
-def test_the_command_ends_with_the_decision_and_what_to_type_next(
+def test_the_command_ends_with_the_decision_and_the_next_command(
     ticking: Ticking, capsys: pytest.CaptureFixture[str], train_anew: bool
 ) -> None:
     asked = due(ticking.podium, ticking.workspace, ticking.instance).snapshot

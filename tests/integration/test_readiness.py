@@ -61,7 +61,7 @@ def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return project
 
 
-def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(
+def test_a_pipeline_run_with_missing_requirements_is_refused_with_the_whole_list(
     unready: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert podium("run", "unready") == 1

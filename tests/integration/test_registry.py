@@ -148,7 +148,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
     assert not bare.state.exists()
 
 
-def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy: Path, pool: Pool) -> None:
     first = register(workspace, policy, pool, right=6)
     assert first.aliases == ("challenger",)
     assert registry.champion(workspace) is None
@@ -280,7 +280,9 @@ def champion_version(workspace: Workspace) -> str | None:
     return champion.version if champion else None
 
 
-def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path) -> None:
+def test_a_missing_policy_version_or_champion_is_an_error(
+    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=r"podium\.json"):
         register(workspace, tmp_path, pool, right=6)
     with pytest.raises(registry.RegistryError, match="no version 7"):
@@ -340,7 +342,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
 
 
 @pytest.mark.soak  # `make test` asks a checkout that was moved, and serves it
-def test_copies_elsewhere_are_answered_and_write_nothing_where_they_came_from(
+def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")

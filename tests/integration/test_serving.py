@@ -64,7 +64,7 @@ def test_the_workflow_on_request(client: openai.OpenAI) -> None:
     assert account["workflow"] == WORKFLOW and [step["worker"] for step in account["steps"]] == ["algebraist"] * 2
 
 
-def test_a_stream_tells_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
+def test_a_stream_gives_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
     told = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -136,7 +136,7 @@ def test_only_with_the_token(server: Running) -> None:
     assert httpx.get(f"{server.url}/health", trust_env=False).json() == {"status": "ready"}
 
 
-def test_what_is_no_request(server: Running) -> None:
+def test_bodies_that_are_not_requests(server: Running) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
     with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
         url = "/v1/chat/completions"
@@ -204,7 +204,7 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
         assert running.metric("podium_requests_total", status="200", route="/v1/chat/completions") == len(versions)
 
 
-def test_more_than_there_are_places_for_are_told_to_come_again(tmp_path: Path) -> None:
+def test_requests_beyond_all_places_are_refused_with_retry_after(tmp_path: Path) -> None:
     running = Running(tmp_path, two_workers()).settings(at_once=2, waiting=2, batch=1)
     running.version("1", WORKFLOW, seconds=0.5).champion("1")
     with running:
@@ -226,7 +226,7 @@ def test_more_than_there_are_places_for_are_told_to_come_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_what_is_in_flight_ends_before_the_server_does(tmp_path: Path, how: signal.Signals) -> None:
+def test_requests_in_flight_finish_before_the_server_ends(tmp_path: Path, how: signal.Signals) -> None:
     running = Running(tmp_path, two_workers()).settings()
     running.version("1", WORKFLOW, seconds=1.5).champion("1")
     with running, ThreadPoolExecutor(1) as threads:

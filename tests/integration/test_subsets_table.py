@@ -74,7 +74,7 @@ def test_two_arms_hold_both_policies_against_the_best_worker_of_each_subset(setu
     assert line(again, "with and without", sides) == (before, after)
 
 
-def test_a_newcomer_stands_behind_the_workers_that_the_policy_knows(setup: Setup, run: Path) -> None:
+def test_a_newcomers_ordinal_follows_those_of_the_policys_workers(setup: Setup, run: Path) -> None:
     card = PolicyCard.read(run / "policy")
     card.model_copy(update={"offered": tuple(n for n in card.offered if n != "solver")}).write(run / "policy")
     side = Side(run, [(0, 8), (1, 8)])  # the newcomer's is the ninth ordinal

@@ -72,7 +72,7 @@ def execute_repeated_steps(podium: Podium) -> None:
         asyncio.run(roll_out([again.render()] * len(problems), problems, team, sample=index))
 
 
-def test_a_swapped_model_is_found_set_aside_and_planned_for(
+def test_a_swapped_model_is_found_excluded_and_planned_for(
     workspace: Workspace, server: FaultServer, tmp_path: Path
 ) -> None:
     podium = Podium(root=str(workspace.root), recipe="small")

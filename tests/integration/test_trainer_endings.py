@@ -88,7 +88,7 @@ def test_a_trainer_that_was_asked_to_stop_did_not_fail(message: Callable[[str], 
     assert line.startswith("training was stopped by SIGTERM after step 2 of 4 (log: ")
 
 
-def test_a_disk_too_full_for_a_word_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_completely_full_disk_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "_FULL_BYTES", 2**80)
     assert "the disk is full" in message("import sys; sys.exit(1)")
 
@@ -98,5 +98,5 @@ def test_an_unknown_end_shows_the_end_of_the_log(message: Callable[[str], str]) 
     assert "about to fail" in text and "KeyError: 'unknown'" in text
 
 
-def test_a_trainer_that_ends_without_a_word_has_trained_nothing(message: Callable[[str], str]) -> None:
+def test_a_trainer_that_ends_without_a_result_has_failed(message: Callable[[str], str]) -> None:
     assert "without a result" in message("pass")

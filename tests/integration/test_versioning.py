@@ -125,7 +125,7 @@ def test_commits_at_the_same_time_wait_for_each_other(workspace: Workspace) -> N
     assert version(workspace, "one") and version(workspace, "two")
 
 
-def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
+def test_a_failed_commit_states_the_reason(workspace: Workspace) -> None:
     with pytest.raises(DataError, match="'nowhere'"):
         commit(workspace, "nowhere")
     shutil.rmtree(workspace.data / "raw")
@@ -292,7 +292,7 @@ def dvc(root: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=240).stdout
 
 
-def test_what_was_pushed_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, remote: Path) -> None:
+def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, remote: Path) -> None:
     write(workspace, "raw/x.jsonl", "precious\n")
     commit(workspace, "one")
     push(workspace, Versions(push=True, remote="store"), "one")

@@ -125,7 +125,7 @@ def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> N
 
 
 @pytest.mark.soak
-def test_a_life_in_an_empty_folder(command: Path, folder: Path) -> None:
+def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
     assert "models:/conductor@champion is version 1" in podium(command, folder, "run", "mini")
     assert not (folder / "dvc.lock").exists()
     champion = registry.champion(Workspace(folder))

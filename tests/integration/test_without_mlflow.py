@@ -29,7 +29,7 @@ def libraries(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_missing_mlflow_is_told_with_its_remedy(libraries: Path, use: str) -> None:
+def test_a_missing_mlflow_is_reported_with_its_remedy(libraries: Path, use: str) -> None:
     program = (
         "import mlflow\n"
         "assert mlflow.__file__ is None, 'the folder hides what this test is about'\n"

@@ -18,7 +18,7 @@ QUESTIONS = PER_DOMAIN * len(BENCHMARKS) * len(WORKERS)
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_what_a_lost_machine_had_is_taken_over_and_no_answer_is_paid_for_twice(
+def test_work_of_a_lost_machine_is_taken_over_and_no_answer_is_paid_for_twice(
     tmp_path: Path, server: FaultServer, postgres: Postgres, redis_server: Redis, store: S3  # noqa: F811
 ) -> None:
     project = prepared(make_project(tmp_path / "project"), server.url, store, PER_DOMAIN, concurrency=2)

@@ -54,7 +54,7 @@ def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
-def test_what_a_writer_on_another_machine_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_of_another_machine_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = killed_write(tmp_path / "a.json")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(socket, "gethostname", lambda: "another-machine")

@@ -148,7 +148,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", NO_FILES)
 @pytest.mark.parametrize("place", READERS)
-def test_what_is_no_text_file_is_refused(root: Path, place: str, what: str) -> None:
+def test_a_path_that_is_not_a_text_file_is_refused(root: Path, place: str, what: str) -> None:
     spoil, said = NO_FILES[what]
     spoilt_by(spoil)(root / place)
     with pytest.raises(ConfigError, match=said) as caught:
@@ -307,7 +307,7 @@ def test_every_number_has_a_bound(model: type[Settings]) -> None:
             assert not list(unbounded(field.annotation)), f"{model.__name__}.{name} takes any number"
 
 
-def test_what_is_as_large_as_it_may_be_is_read(tmp_path: Path) -> None:
+def test_input_at_the_size_limits_is_read(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     line = "# comment\n"
     file.write_text(line * ((MOST_BYTES - 5) // len(line)) + "a: 1\n", encoding="utf-8")

@@ -111,7 +111,7 @@ def test_an_unknown_study_is_refused_with_those_that_there_are(capsys: pytest.Ca
     assert "is of recipe 'quickstart', not 'paper'" in capsys.readouterr().err
 
 
-def test_a_misspelt_command_is_told_what_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
     done = run("evalute", folder=tmp_path)
     assert done.returncode == 2
     assert "Did you mean 'evaluate'?" in done.stderr
@@ -149,7 +149,7 @@ def test_a_rendered_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err.startswith(f"error: {file}: ")
 
 
-def test_what_is_laid_out_is_a_workspace_and_nothing_of_it_is_overwritten(tmp_path: Path) -> None:
+def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
     assert podium("init", str(tmp_path)) == 0
     recipe = tmp_path / "config" / "recipes" / "quickstart.yaml"
     assert recipe.read_bytes() == (ROOT / "config" / "recipes" / "quickstart.yaml").read_bytes()
@@ -196,7 +196,7 @@ def test_the_script_is_the_command() -> None:
 
 
 @pytest.mark.parametrize("name", CALLERS)
-def test_what_calls_podium_calls_what_there_is(name: str) -> None:
+def test_every_call_of_podium_names_an_existing_command(name: str) -> None:
     known = set(every_command(command))
     text = (ROOT / name).read_text(encoding="utf-8")
     called = re.findall(r"(?:^|cmd: |/|`|\$ |\()podium ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", text, re.MULTILINE)
@@ -207,7 +207,7 @@ def test_what_calls_podium_calls_what_there_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "job"), [("run", "lifecycle"), ("train", "train"), ("evaluate", "evaluate")])
-def test_what_runs_stages_runs_a_job_that_there_is(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_runner_names_an_existing_job(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines import run
     from pipelines.lifecycle import JOBS
 

@@ -60,7 +60,7 @@ def test_kubernetes_manifests_keep_to_their_schemas(file: Path) -> None:
         kubernetes_validate.validate(document, "1.31", strict=True)
 
 
-def test_a_manifest_with_a_misspelt_field_is_told() -> None:
+def test_a_misspelt_field_of_a_manifest_is_reported() -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     document = yaml.safe_load((ROOT / "config/deploy/kubernetes/3-setup.yaml").read_text(encoding="utf-8"))
     document["spec"]["template"]["spec"]["restartPolicies"] = "Never"
@@ -149,7 +149,7 @@ def _asked(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def test_what_serving_requires_is_given_to_it_in_compose_and_kubernetes() -> None:
+def test_compose_and_kubernetes_set_everything_that_serving_requires() -> None:
     serving = compose()["services"]["serve"]
     host = serving["command"][serving["command"].index("--host") + 1]
     with pytest.raises(ConfigError, match=TOKENS):
@@ -207,7 +207,7 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
 # ── a life as a backfill ─────────────────────────────────────────────────────
 
 
-def test_a_teams_life_is_one_backfill_of_every_partition_that_works_from_one_snapshot(project: Workspace) -> None:
+def test_a_teams_pipeline_run_is_one_backfill_of_every_partition_with_one_snapshot(project: Workspace) -> None:
     resource = Podium(root=str(project.root), recipe="quickstart")
     with dg.DagsterInstance.ephemeral() as instance:
         named = request_life(resource, instance, definitions(resource))
@@ -232,7 +232,7 @@ def test_a_teams_life_is_one_backfill_of_every_partition_that_works_from_one_sna
         assert [life.backfill_id for life in whole_lives(instance, 9)] == [named]
 
 
-def test_a_life_in_one_process_and_a_teams_refuse_each_other(project: Workspace) -> None:
+def test_a_pipeline_run_in_one_process_and_a_teams_exclude_each_other(project: Workspace) -> None:
     resource = Podium(root=str(project.root), recipe="quickstart")
     code = definitions(resource)
     settings = {"run_config": resource.run_config(), "tags": resource.launch_tags()}

@@ -66,7 +66,7 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
         assert (workspace.state / "lifecycle.lock").exists()
 
 
-def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process_is_not(tmp_path: Path) -> None:
     @dg.job
     def nothing() -> None:
         pass

@@ -106,7 +106,7 @@ def test_over_thirty_nights_a_worse_challenger_takes_a_champions_place_no_more_o
     assert lost_to_a_worse_one / champions <= stated + within(champions, stated)
 
 
-def test_with_the_full_chance_every_night_it_would_be_lost_far_more_often() -> None:
+def test_an_uncounted_gate_loses_champions_far_more_often() -> None:
     rng, champions = np.random.default_rng(4), 8
     every_night = GATE.model_copy(update={"planned_analyses": 1})
     lost = 0
@@ -120,7 +120,7 @@ def test_with_the_full_chance_every_night_it_would_be_lost_far_more_often() -> N
     assert lost / champions > 0.2
 
 
-def test_a_guesser_of_the_best_workers_answers_is_not_taken_for_better_than_it() -> None:
+def test_a_copy_of_the_best_workers_answers_does_not_score_above_it() -> None:
     rng, stated, passed = np.random.default_rng(5), (1 - confidence_at(GATE, 1)) / 2, 0
     for _ in range(300):
         worker = a_champion(rng)

@@ -64,7 +64,7 @@ def test_only_what_stands_between_the_marks_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", MARK, MARK * 3])
-def test_a_page_without_its_two_marks_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_page_without_its_two_marks_is_unchanged(tmp_path: Path, text: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="twice"):
@@ -236,7 +236,7 @@ def test_the_examples_of_configuration_are_valid(page: Path, tmp_path: Path) -> 
         assert isinstance(load_recipe(config, f"example-{number}"), Recipe)
 
 
-def test_what_is_installed_is_called_by_its_name() -> None:
+def test_installed_packages_are_called_by_their_names() -> None:
     code = [path for name in ("ops", "pipelines", "assets") for path in (ROOT / name).rglob("*.py")]
     for file in [*EVERY_PAGE, *code]:
         assert not re.search(r"install[^\n]*['\" ]podium(\[|['\" ]|$)", read(file), re.MULTILINE), relative(file)

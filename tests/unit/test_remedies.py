@@ -132,7 +132,7 @@ def test_a_target_of_make_exists(target: str) -> None:
     assert planned.returncode == 0, planned.stderr
 
 
-def test_what_installs_is_written_in_one_place() -> None:
+def test_install_commands_are_written_in_one_place() -> None:
     for file, tree in trees():
         if str(file) in BESIDE_A_VERSION:
             continue
@@ -140,7 +140,7 @@ def test_what_installs_is_written_in_one_place() -> None:
             assert not re.search(r"pip3? install|podium\[", text), f"{file}: use ops.core.installation: {text!r:.80}"
 
 
-def test_what_is_installed_is_what_the_project_names() -> None:
+def test_install_commands_name_dependencies_of_the_project() -> None:
     named = {re.split(r"[^A-Za-z0-9_.-]", each)[0].lower() for each in PROJECT["dependencies"]}
     for file, name, words in built():
         if name == "install_extra":

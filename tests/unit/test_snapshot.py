@@ -107,7 +107,7 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
     assert later.setup(project).workspace.texts != setup.workspace.texts
 
 
-def test_a_snapshot_that_is_gone_is_told(project: Workspace) -> None:
+def test_a_missing_snapshot_is_reported(project: Workspace) -> None:
     with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
         Snapshot.read(project.snapshots, "nothing")
 

@@ -108,7 +108,7 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
         ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_anything_runs(
+def test_an_impossible_study_is_refused_before_anything_runs(
     project: Workspace, name: str, changes: tuple[str, ...], recipe: str | None, why: str
 ) -> None:
     write(project.config, WIDER | {"wrong": {"policy": {"hiddenn": 8}}})

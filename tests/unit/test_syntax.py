@@ -54,7 +54,7 @@ def test_a_depth_that_another_library_has_confused_is_counted_again(monkeypatch:
 
 
 @pytest.mark.parametrize("text", ["1 +", "x", "[1]()", "\0"])
-def test_what_is_no_literal_raises_what_literal_eval_raises(text: str) -> None:
+def test_a_text_that_is_not_a_literal_raises_the_errors_of_literal_eval(text: str) -> None:
     with pytest.raises((SyntaxError, ValueError)) as ours:
         literal(text)
     with pytest.raises(type(ours.value)):

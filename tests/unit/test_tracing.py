@@ -143,7 +143,9 @@ def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
     assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
 
-def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

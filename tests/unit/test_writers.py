@@ -101,7 +101,7 @@ def server(folder: Path) -> Iterator[Server]:
         running.shutdown()
 
 
-def test_a_servers_texts_are_this_processes_in_the_order_of_the_questions(server: Server, folder: Path) -> None:
+def test_a_servers_texts_equal_this_processes_in_order(server: Server, folder: Path) -> None:
     mine = Conductor.load(folder).write(CHATS)
     assert len(set(mine)) > len(CHATS) // 2
     assert load_conductor(folder, WORKSPACE, f"{server.url}/v1").write(CHATS) == mine
@@ -169,7 +169,7 @@ def test_a_policy_that_cannot_write_is_named_with_field_and_remedy(
         load_conductor(folder, Workspace(tmp_path), VLLM)
 
 
-def test_a_champion_is_written_for_by_whom_the_environment_names(
+def test_the_environment_variable_selects_the_champions_writer(
     server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = tmp_path / "pool.yaml"
@@ -192,6 +192,6 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
 
 
 @pytest.mark.parametrize("writer", ["vLLM", "127.0.0.1:8000", "ftp://there", "http://me:secret@there:8000"])
-def test_a_writer_that_there_is_not_is_refused(writer: str) -> None:
+def test_an_unknown_writer_is_refused(writer: str) -> None:
     with pytest.raises(ValidationError, match="writer"):
         Evaluation(writer=writer)

@@ -183,7 +183,7 @@ def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace,
 @pytest.mark.parametrize(
     "first", [(503, {}), (429, {"retry-after": "0"}), (429, {"retry-after": "Tue, 1 Jan"}), (0, {})]
 )
-def test_a_webhook_that_is_away_is_asked_again(
+def test_an_unreachable_webhook_is_retried(
     workspace: Workspace, hook: Hook, first: tuple[int, dict[str, str]]
 ) -> None:
     configure(workspace, slack={})
@@ -342,7 +342,7 @@ def test_a_long_text_is_cut_for_slack_alone() -> None:
     assert len(long.body) == 10 * LONGEST_TEXT
 
 
-def test_the_command_sends_one_and_says_what_became_of_it(
+def test_the_command_sends_a_notice_and_prints_the_result(
     workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))

@@ -34,7 +34,7 @@ def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCac
     asyncio.run(scenario())
 
 
-def test_a_failed_call_hands_the_claim_to_one_of_those_who_wait(open_cache: OpenCache) -> None:
+def test_a_failed_call_passes_the_claim_to_a_waiting_caller(open_cache: OpenCache) -> None:
     async def scenario() -> None:
         cache = open_cache()
         claim = await cache.claim("key")
@@ -82,7 +82,7 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
             claim.release()
 
 
-def test_of_two_who_ask_in_one_turn_one_gets_the_claim(open_cache: OpenCache) -> None:
+def test_one_of_two_callers_in_one_turn_gets_the_claim(open_cache: OpenCache) -> None:
     async def scenario() -> None:
         cache = open_cache()
         waiting = [asyncio.create_task(cache.claim("key")) for _ in range(2)]
@@ -135,7 +135,7 @@ def take(cache: ResponseCache, key: str) -> None:
     assert not isinstance(claim, Response)
 
 
-def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_had(tmp_path: Path) -> None:
+def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 1.0) as process:
         assert cache.backend.claim("waiting", "sent") == [None, None]
@@ -155,7 +155,7 @@ def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_ha
     assert time.monotonic() - began >= 4.0
 
 
-def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp_path: Path) -> None:
+def test_a_suspended_holder_detects_its_lost_claim_before_it_sends(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 60.0) as process:
         os.kill(process.pid, signal.SIGSTOP)
@@ -166,7 +166,7 @@ def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp
     assert cache.backend.claim("waiting")[0] is None  # it is ours, whatever became of the other
 
 
-def test_a_process_that_got_the_pid_of_a_dead_one_is_another(tmp_path: Path) -> None:
+def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> None:
     assert ResponseCache(tmp_path).mark_sent({"key": 1.0}) == set()
     with sqlite3.connect(tmp_path / "claims.sqlite") as connection:
         connection.execute("INSERT INTO claims VALUES ('key', ?, ?, 0)", (os.getpid(), 1.0))

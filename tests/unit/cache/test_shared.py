@@ -44,7 +44,7 @@ _HOLDER = """
 """
 
 
-def test_a_claim_outlives_its_lease_while_its_holder_lives_and_not_after(url: str) -> None:
+def test_a_claim_is_renewed_while_its_holder_runs_and_expires_afterwards(url: str) -> None:
     command = [sys.executable, "-c", textwrap.dedent(_HOLDER), url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -86,7 +86,7 @@ def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_s
     second.release()
 
 
-def test_a_server_that_is_gone_is_told_without_its_password() -> None:
+def test_an_unreachable_server_is_reported_without_its_password() -> None:
     cache = ResponseCache(SharedBackend("redis://:s3cret-word@127.0.0.1:1/0"))
     for ask in (lambda: cache.get("key"), lambda: cache.put("key", "{}", RESPONSE), lambda: len(cache)):
         with pytest.raises(CacheUnavailable, match=r"redis://127\.0\.0\.1:1/0") as caught:

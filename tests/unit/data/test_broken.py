@@ -162,7 +162,7 @@ def test_one_malformed_row_is_quarantined_with_its_reason(
 
 
 @pytest.mark.parametrize("kind", FATAL)
-def test_what_cannot_be_used_is_told_and_the_last_version_stays(
+def test_unusable_input_is_reported_and_the_last_version_is_kept(
     workspace: Workspace, recipe: Recipe, kind: str, last_version: Callable[[str], bytes]
 ) -> None:
     case = FATAL[kind]
@@ -203,7 +203,7 @@ def test_too_many_are_refused_and_still_listed(
     assert not listed.exists(), "a load without malformed rows leaves no list behind"
 
 
-def test_a_malformed_test_file_leaves_the_training_file_alone(
+def test_a_malformed_test_file_does_not_affect_the_training_file(
     workspace: Workspace, recipe: Recipe, last_version: Callable[[str], bytes]
 ) -> None:
     before = last_version("math500")

@@ -42,7 +42,7 @@ def test_spacing_punctuation_and_unicode_make_no_other_text(text: str, other: st
         (r"$a \leftarrow b$", r"$a \rightarrow b$"),
     ],
 )
-def test_what_changes_the_question_changes_the_key(text: str, other: str) -> None:
+def test_a_change_of_the_question_changes_the_key(text: str, other: str) -> None:
     assert exact_key(text) != exact_key(other)
 
 
@@ -113,7 +113,7 @@ def test_the_same_upstream_item_is_found_by_id(make: Make, benchmark: str, train
     ("benchmark", "name"),
     [("mmlu", "mmlu-17"), ("math500", "math-train-17"), ("math500", "math500-17"), ("aime25", "1")],
 )
-def test_an_id_that_names_no_upstream_item_proves_nothing(make: Make, benchmark: str, name: str) -> None:
+def test_an_id_without_an_upstream_item_is_not_evidence(make: Make, benchmark: str, name: str) -> None:
     assert upstream_item(make(name, benchmark=benchmark)) is None
 
 
@@ -127,7 +127,7 @@ def test_duplicates_within_the_candidates_are_no_leaks(make: Make) -> None:
     assert [removal.cause for removal in decontaminate(twice, []).removed] == ["duplicate"]
 
 
-def test_what_is_kept_does_not_depend_on_the_order(make: Make) -> None:
+def test_the_kept_candidates_do_not_depend_on_the_order(make: Make) -> None:
     offered = [make(str(i), f"How many primes are below {i // 2}?") for i in range(20)]
     kept = {problem.id for problem in decontaminate(offered, []).kept}
     assert kept == {problem.id for problem in decontaminate(offered[::-1], []).kept}

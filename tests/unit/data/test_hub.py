@@ -110,7 +110,7 @@ def test_nested_messages_and_verdicts_come_through_datasets(folder: MakeFolder, 
     assert (train[0].question, train[0].answer, train[0].subject) == ("Q", "42 m", "physics")
 
 
-def test_too_few_rows_for_the_cut_are_told(folder: MakeFolder, workspace: Workspace) -> None:
+def test_too_few_rows_for_the_cut_are_reported(folder: MakeFolder, workspace: Workspace) -> None:
     rows = [{**HUB_ROWS["math500"], "unique_id": str(i)} for i in range(399)]
     entry = at(BENCHMARKS["math500"], folder({(None, "test"): rows}))
     with pytest.raises(HubChanged, match=r"holds 399 rows; rows 100 to 400 are cut from it"):
@@ -257,7 +257,7 @@ def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[t
     return [(kind, said) for kind, said in map(json.loads, process.stdout.splitlines())]
 
 
-def test_what_the_hub_answers_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:
+def test_any_reply_of_the_hub_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:
     names = ("good", "gated", "absent", "garbage", "unavailable")
     good, gated, absent, garbage, unavailable, other = ask(
         tmp_path, endpoint, *(f"org/{name}@{PINNED}" for name in names), f"org/good@{OTHER}"
@@ -286,7 +286,7 @@ def test_a_cached_revision_serves_without_a_hub_and_never_for_another(tmp_path: 
     assert never[0] == "HubUnreachable"
 
 
-def test_a_hub_that_is_down_is_tried_again_and_then_told(tmp_path: Path, endpoint: str) -> None:
+def test_a_hub_that_is_down_is_retried_and_then_reported(tmp_path: Path, endpoint: str) -> None:
     ((kind, said),) = ask(tmp_path, endpoint, f"org/down@{PINNED}")
     assert kind == "HubUnreachable"
     assert "Check the network" in said

@@ -95,7 +95,7 @@ def evaluated(tmp_path: Path) -> Evaluated:
     return Evaluated(workspace, policy, base)
 
 
-def test_what_was_compared_is_read_and_not_computed_again(
+def test_a_stored_comparison_is_read_and_not_computed_again(
     evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = evaluated.compare()
@@ -191,7 +191,7 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     assert conductor[1].accuracy == conductor[0].accuracy
 
 
-def test_what_has_no_price_of_its_own_keeps_what_was_measured() -> None:
+def test_workers_without_a_price_keep_their_recorded_cost() -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     listed = Pool(name="p", workers=(Worker(name="ann", model="openai/gpt-5"),))
     for pool in (listed, Pool(name="p", workers=(Worker(name="other", model="local/x"),))):

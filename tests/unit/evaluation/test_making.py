@@ -42,7 +42,7 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
     assert rows_once(setup, "parts", ORIGIN | {"pool": "c"}, lambda: make(False)) and len(calls) == 3
 
 
-def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(setup: Setup, tmp_path: Path) -> None:
+def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: Path) -> None:
     result = RunResult(
         steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0, cost_usd=0,
         seconds=1,

@@ -75,7 +75,7 @@ def test_one_repeat_gives_an_upper_bound_alone() -> None:
     assert (plain.mean, plain.n, fair) == (0.5, 2, None)
 
 
-def test_what_could_not_be_scored_neither_chooses_nor_judges() -> None:
+def test_unscorable_rows_neither_choose_nor_judge() -> None:
     lost = math.nan
     known = [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     with_a_lost_worker = [*known, [lost, lost, lost]]

@@ -95,7 +95,7 @@ def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
     assert arms[1].change(chain, Random(0)) == Workflow((Step(1, "Plan."), Step(1, "Check.", "all")))
 
 
-def test_what_is_drawn_is_drawn_as_often_as_the_policy_uses_it() -> None:
+def test_workers_are_drawn_in_proportion_to_the_policys_use() -> None:
     written = [Workflow.single(0, "a")] * 3 + [Workflow.single(2, "b")]
     arms = {
         arm.name.partition(":")[0] + arm.name[-5:]: arm
@@ -145,7 +145,7 @@ def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[Out
     return asyncio.run(evaluate(completions, list(dict.fromkeys(each.problem for each in written)), team, settings))
 
 
-def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none() -> None:
+def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> None:
     client = Table()
     team = team_of(client)
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
@@ -283,7 +283,7 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     assert scored.run("one_worker", Silent()) == found
 
 
-def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored: Scored) -> None:
+def test_an_interrupted_study_continues_with_the_missing_arms(scored: Scored) -> None:
     found = scored.run("one_worker", Table())
     place = scored.setup.workspace.scores / "studies" / "one_worker"
     [index] = place.glob("*/study.json")
@@ -294,7 +294,7 @@ def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored:
     assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not kept
 
 
-def test_what_was_run_on_another_policy_is_not_taken_for_this_ones(scored: Scored) -> None:
+def test_results_of_another_policy_are_not_used_for_this_one(scored: Scored) -> None:
     scored.run("without_subtasks_served", Table())
     other = scored.policy.parents[1] / "small-2" / "policy"
     other.mkdir(parents=True)
@@ -345,7 +345,7 @@ def test_emergence_lists_patterns_by_their_first_step() -> None:
     assert len(found.details.rows) == 3
 
 
-def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
+def test_a_cold_start_is_validated_with_grpos_sampling_and_greedily() -> None:
     entry = STUDIES["cold_start_validation"]
     assert isinstance(entry, Observation)
     drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
@@ -355,7 +355,7 @@ def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
     assert found.details.rows == [["length_mismatch", 6, 0], ["empty", 1, 2]]
 
 
-def test_unscorable_rows_are_said(scored: Scored) -> None:
+def test_unscorable_rows_are_reported(scored: Scored) -> None:
     from ops.core.errors import WorkerUnreachable
 
     class Away(Table):

@@ -15,7 +15,7 @@ def of(problem: int, correct: bool, **changes: object):
     return rows("mmlu", 0, 1, problem_id=str(problem), correct=int(correct), **changes)
 
 
-def test_the_ceiling_counts_everybody_and_the_share_the_conductor_alone() -> None:
+def test_the_ceiling_counts_all_workers_and_the_share_only_the_conductor() -> None:
     conductor = [*of(1, True, shape="chain"), *of(2, False, shape="single"), *of(3, False), *of(4, False)]
     cold, alone = of(2, True), [*of(1, True), *of(3, True), *of(9, True)]
     made = reach(conductor, cold, alone, ["mmlu"])

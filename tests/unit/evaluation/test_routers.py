@@ -57,7 +57,7 @@ def test_the_same_seed_gives_the_same_routes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROUTERS)
-def test_three_problems_are_enough_to_go_on(name: str) -> None:
+def test_three_problems_are_sufficient(name: str) -> None:
     right: Right = {"a": {"fruit": 1.0}, "b": {"fruit": 0.0}, "c": {"fruit": 0.0}}
     asked = problems(["fruit"], 3)
     method = prepared(name, known(asked, right))
@@ -79,7 +79,7 @@ def test_a_worker_without_responses_is_never_chosen(name: str) -> None:
         prepared(name, replace(own, responses=gone[:1]))
 
 
-def test_of_equally_good_neighbours_the_cheaper_answers() -> None:
+def test_the_cheaper_of_equally_good_neighbours_answers() -> None:
     own = known(MIX, {"a": {"fruit": 1.0, "metal": 1.0}, "b": {"fruit": 1.0, "metal": 1.0}})
     cheap = [
         replace(row, response=replace(row.response, cost_usd=0.0001)) if row.worker == "b" else row
@@ -104,7 +104,7 @@ def test_smoothie_finds_the_worker_whose_answers_others_repeat_by_being_right() 
     assert [len(branches) for branches in method.branches(asked, 0)] == [4] * 40
 
 
-def test_smoothie_passes_over_who_gave_no_answer() -> None:
+def test_smoothie_skips_workers_without_an_answer() -> None:
     right: Right = {"a": {"fruit": 0.4}, "b": {"fruit": 0.6}, "c": {"fruit": 0.9}}
     asked = problems(["fruit"], 40)
     first, *others = attempts(right, asked)

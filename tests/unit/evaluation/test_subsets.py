@@ -100,7 +100,7 @@ def test_renumbered_parts_reach_the_right_workers() -> None:
     assert [row.workers for row in rows] == [("ada",), ("cid",)] * 3  # the last on the list is ada, the first cid
 
 
-def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one() -> None:
+def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() -> None:
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
     known = joined(team(), zoe)

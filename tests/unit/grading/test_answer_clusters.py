@@ -31,7 +31,7 @@ BROKEN = "```python\ndef f(x:\n    return x\n```"
         ),
     ],
 )
-def test_equal_answers_are_one_voice(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
+def test_equal_answers_form_one_cluster(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
     assert answer_clusters(asked, responses) == groups
 
 
@@ -42,6 +42,6 @@ def test_equality_is_asked_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize("gold", ["7", "7\n8", ""])
-def test_the_gold_answer_is_not_looked_at(gold: str) -> None:
+def test_the_gold_answer_is_not_used(gold: str) -> None:
     said = ["Answer: 7\n8", "Answer: 7", "Answer: 7\n9"]
     assert answer_clusters(problem("text", gold), said) == answer_clusters(problem("text"), said)

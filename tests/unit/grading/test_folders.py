@@ -129,7 +129,7 @@ FILLED = [nested, many_files, odd_entries, closed]
 
 
 @pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
-def test_whatever_a_program_left_is_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
+def test_files_left_by_a_program_are_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
     left = left_by(ended_process(), tmp_path)
     fill(left)
     assert folders.sweep(tmp_path) == [left]
@@ -137,7 +137,7 @@ def test_whatever_a_program_left_is_swept(fill: Callable[[Path], None], tmp_path
 
 
 @pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
-def test_whatever_a_program_leaves_is_removed_after_it(
+def test_files_of_a_program_are_removed_after_it(
     fill: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -215,7 +215,7 @@ def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_w
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
-def test_what_others_left_is_not_touched(tmp_path: Path) -> None:
+def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     here = folders._process_space()
     names = (
         "podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc",

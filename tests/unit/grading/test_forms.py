@@ -24,7 +24,7 @@ def test_a_form_gets_its_verdict(form: Form) -> None:
     assert verdict.score == form.score, (form.problem.answer, form.response, verdict)
 
 
-def test_a_known_miss_is_still_missed() -> None:
+def test_a_known_error_of_the_grader_still_occurs() -> None:
     mended = [form for form in FORMS if form.miss and grade(form.problem, form.response).score == form.score]
     assert mended == [], "no misses any more: take them off the list"
 

@@ -68,7 +68,7 @@ def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bub
     assert grade(PROBLEM, "no program at all").score == 0.0, "what runs nothing needs no wall"
 
 
-def test_a_recipe_accepts_the_weaker_wall_by_name(limits_alone: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_accepts_the_weaker_isolation_by_name(limits_alone: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert standing() == "resource_limits"
     assert value("return 6 * 7") == ["ok", 42]
     assert "resource limits alone" in capsys.readouterr().err

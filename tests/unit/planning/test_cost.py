@@ -98,7 +98,7 @@ def test_training_by_hand() -> None:
     assert cost.tokens == pytest.approx([24 * tokens[0], 72 * tokens[1], 120 * tokens[2]])
 
 
-def test_at_most_every_step_goes_to_the_dearest_worker() -> None:
+def test_the_highest_estimate_sends_every_step_to_the_most_expensive_worker() -> None:
     dear, cheap = worker("dear", price={"input": 2.0, "output": 30.0}), worker("cheap")
     alone, both = stages(dear).training(), stages(dear, cheap).training()
     assert both.usd.high == pytest.approx(alone.usd.high)
@@ -130,7 +130,7 @@ def test_without_baselines_the_best_worker_alone_is_counted() -> None:
     assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, dear.usd.high))
 
 
-def test_what_is_stored_is_not_counted() -> None:
+def test_stored_results_are_not_counted() -> None:
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {"attempts": 3}}
     every = [{(name, "math500"): 0.0 for name in "ab"}] * 2
     done = Left(*every, cold_start=0.0, training=0.0, evaluation={"math500": 0.0})
@@ -166,7 +166,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     assert asked_here[0] < both.baselines().usd.expected < asked_here[1]
 
 
-def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
+def test_baselines_that_call_workers_are_counted_if_a_recipe_names_them() -> None:
     def of(*names: str) -> Cost:
         named = {"repeats": 4, "baselines": names}
         return stages(worker("a"), worker("b", price={"input": 3.0, "output": 30.0}), evaluation=named).baselines()
@@ -189,7 +189,7 @@ def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
     )
 
 
-def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
+def test_a_baselines_calls_on_the_mix_are_counted_too() -> None:
     named = {"repeats": 4, "baselines": ["best_static"]}
     entry = BASELINES["best_static"]
     assert isinstance(entry, WorkflowBaseline)
@@ -215,7 +215,7 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert kept.evaluation().calls == stages().evaluation().calls
 
 
-def test_a_night_asks_each_question_once_and_nothing_of_it_is_stored() -> None:
+def test_a_night_evaluates_each_question_once_and_stores_no_score() -> None:
     """Of a scratch policy, too, whose evaluation repeats calls; in first rounds alone."""
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {}, "recursive": {"limits": {"rounds": 1}}}
     night = stages(**scratch).night()
@@ -229,7 +229,7 @@ def test_one_policy_that_goes_on_in_rounds_is_not_half_of_two() -> None:
     assert both.evaluation(policies=1).calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
 
 
-def test_a_cold_start_asks_where_it_tries_workflows() -> None:
+def test_a_cold_start_calls_workers_if_it_tries_workflows() -> None:
     untried = stages(cold_start={}).cold_start()
     assert untried is not None and untried.calls == Range.of(0.0)
     tried = stages(cold_start={"attempts": 3}).cold_start()
@@ -237,7 +237,7 @@ def test_a_cold_start_asks_where_it_tries_workflows() -> None:
     assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 5])
 
 
-def test_what_was_measured_is_no_range() -> None:
+def test_measured_values_have_no_range() -> None:
     cost = stages(rows=[row("w", 200, 3.0), row("w", 400, 5.0)]).precaching()
     assert cost.usd == pytest.approx(Range.of(40 * (50e-6 + 300e-5)))
     assert cost.worker_s == pytest.approx(Range.of(40 * 4.0 / 10))
@@ -292,7 +292,7 @@ def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two()
     assert cost.low < PUBLISHED_USD < cost.high
 
 
-def test_the_embedded_workers_cost_what_is_foretold() -> None:
+def test_the_embedded_workers_cost_the_planned_amount() -> None:
     """Precaching the quickstart, by asking its workers some of each benchmark's questions."""
     setup = Setup.read(Workspace(CONFIG.parent), "quickstart")
     benchmarks, spent = training_benchmarks(), 0.0
@@ -367,7 +367,7 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
     assert many == pytest.approx(few.times(2))
 
 
-def test_the_hours_of_an_evaluation_follow_who_writes_it(paper: Sound) -> None:
+def test_the_hours_of_an_evaluation_depend_on_its_writer(paper: Sound) -> None:
     def hours(writer: str, **changes: Any) -> Range | None:
         plan = paper.plan(recipe={"evaluation": {"writer": writer}}, **changes)
         return next(stage.policy_s for stage in plan.stages if stage.name == "evaluation")

@@ -78,7 +78,7 @@ def test_signal_calls_and_cost_by_hand() -> None:
     assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
 
 
-def test_what_may_be_refilled_is_in_the_high_end() -> None:
+def test_possible_refills_are_in_the_high_estimate() -> None:
     grpo = recipe().grpo.model_dump()
     plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
     assert refilled.training.worth == pytest.approx(plain.training.worth.times(Range(1.0, 1.5, 2.0)))
@@ -113,7 +113,7 @@ def test_unreachable_calls_and_workers_of_another_pool_say_nothing() -> None:
     assert made([*ROWS, *strange]) == made(ROWS)
 
 
-def test_what_a_person_is_warned_of() -> None:
+def test_the_warnings_of_a_forecast() -> None:
     found = warnings(made(ROWS, budget={"run_usd": 0.1}))
     assert any("its cap is $0.10" in line for line in found)
     assert any("rlpr" in line and "math" not in line for line in found)

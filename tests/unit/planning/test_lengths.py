@@ -82,7 +82,7 @@ def counted(tokens: Callable[[Sequence[Message]], int], setup: Setup, limits: Ro
     return [later for _, later in pairs], fmean(later - first for first, later in pairs)
 
 
-def test_the_compact_prompts_of_a_scratch_policys_rounds_are_as_long_as_foretold() -> None:
+def test_the_compact_prompts_of_a_scratch_policys_rounds_have_the_planned_length() -> None:
     recursive = setup()
     assert recursive.recipe.recursive is not None
     limits = recursive.recipe.recursive.limits
@@ -102,7 +102,7 @@ def test_the_compact_prompts_of_a_scratch_policys_rounds_are_as_long_as_foretold
 
 
 @pytest.mark.parametrize("answer_tokens", [None, 16])
-def test_the_full_prompts_of_a_language_models_rounds_are_as_long_as_foretold(answer_tokens: int | None) -> None:
+def test_the_full_prompts_of_a_language_models_rounds_have_the_planned_length(answer_tokens: int | None) -> None:
     """Counted by the tokenizer that cuts responses, which knows no template."""
     from litellm.litellm_core_utils.default_encoding import encoding
 

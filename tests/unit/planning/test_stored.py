@@ -54,7 +54,7 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
     assert {cells[worker.name, name] for worker in others for name in ("math500", "mmlu")} == {1.0}
 
 
-def test_of_many_answers_some_are_looked_up(setup: Setup) -> None:
+def test_a_sample_of_many_answers_is_looked_up(setup: Setup) -> None:
     problems = generate("math500", "train", 2 * LOOKED_UP + 1, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]

@@ -64,7 +64,7 @@ def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_o
     assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].show(as_paper))[1].head
 
 
-def test_what_a_question_takes(evidence: Evidence) -> None:
+def test_the_cost_of_one_question(evidence: Evidence) -> None:
     (table,) = tables(EXHIBITS["in_domain"].show(evidence))
     assert [row[0] for row in table.rows][:2] == ["5 × context", "Conductor"]
     ours = cells(table)["Conductor"]
@@ -73,7 +73,7 @@ def test_what_a_question_takes(evidence: Evidence) -> None:
     assert cells(table)["5 × context"]["paper, its own setting: accuracy, %"] == "67.60"
 
 
-def test_the_line_rises_and_leaves_out_who_is_beaten_for_less(evidence: Evidence) -> None:
+def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> None:
     plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
     assert isinstance(plane, Plane)
     assert isinstance(line, Table)
@@ -106,7 +106,7 @@ def test_a_system_without_a_cheaper_opponent_is_shown_alone(evidence: Evidence) 
     assert "no opponent takes as little" in shown.said
 
 
-def test_claims_hold_fail_or_cannot_be_told(evidence: Evidence) -> None:
+def test_claims_hold_fail_or_are_undecided(evidence: Evidence) -> None:
     tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
     assert tested["worker solver", "in-domain"].verdict == HOLDS
     assert tested["five_context", "in-domain"].verdict == FAILS
@@ -197,7 +197,7 @@ def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Ev
         ({"answers": {}}, {"oracle": "not run: podium evaluate quickstart --seed 1"}),
     ],
 )
-def test_what_is_missing_is_said(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
+def test_missing_parts_are_reported(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
     less = replace(evidence, **changes)  # type: ignore[arg-type]
     assert {name: said for name, entry in EXHIBITS.items() if (said := entry.missing(less))} == missing
 
@@ -208,7 +208,7 @@ def test_without_any_score_only_training_and_what_to_run_is_left(evidence: Evide
     assert shown == {"training", "experiments"}
 
 
-def test_an_exhibit_cannot_need_what_there_is_not(evidence: Evidence) -> None:
+def test_an_exhibit_cannot_need_unknown_evidence(evidence: Evidence) -> None:
     register: Callable[..., Exhibit]
     with pytest.raises(ValueError, match="unknown need scores; known: conductor"):
         register = exhibit("title", shows="What.", needs=("scores",))  # noqa: F841

@@ -23,7 +23,7 @@ def page(text: str = "plain", **fate: str) -> str:
     return verdict_page("2", decision, dossier, Fate("not promoted; failed checks: cost", **fate))
 
 
-def test_what_others_wrote_is_text() -> None:
+def test_text_from_others_stays_text() -> None:
     made = page(HOSTILE, override=HOSTILE, rolled_back=HOSTILE)
     assert "<script" not in made and "&lt;script" in made
     shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib writes texts there, too

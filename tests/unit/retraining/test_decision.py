@@ -47,19 +47,19 @@ def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: o
     return RetrainingEvidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
 
 
-def test_a_champion_that_holds_on_what_is_left_is_not_trained() -> None:
+def test_a_champion_that_passes_on_the_remaining_pool_is_not_trained() -> None:
     made = decision(REMOVED, evidence(), (), GATE, SETTINGS)
     assert (made.fine_tune, made.why) == (False, "the champion holds")
     assert made.pays == ()
 
 
-def test_a_champion_that_falls_is_trained_on_and_the_decision_says_by_which_check() -> None:
+def test_a_champion_below_the_gate_is_trained_further_and_the_decision_names_the_check() -> None:
     made = decision(REMOVED, evidence(now=0.6), (), GATE, SETTINGS)
     assert made.fine_tune
     assert "difference to the champion" in made.why
 
 
-def test_a_champion_below_the_best_worker_that_is_there_now_is_trained_on() -> None:
+def test_a_champion_below_the_present_best_worker_is_trained_further() -> None:
     made = decision(REMOVED, evidence(best=0.85), (), GATE, SETTINGS)
     assert made.fine_tune
     assert "gain over the best single worker" in made.why
@@ -99,14 +99,14 @@ def test_a_newcomer_that_pays_and_cannot_be_described_asks_for_a_training_from_t
     assert (made.train_anew, made.why) == (False, "the champion holds, no newcomer pays")
 
 
-def test_a_newcomers_arrival_is_no_reason_to_mend_what_was_below_before() -> None:
+def test_a_newcomer_does_not_lead_to_training_for_an_earlier_failure_of_the_gate() -> None:
     made = decision(NEW, evidence(best=0.85), ("new",), GATE, SETTINGS)
     assert not made.fine_tune
     assert "below the gate" in made.why
 
 
 @pytest.mark.parametrize("plan", [REMOVED, PRICE])
-def test_a_dearer_pool_is_told_and_never_trained_for(plan: RetrainingPlan) -> None:
+def test_a_more_expensive_pool_is_reported_and_does_not_lead_to_training(plan: RetrainingPlan) -> None:
     dear = replace(evidence(), now=rows(0.8, cost_usd=0.05))
     made = decision(plan, dear, (), GATE, SETTINGS)
     assert not made.fine_tune

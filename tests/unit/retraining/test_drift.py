@@ -25,7 +25,7 @@ def coin(discordant: int) -> list[tuple[float, int, int]]:
 
 
 @pytest.mark.parametrize("discordant", [0, 1, 3, 8])
-def test_of_an_unchanged_worker_the_evidence_grows_by_one_a_round_in_the_mean(discordant: int) -> None:
+def test_the_mean_evidence_of_an_unchanged_worker_grows_by_one_per_round(discordant: int) -> None:
     start = Detector().after(2, 1)
     after = sum(chance * start.after(losses, gains).evidence for chance, losses, gains in coin(discordant))
     assert after == pytest.approx(start.evidence + 1)
@@ -52,13 +52,13 @@ def test_the_threshold_is_a_years_rounds_over_the_chance() -> None:
         Detector().after(-1, 0)
 
 
-def test_losses_alarm_and_gains_never_do() -> None:
+def test_losses_raise_an_alarm_and_gains_never_do() -> None:
     assert rounds_until_alarm([(6, 0)] * 10, 0.01) == 3
     assert rounds_until_alarm([(0, 6)] * 1000, 0.01) is None
     assert rounds_until_alarm([(6, 6)] * 1000, 0.01) is None
 
 
-def test_a_long_healthy_past_does_not_delay_the_alarm() -> None:
+def test_a_long_unchanged_past_does_not_delay_the_alarm() -> None:
     """What a test of the whole history would do."""
     calm = [(3, 3)] * 1000
     late = rounds_until_alarm([*calm, *[(6, 1)] * 30], 0.01)

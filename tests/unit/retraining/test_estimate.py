@@ -75,7 +75,7 @@ def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerCl
     assert column.usd == estimate_responses(setup, client, cells).usd
 
 
-def test_baselines_that_ask_the_changed_pool_are_counted(setup: Setup, client: WorkerClient) -> None:
+def test_baselines_that_call_the_changed_pool_are_counted(setup: Setup, client: WorkerClient) -> None:
     named = setup.recipe.evaluation.model_copy(update={"baselines": ("oracle", "five_context")})
     asking = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": named}))
     assert parts(asking, client)["baselines"].usd == planned(asking).baselines().usd

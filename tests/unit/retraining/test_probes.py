@@ -105,7 +105,7 @@ def test_an_unchanged_worker_gives_no_evidence(setup: Setup, provider: Provider)
     assert not record.drifted(PROBING)
 
 
-def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setup: Setup, provider: Provider) -> None:
+def test_a_swapped_model_is_found_and_its_answers_are_excluded_by_a_revision(setup: Setup, provider: Provider) -> None:
     rounds(setup, provider, 2)
     provider.swapped = True
     record = rounds(setup, provider, 6)
@@ -123,7 +123,7 @@ def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setu
     assert all(provider.kept[key] is response for key, response in kept.items())
 
 
-def test_who_is_away_is_not_accused(setup: Setup, provider: Provider) -> None:
+def test_unreachable_workers_give_no_evidence_of_drift(setup: Setup, provider: Provider) -> None:
     rounds(setup, provider, 1)
     provider.away = True
     record = rounds(setup, provider, 30)
@@ -131,7 +131,7 @@ def test_who_is_away_is_not_accused(setup: Setup, provider: Provider) -> None:
     assert record.nights[-1].asked == 0
 
 
-def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Setup, provider: Provider) -> None:
+def test_an_interrupted_round_is_repeated_without_paying_twice(setup: Setup, provider: Provider) -> None:
     before = rounds(setup, provider, 1)
     again = tonight(setup, STEADY, before, PROBING).probes
 
@@ -152,7 +152,7 @@ def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Set
     assert {key for key, uses in after.uses.items() if uses} == set(before.uses) | {problem.key for problem, _ in again}
 
 
-def test_who_was_not_precached_is_not_probed(setup: Setup, provider: Provider) -> None:
+def test_workers_without_precached_answers_are_not_probed(setup: Setup, provider: Provider) -> None:
     stranger = Worker(name="stranger", model="local/stranger")
     pool = Pool(name="probed", workers=(STEADY, stranger))
     probed = probe_workers(Setup(setup.workspace, setup.recipe, pool), provider, PROBING, NOW)

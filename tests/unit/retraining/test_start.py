@@ -44,7 +44,7 @@ def shown(*shares: float) -> tuple[WorkerCard, ...]:
     return tuple(WorkerCard(accuracy={"math": share}, cost_usd=0.1) for share in shares)
 
 
-def test_who_leaves_is_not_on_offer_and_the_others_keep_their_ordinals() -> None:
+def test_removed_workers_are_not_offered_and_the_others_keep_their_ordinals() -> None:
     team = card().team(Pool(name="p", workers=(B, C)), DATA, Execution())
     assert list(team.ordinals) == [0, 2]
     assert team.names == ("c", "a", "b")
@@ -56,12 +56,12 @@ def test_a_policy_that_numbers_every_question_anew_has_no_gap() -> None:
     assert [each.accuracy["math"] for each in team.cards] == [0.1, 0.3]
 
 
-def test_a_pool_of_strangers_is_refused() -> None:
+def test_a_pool_without_the_policys_workers_is_refused() -> None:
     with pytest.raises(DataError, match="has none"):
         card().team(Pool(name="p", workers=(D,)), DATA, Execution())
 
 
-def test_a_newcomer_is_offered_to_a_policy_that_reads_cards_alone(tmp_path: Path) -> None:
+def test_a_newcomer_is_offered_only_to_a_policy_with_cards(tmp_path: Path) -> None:
     pool, data = Pool(name="p", workers=(B, C, D)), measured(tmp_path, d=0.9)
     blind = card()
     team = blind.team(pool, DATA, Execution())
@@ -120,7 +120,7 @@ def test_the_same_change_starts_from_the_same_folder_and_another_from_another(li
     assert not list(lineage.workspace.policies.glob("*.partial"))
 
 
-def test_the_run_that_goes_on_has_a_key_of_where_it_starts(lineage: Lineage) -> None:
+def test_the_key_of_a_continued_run_includes_its_starting_policy(lineage: Lineage) -> None:
     setup = lineage.setup(B, C, fine_tune={"steps": 7, "learning_rate": 1e-5})
     run = fine_tuned_run(setup, lineage.change)
     plan = RunPlan.read(run)

@@ -21,7 +21,7 @@ COMMAND = "`podium promote VERSION --by NAME --reason WHY` makes one of them cha
 
 
 @pytest.mark.parametrize("taken", ["alias", "version"])
-def test_a_champion_that_is_taken_away_is_said_and_counted_once(
+def test_a_removed_champion_is_reported_and_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str], taken: str,
 ) -> None:  # fmt: skip

@@ -121,7 +121,7 @@ def test_idle_connections_make_room_for_new_ones_and_those_without_a_request_go_
     assert (status, most, again) == (200, 8, 200) and ended == [b""] * 14
 
 
-def test_where_all_connections_work_a_further_one_is_told_to_come_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_beyond_the_busy_maximum_is_refused_with_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     async def crowd() -> list[int]:
         limits = ConnectionLimits(Serving(connections=2), 1000)
         async with serving(limits) as connect:

@@ -160,7 +160,7 @@ def test_options_that_leave_no_worker_are_refused(serve: Serve, options: Request
         serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, options), options)
 
 
-def test_who_prefers_cost_is_offered_the_cheaper_half(serve: Serve) -> None:
+def test_the_preference_for_cost_offers_the_cheaper_half(serve: Serve) -> None:
     writer = Scripted(Workflow.single(1).render())
     engine = serve(writer, strengths=Strengths(cost_usd={"algebraist": 0.002, "guesser": 0.001}))
     options = RequestOptions(preference="cost")
@@ -246,6 +246,6 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
     assert [step.worker for step in answer.steps] == ["guesser"]
 
 
-def test_steps_are_told_as_they_end_and_then_the_answer(serve: Serve) -> None:
+def test_steps_are_reported_as_they_end_and_then_the_answer(serve: Serve) -> None:
     news = list(serve(Scripted(WORKFLOW.render())).stream(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()))
     assert [type(item).__name__ for item in news] == ["StepTrace", "StepTrace", "Answer"]

@@ -122,7 +122,7 @@ def test_half_a_surrogate_pair_spoils_no_batch(store: Store, answer: Answer) -> 
     assert store.count() == 3
 
 
-def test_what_the_store_does_not_take_is_told(
+def test_refused_records_of_the_store_are_reported(
     store: Store, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [pickle.dumps(record(answer, number)) for number in range(2)]

@@ -51,7 +51,7 @@ def test_every_wrong_answer_has_a_misstep(name: str) -> None:
         assert thought.missteps or right(problem, thought), (problem.question, problem.answer, thought.text)
 
 
-def test_who_makes_no_misstep_is_right_about_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generalist_without_missteps_answers_everything_correctly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     families = Counter(problem.family for problem in problems(14))
     failed = Counter(
@@ -114,7 +114,7 @@ def test_a_right_answer_passes_the_check_and_a_wrong_one_is_sought_again() -> No
     assert checked > alone + 40  # two more searches, and a test that tells
 
 
-def test_an_earlier_answer_misleads_who_is_not_told_to_check() -> None:
+def test_an_earlier_answer_misleads_a_worker_without_the_instruction_to_check() -> None:
     misled = [think("apprentice", messages(PAIR, "Answer.", "\\boxed{31}"), sample=n) for n in range(40)]
     believed = [thought for thought in misled if thought.text.endswith("\\boxed{31}")]
     assert len(believed) > 20

@@ -32,7 +32,7 @@ def test_the_newest_whole_checkpoint_is_taken(tmp_path: Path) -> None:
     assert last_checkpoint(tmp_path) == whole
 
 
-def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
+def test_partial_files_are_removed_for_room(tmp_path: Path) -> None:
     checkpoint(tmp_path, 5, None)
     remove_half_written(tmp_path)
     assert not any(tmp_path.iterdir())
@@ -45,7 +45,7 @@ def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [CURVE, "training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Path, file: str) -> None:
+def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(tmp_path: Path, file: str) -> None:
     plan, folder = tiny_plan(tmp_path)
 
     def report(step: int, *_: object) -> None:

@@ -117,7 +117,7 @@ def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
         torch.testing.assert_close(tensor, weights[name], rtol=1e-3, atol=1e-4)
 
 
-def test_a_young_setting_left_alone_keeps_the_policies_of_before(make: Make) -> None:
+def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:
     plain = ColdStart(steps=2)
     one = base_policy_folder(make(plain))
     assert base_policy_folder(make(plain.model_copy(update={"micro_batch": 4}))) == one
@@ -128,7 +128,7 @@ def test_a_young_setting_left_alone_keeps_the_policies_of_before(make: Make) -> 
     assert base_policy_folder(make(plain.model_copy(update={"lora": Lora()}))) != one
 
 
-def test_what_is_validated_is_not_taught(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from ops.training.cold_start import examples
 
     prompts: set[str] = set()
@@ -215,7 +215,7 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
         check_taught(tmp_path, LESSON)
 
 
-def test_a_mix_that_would_be_held_out_whole_is_refused(make: Make) -> None:
+def test_holding_out_the_whole_mix_is_refused(make: Make) -> None:
     with pytest.raises(DataError, match="holds 40 problems, of which 40 are held out"):
         taught(make(LESSON.model_copy(update={"validation": Validation(problems=40)})))
 

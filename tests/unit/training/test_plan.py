@@ -153,7 +153,7 @@ def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp
     assert len({key(), key(worker_samples=3), key(vllm_correction="none"), key(reward_terms={"cost": 0.1})}) == 4
 
 
-def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_one_stays(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is_kept(tmp_path: Path) -> None:
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
     setup, base = _trainable(tmp_path, recipe, pool)
 
@@ -170,7 +170,7 @@ def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_on
     assert written(500.0).recipe.budget.run_usd == 50.0 and len(folders) == 1
 
 
-def test_a_trainer_ends_with_who_started_it_and_waits_for_no_lock_of_the_dead(tmp_path: Path) -> None:
+def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
     mine = name_of(os.getpid())
     assert environment(quick_plan(), tmp_path) == {parent_watch.ENV: mine}
     lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"

@@ -75,7 +75,7 @@ def recursive(examples: Sequence[SftExample]) -> list[Read]:
     return rounds
 
 
-def test_by_default_the_lessons_are_those_of_before(setup: Setup) -> None:
+def test_the_default_gives_the_same_examples(setup: Setup) -> None:
     store(setup.workspace)
     responses = [
         Precached(POOL.names[worker], each.key, each.subject, said(worker, each), solved(worker, each))
@@ -124,7 +124,7 @@ def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) 
     assert written == {(Workflow.single(0).render(), Workflow.single(0, "Count.").render())}
 
 
-def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setup) -> None:
+def test_examples_continue_from_explored_workflows_without_another_call(setup: Setup) -> None:
     store(setup.workspace, workers=(WRONG,))
     plain, asked = Answering(clueless), Answering(clueless)
     lessons(setup, 0.0, 10, attempts=1, client=plain)
@@ -138,7 +138,7 @@ def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setu
     assert all(each.completion != KEPT for each in rounds)  # nothing was ever right
 
 
-def test_what_is_held_out_is_in_no_round(setup: Setup) -> None:
+def test_held_out_problems_are_in_no_round(setup: Setup) -> None:
     store(setup.workspace)
     unseen = {problem.key for problem in PROBLEMS[:30]}
     asked = Answering(clueless)
@@ -171,7 +171,7 @@ def test_a_round_that_leaves_no_room_for_a_completion_is_left_out(setup: Setup) 
     assert 16 < lesson.left_out < 48 and lesson.examples == 64 - lesson.left_out
 
 
-def test_a_policys_key_knows_what_its_rounds_show(setup: Setup) -> None:
+def test_a_policys_key_depends_on_the_text_shown_in_rounds(setup: Setup) -> None:
     def folder(share: float, answer_tokens: int | None) -> Path:
         stage = Recursive(limits=RoundLimits(answer_tokens=answer_tokens))
         cold_start = ColdStart(recursive_share=share)

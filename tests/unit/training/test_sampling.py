@@ -49,7 +49,7 @@ def test_every_workflow_is_valid_and_the_seed_decides() -> None:
     assert drawn == again != other
 
 
-def test_a_worker_is_told_what_its_own_responses_speak_of() -> None:
+def test_a_workers_subtasks_follow_the_words_of_its_responses() -> None:
     rows = [
         *responses()[: len(PROBLEMS)],
         *[Precached("c", p.key, "s", "I hold the density.", False) for p in PROBLEMS],

@@ -148,7 +148,7 @@ NO_URLS = (
         *(({"workers": [TOOL | {"api_base": url}]}, "workers.0.api_base", "http://HOST:PORT/v1") for url in NO_URLS),
     ],
 )
-def test_a_bad_pool_file_is_told_by_file_field_and_remedy(
+def test_an_error_in_a_pool_file_names_file_field_and_remedy(
     tmp_path: Path, change: dict[str, Any], field: str, says: str
 ) -> None:
     file = tmp_path / "pools" / "mine.yaml"
@@ -204,7 +204,7 @@ def test_extra_body_is_refused_where_it_would_be_nested(model: str) -> None:
     check_pool(pool(settings | {"extra_body": {}}), "pool.yaml")
 
 
-def test_a_variant_that_does_not_exist_is_told_with_those_that_do() -> None:
+def test_the_error_of_an_unknown_variant_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"paper\.yaml: variants\.free: .*unconstrained") as caught:
         load_pool(ROOT / "config", "paper:free")
     assert caught.value.file.endswith("paper.yaml")
@@ -215,7 +215,7 @@ def test_settings_that_only_look_like_keys_are_no_keys() -> None:
     Worker.model_validate(TOOL | {"extra_body": body | {"logit_bias": {"50256": -100}}, "api_base": "http://h/v1?v=2"})
 
 
-def test_a_pool_without_its_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pools_missing_key_is_reported_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="GEMINI_API_KEY is not set"):
         check_pool(load_pool(ROOT / "config", "paper"), "config/pools/paper.yaml")

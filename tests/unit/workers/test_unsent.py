@@ -69,7 +69,7 @@ def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: st
         {"model": "local/guesser", "temperature": 0.2, "top_p": 0.5, "reasoning_effort": "low"},
     ],
 )
-def test_what_is_sent_under_any_name_is_no_error(settings: dict[str, Any]) -> None:
+def test_a_setting_sent_under_another_name_is_not_an_error(settings: dict[str, Any]) -> None:
     assert unsent(worker(**settings), "pool.yaml") == []
 
 

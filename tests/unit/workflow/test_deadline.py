@@ -92,7 +92,7 @@ def test_only_the_longest_chain_counts() -> None:
     assert run_all([workflow], 9, 34.5, client)[0].status == "timed_out"
 
 
-def test_what_a_client_calls_waiting_does_not_count() -> None:
+def test_a_clients_reported_waiting_does_not_count() -> None:
     class Queue:
         """A client that keeps its limits by itself, as `WorkerClient` does."""
 

@@ -20,18 +20,18 @@ from ops.benchmarks.rows import Row, RowError
 from ops.core.errors import DataError
 
 Scanned = Row | RowError
-"""A row, or why one line is none."""
+"""A row, or the error of an invalid line."""
 MAX_CELL_CHARS = 256 * 1024 * 1024
-"""Bound of a CSV cell: the hidden tests of a program can have many megabytes."""
+"""Maximum characters of a CSV cell; hidden tests of a program can have many megabytes."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
-"""Bytes that are no UTF-8, as `surrogateescape` passes them on."""
+"""Bytes that are not UTF-8, as `surrogateescape` represents them."""
 
 
 def scan(file: Path) -> Iterator[Scanned]:
-    """Rows of a file, malformed lines among them as the errors that they would raise; blank lines are skipped.
+    """Give the rows of a file, with an error in place of each malformed line; blank lines are skipped.
 
-    Raises `DataError` where the file as a whole cannot be used: absent, of an unknown kind, truncated,
-    no table, or without any row.
+    Raises `DataError` for a file that is unusable as a whole: missing, of an unknown type, truncated, not a table, or
+    without rows.
     """
     if not file.is_file():
         raise DataError(file, "", "does not exist", "Correct the path in the recipe or put the file there")
@@ -55,7 +55,7 @@ def scan(file: Path) -> Iterator[Scanned]:
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """Rows of a file that must be sound throughout. Raises `DataError` at the first that is not."""
+    """Return the rows of a file without malformed ones. Raises `DataError` at the first malformed row."""
     for row in scan(file):
         if isinstance(row, RowError):
             raise row
@@ -133,14 +133,14 @@ def _parquet(file: Path) -> Iterator[Scanned]:
                     number += 1
                     yield Row(str(file), number, values, part=_part(file), unit="row")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # Arrow's messages can quote the file: only their first words are shown.
+        # Arrow's messages can quote the file, so only their first words are shown.
         reason = str(error).partition(".")[0].partition(":")[0][:120]
         remedy = "Download the file again: it is incomplete or not a Parquet file"
         raise DataError(file, f"after row {number}", f"cannot be read ({reason})", remedy) from None
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, ended by LF, CRLF or CR; bytes that are no UTF-8 arrive as surrogates U+DC80…DCFF."""
+    """Give numbered lines, ended by LF, CRLF or CR; bytes that are not UTF-8 become surrogates U+DC80…DCFF."""
     line = 0
     try:
         with _open(file) as lines:

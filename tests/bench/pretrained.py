@@ -57,7 +57,7 @@ def main() -> int:
         return 1
     systems = {
         "base model": _untrained(setup, UNTRAINED),
-        "base model, told the grammar and shown examples": _untrained(
+        "base model, prompted with grammar and examples": _untrained(
             setup, EXPLAINED, style="full", few_shots="out_of_distribution"
         ),
         "cold start": _read(setup, base_policy_folder(setup)),

@@ -59,5 +59,5 @@ def test_mlflow_is_down_for_a_while(
         assert run.info.status == "FINISHED"
     finally:
         server.kill()
-    told = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
-    assert len(told) == 1
+    shown = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
+    assert len(shown) == 1

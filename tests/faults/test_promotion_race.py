@@ -83,7 +83,7 @@ def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspac
     assert champion is not None and champion.version == winner
     assert champion.tags["replaced"] == "1"
     assert "verdict" not in registry.named(workspace, loser).tags
-    assert aliases.rollback(workspace, "dear").version == "1"
+    assert aliases.rollback(workspace, "costly").version == "1"
 
 
 def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> None:
@@ -111,10 +111,10 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
         assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
             pass
-    # Killed: a file's lock is free; a shared one stays, for a dead process cannot be told from a slow one.
+    # Killed: a file's lock is free; a shared one stays, for an ended process cannot be distinguished from a slow one.
     if workspace.mlflow_uri.startswith("http"):
-        told = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
-        with pytest.raises(Locked, match=told), alone(workspace, patience_s=0.5):
+        shown = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
+        with pytest.raises(Locked, match=shown), alone(workspace, patience_s=0.5):
             pass
         unlocked(workspace)
     assert aliases.promote(workspace, "2", YES)

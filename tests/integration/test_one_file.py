@@ -108,10 +108,10 @@ load_recipe(setup.workspace.config, "quickstart")
 offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
 rows = [
     ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
-    for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
+    for worker, usd, scores in (("costly", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]
-board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
+board = leaderboard(of_worker(rows, "costly"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0):
@@ -242,7 +242,7 @@ def test_a_selector(seen: dict[str, Any]) -> None:
 
 def test_a_baseline(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
-    assert seen["usual"] == ["best worker (dear)", "random worker", "oracle", "cheapest worker (cheap)"]
+    assert seen["usual"] == ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"]
     assert seen["head"] == ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"]
     assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
 

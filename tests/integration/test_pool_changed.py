@@ -151,7 +151,7 @@ class Ticking:
         self.file.write_text(yaml.safe_dump(pool, sort_keys=False), encoding="utf-8")
 
 
-def dearer(pool: dict[str, Any]) -> None:
+def costlier(pool: dict[str, Any]) -> None:
     pool["workers"][0]["price"]["output"] += 1
 
 
@@ -237,7 +237,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
     requests = []
     for edit in range(30):
         if edit < 10:
-            ticking.change(dearer)
+            ticking.change(costlier)
         requests += ticking.tick(6).run_requests or []
         if requests:
             break
@@ -251,7 +251,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
 @pytest.mark.parametrize(
     ("edit", "plan", "estimate"),
     [
-        (dearer, "another price: algebraist (costs)", "nothing to pay"),
+        (costlier, "another price: algebraist (costs)", "nothing to pay"),
         (without_the_last, "removed: solver (evaluate, fine-tune if below the gate)", "evaluation"),
         (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
         (
@@ -304,8 +304,8 @@ def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -
 def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
-    ticking.change(dearer)
-    ticking.change(dearer)
+    ticking.change(costlier)
+    ticking.change(costlier)
     assert "is not finished" in ticking.said(600)
     succeed(ticking.instance, run)
     second = ticking.settled()
@@ -336,12 +336,12 @@ def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
 
 
 def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> None:
-    ticking.change(dearer)
+    ticking.change(costlier)
     run = launch(ticking.instance, ticking.job, ticking.settled())
     ticking.instance.report_run_failed(run)
     said = ticking.said(SETTLE_S)
     assert run.run_id[:8] in said and "podium retrain" in said
-    ticking.change(dearer)  # another change is another run, from where the last good one left the pool
+    ticking.change(costlier)  # another change is another run, from where the last good one left the pool
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
@@ -406,7 +406,7 @@ def test_a_teams_whole_pipeline_run_is_waited_for_and_handles_a_pool_change(tick
         assert found.plan.evaluate == planned
         assert found.after == ("" if planned else named)
     assert "unchanged" in ticking.said(SETTLE_S)
-    ticking.change(dearer)
+    ticking.change(costlier)
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
@@ -415,20 +415,20 @@ def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: 
     assert "no difference" in capsys.readouterr().out
     ticking.change(without_the_last)
     assert tell(ticking.workspace)
-    told = " ".join(capsys.readouterr().out.split())
-    assert "- solver" in told and "removed: solver" in told and "fine-tuning" in told
-    assert not ticking.workspace.ledger.exists() or "Traceback" not in told
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "- solver" in shown and "removed: solver" in shown and "fine-tuning" in shown
+    assert not ticking.workspace.ledger.exists() or "Traceback" not in shown
 
 
 def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:
     ticking.watch()
-    ticking.change(dearer)
+    ticking.change(costlier)
     ticking.watch(300)
     assert ticking.alerts("decision") == [], "it has not settled"
     for _ in range(3):
         ticking.watch(300)
     assert ticking.alerts("decision") == ["podium retrain --plan"]
-    ticking.change(dearer)
+    ticking.change(costlier)
     ticking.watch(300)
     ticking.watch(300)
     assert ticking.alerts("decision") == ["podium retrain --plan"] * 2, "another change is another alert"
@@ -448,7 +448,7 @@ def test_a_change_that_the_sensor_handles_is_no_alert(ticking: Ticking) -> None:
             InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData(),
         )
     )  # fmt: skip
-    ticking.change(dearer)
+    ticking.change(costlier)
     for _ in range(3):
         ticking.watch(300)
     assert ticking.alerts("decision") == []
@@ -473,7 +473,7 @@ def test_a_worker_that_retires_is_one_alert_a_date(ticking: Ticking) -> None:
 
 def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> None:
     assert "nothing changed" in str(ticking.monthly())
-    ticking.change(dearer)
+    ticking.change(costlier)
     request = ticking.monthly()
     assert isinstance(request, dg.RunRequest)
     assert request.tags["podium/plan"] == "another price: algebraist (costs)"
@@ -546,7 +546,7 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
         for name, questions in evaluation_questions(ticking.workspace, setup.recipe).items():
             file = score_file(ticking.workspace, COLD_START, base, name)
             save_rows([], file, origin=scores_origin(setup.asked_on(name), base, questions))
-        for edit, shown in ((dearer, base), (without_the_last, None)):
+        for edit, shown in ((costlier, base), (without_the_last, None)):
             ticking.change(edit)
             found = due(ticking.podium, ticking.workspace, ticking.instance)
             champions = found.snapshot.model_copy(update={"conductor": "champion"})

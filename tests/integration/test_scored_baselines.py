@@ -119,9 +119,9 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
 
     assert checkout.score() == (scored, 0), "nothing is asked a second time"
     checkout.write(usd=10.0)
-    dearer, asked = checkout.score()
+    costlier, asked = checkout.score()
     assert asked == 0, "another price changes costs alone"
-    assert [row.cost_usd for row in dearer["five_consensus"]] == pytest.approx(
+    assert [row.cost_usd for row in costlier["five_consensus"]] == pytest.approx(
         [10 * row.cost_usd for row in scored["five_consensus"]]
     )
 

@@ -66,9 +66,9 @@ def test_the_workflow_on_request(client: openai.OpenAI) -> None:
 
 def test_a_stream_gives_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
-    told = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
+    shown = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert "42" in text and told[1:3] == ["step", "step"] and chunks[-2].choices[0].finish_reason == "stop"
+    assert "42" in text and shown[1:3] == ["step", "step"] and chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage.total_tokens > 0 and chunks[-1].choices == []
 
 

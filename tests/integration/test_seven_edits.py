@@ -192,7 +192,7 @@ class Watched:
         (self.workspace.config / "promotion.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
-def dear(values: dict[str, Any]) -> None:
+def costly(values: dict[str, Any]) -> None:
     for worker in values["workers"]:
         worker["price"]["output"] += 1
 
@@ -251,7 +251,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     assert (other.runs, other.calls) == (0, 0)
 
     price = watched.edited(
-        "change price, ten edits", lambda: [watched.change(dear) for _ in range(10)] and None, runs=1  # type: ignore[func-returns-value]
+        "change price, ten edits", lambda: [watched.change(costly) for _ in range(10)] and None, runs=1  # type: ignore[func-returns-value]
     )  # fmt: skip
     assert (price.runs, price.calls, price.columns) == (1, 0, [])
     assert price.plan.startswith("another price: ")
@@ -284,7 +284,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     meanwhile = watched.edited(
         "edit while a run is in progress",
         lambda: watched.change(lambda pool: pool["workers"].pop(0)),
-        meanwhile=lambda: [watched.change(dear) for _ in range(2)] and None,  # type: ignore[func-returns-value]
+        meanwhile=lambda: [watched.change(costly) for _ in range(2)] and None,  # type: ignore[func-returns-value]
         runs=2,
     )
     assert meanwhile.runs == 2

@@ -100,8 +100,8 @@ def test_a_swapped_model_is_found_excluded_and_planned_for(
         [check] = last.get_asset_check_evaluations()
         assert not check.passed and check.severity == dg.AssetCheckSeverity.WARN
         assert check.description == "remote drifted"
-        [told] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
-        assert told.title == "remote drifted" and "remote: drift-" in told.text
+        [shown] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
+        assert shown.title == "remote drifted" and "remote: drift-" in shown.text
         pool = load_pool(workspace.config, "mixed")
         assert pool.worker("remote").revision.startswith("drift-")
         assert pool.worker("guesser").revision == ""

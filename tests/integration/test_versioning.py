@@ -272,11 +272,11 @@ def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> No
     fewer = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"per_domain": 7})})
     pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
     patient = Pool(name="p", workers=(Worker(name="a", model="local/a", timeout_s=9),))
-    dearer = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
+    costlier = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
     settings = data_settings(recipe, pool)
     assert data_settings(slower, pool) == data_settings(recipe, patient) == settings
     assert data_settings(fewer, pool) != settings
-    assert {name for name, value in data_settings(recipe, dearer).items() if value != settings[name]} == {"prices"}
+    assert {name for name, value in data_settings(recipe, costlier).items() if value != settings[name]} == {"prices"}
 
 
 @pytest.fixture

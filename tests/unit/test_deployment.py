@@ -198,9 +198,9 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
         _workspace()
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql://u:secret@h/db")
-    with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as told:
+    with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as caught:
         _workspace()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(caught.value)
     assert podium("team", "--help") == 0
 
 

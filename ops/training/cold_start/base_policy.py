@@ -1,6 +1,7 @@
-"""The base policy: a pretrained model as it is, or a small one taught the grammar by supervision.
+"""Make the base policy: a pretrained model, optionally after a cold start, or a small policy that learns the grammar in
+one.
 
-`make_base_policy` keys its folder by everything that went in, so what is made already is not made again.
+`make_base_policy` keys its folder by all inputs, so an existing policy is reused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ops.workflow.prompt import offer
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
 _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
-"""Settings of memory and of the share of valid workflows that is required, which change no policy."""
+"""Settings that change no policy: memory, and the required share of valid workflows."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
@@ -39,7 +40,7 @@ def base_policy_folder(setup: Setup) -> Path:
             setup.pool.answers_key,
             [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
             hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
-            # Another price makes no other policy: it keeps the cards that it learned with.
+            # A new price does not make a new policy, which keeps the cards of its training.
             [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
             recipe.execution.what_answers_depend_on if recipe.cold_start else None,
         ]
@@ -139,7 +140,7 @@ def _teach(
         examples = [example for example in examples if fits(example["prompt"])]
     precision = model.dtype
     if settings.lora is None:
-        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 anyway
+        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 in any case
     began = time.perf_counter()
     fitted = fit(
         model, tokenizer, examples, settings, recipe.seed, on_progress,
@@ -165,7 +166,7 @@ def _teach(
 
 
 def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
-    """Where the policy was not validated, or by completions that were drawn in another way than GRPO will draw them."""
+    """Validate a policy that was not validated, or with other sampling settings than GRPO's."""
     recipe, record = setup.recipe, ColdStartRecord.read(folder)
     if record is None or (record.validation is not None and record.validation.drawn == drawing(recipe)):
         return

@@ -33,11 +33,10 @@ async def sample_examples(
     on_progress: Callable[[int, int, str], None] | None = None,
     held_out: Collection[str] = (),
 ) -> list[SftExample]:
-    """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed;
-    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a part of the
-    team.
+    """Return `count` pairs for the problems of the mix except the keys `held_out`, deterministic in the recipe's seed.
 
-    Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a subset of the
+    team. Raises `DataError` if the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
     mix = read_problems(workspace.data / "training_mix.jsonl")

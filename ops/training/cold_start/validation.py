@@ -1,8 +1,7 @@
-"""What a cold start taught, and whether that is enough to begin GRPO: the share of valid workflows on problems that
-were not taught.
+"""The result of a cold start, and whether GRPO may start: the share of valid workflows on held-out problems.
 
-From a policy that seldom writes a workflow GRPO learns little else than the format, and where no rollout of a group is
-one it learns nothing.
+From a policy that rarely generates valid workflows GRPO mostly learns the format, and a group without a valid rollout
+gives no gradient.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from ops.workflow.team import Team
 
 FILE = "cold_start.json"
 BATCH = 32
-"""Workflows that are written side by side."""
+"""Number of workflows generated together."""
 SAMPLE = 64
-"""Problems at most that a policy is measured on where none are held out."""
+"""Maximum number of problems for the measurement if none are held out."""
 REASONS = 3
-"""Ways to fail that a message names."""
+"""Number of failure reasons in a message."""
 
 
 class NotTaught(PodiumError):
-    """Too few of a policy's completions are workflows for GRPO to begin."""
+    """Too few completions of the policy are valid workflows for GRPO to start."""
 
 
 class Validity(Settings):
-    """How many completions were workflows."""
+    """The number of valid workflows among completions."""
 
     problems: int
     valid: int
     failures: dict[str, int] = Field(default={})
-    """Way to fail (`ops.workflow.grammar.FormatFailure`) → completions; the most frequent first."""
+    """Failure (`ops.workflow.grammar.FormatFailure`) → completions, most frequent first."""
 
     drawn: dict[str, Any] = Field(default={})
-    """How the completions were drawn (`drawing`)."""
+    """The sampling settings of the completions (`drawing`)."""
 
     @property
     def share(self) -> float:
@@ -64,18 +63,18 @@ class ColdStartRecord(Settings):
     """Record of a cold start; stored beside the policy as `cold_start.json`."""
 
     loss: tuple[float, ...]
-    """Nats per token, every ten steps."""
+    """Loss in nats per token, every ten steps."""
     examples: int = 0
     left_out: int = 0
-    """Examples of recursive rounds that were left out: their prompts leave no room for a completion."""
+    """Examples of recursive rounds that were omitted, because their prompts leave no room for a completion."""
     tokens: int = 0
     """Tokens of all examples, prompts included; each is used once."""
     seconds: float = 0.0
-    """Seconds of the training alone."""
+    """Seconds of training only."""
     peak_gib: float = 0.0
     """The most memory that this process has held so far."""
     validation: Validity | None = None
-    """None: not asked for."""
+    """None: not requested."""
 
     @classmethod
     def read(cls, policy: Path) -> ColdStartRecord | None:
@@ -101,7 +100,7 @@ class ColdStartVerdict(Settings):
 
 
 def drawing(recipe: Recipe) -> dict[str, Any]:
-    """GRPO's sampling settings, on which the share of valid workflows depends."""
+    """Return GRPO's sampling settings, on which the share of valid workflows depends."""
     grpo = recipe.grpo
     named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
     return named | recipe.generation.model_dump()
@@ -175,7 +174,7 @@ def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
             passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
         )
     record = ColdStartRecord.read(policy)
-    if record is None or record.validation is None:  # a policy that GRPO has trained already
+    if record is None or record.validation is None:  # a policy after GRPO
         return ColdStartVerdict(passed=True, said="nothing was taught here")
     seen = record.validation
     if seen.share >= least:

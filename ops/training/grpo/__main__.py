@@ -30,10 +30,10 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
-    for number in REQUESTS:  # before there is a step to finish; a shell's background ignores SIGINT
+    for number in REQUESTS:  # before the first step; a shell ignores SIGINT for background processes
         signal.signal(number, signal.SIG_DFL)
     parent_watch.watch()
-    # Dagster listens to one process: of several ranks the first speaks.
+    # Dagster listens to one process, so only the first rank reports.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def report(result: RunResult, folder: Path) -> None:
-    """What the run came to, in a line or two."""
+    """Print the run's result in one or two lines."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
         f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ops.core.errors import ConfigError
 
 NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
-"""How many machines train together; this one's number, from 0 for the one that writes; HOST:PORT of that one."""
+"""The number of machines that train together; this machine's number, from 0 for the one that writes; HOST:PORT of
+number 0."""
 
 
 class TrainingNode(NamedTuple):

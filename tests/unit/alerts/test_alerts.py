@@ -166,9 +166,9 @@ def mail(port: int, **changes: object) -> dict[str, object]:
 
 def problems(workspace: Workspace, notice: Notice = NOTICE) -> list[str]:
     """What `notify` returned; the record says the same."""
-    told = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
-    assert list(kept(workspace, 1)[0].problems) == told
-    return told
+    shown = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
+    assert list(kept(workspace, 1)[0].problems) == shown
+    return shown
 
 
 def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace, hook: Hook) -> None:

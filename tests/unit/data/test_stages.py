@@ -136,7 +136,7 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
     [
         ("signal", ("## Forecast signal", "not all are right", "assumed to rescue 5%", "| math | mix | 0.")),
         ("proxy", ("## Proxies", "**Nothing here was measured**", "They are guesses", "No responses were used.")),
-        ("diversity", ("Coverage alone", "Difficulty was not looked at")),
+        ("diversity", ("Coverage alone", "Difficulty was not considered")),
         ("uniform", ("A plain random draw",)),
     ],
 )

@@ -39,7 +39,7 @@ POOL = Pool(
     name="two",
     workers=tuple(Worker(name=name, model=f"local/{name}", price=Price(input=1, output=2)) for name in ("ann", "bob")),
 )
-DEARER = Pool(
+COSTLIER = Pool(
     name="two",
     workers=(POOL.workers[0].model_copy(update={"price": Price(input=10, output=20)}), POOL.workers[1]),
 )
@@ -181,8 +181,8 @@ def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) ->
 def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> None:
     before = evaluated.compare()
     with pytest.raises(DataError, match=r"prices: .* Materialize leaderboard"):
-        evaluated.stored(pool=DEARER)
-    after = evaluated.compare(pool=DEARER)
+        evaluated.stored(pool=COSTLIER)
+    after = evaluated.compare(pool=COSTLIER)
     assert [row.correct for row in after.conductor] == [row.correct for row in before.conductor]
     assert {round(row.cost_usd * 1e6) for row in before.conductor} == {100 * 1 + 50 * 2}
     assert {round(row.cost_usd * 1e6) for row in after.conductor} == {100 * 10 + 50 * 20}

@@ -99,8 +99,8 @@ def test_training_by_hand() -> None:
 
 
 def test_the_highest_estimate_sends_every_step_to_the_most_expensive_worker() -> None:
-    dear, cheap = worker("dear", price={"input": 2.0, "output": 30.0}), worker("cheap")
-    alone, both = stages(dear).training(), stages(dear, cheap).training()
+    costly, cheap = worker("costly", price={"input": 2.0, "output": 30.0}), worker("cheap")
+    alone, both = stages(costly).training(), stages(costly, cheap).training()
     assert both.usd.high == pytest.approx(alone.usd.high)
     assert both.usd.expected < alone.usd.expected
 
@@ -125,9 +125,9 @@ def test_without_baselines_the_best_worker_alone_is_counted() -> None:
     """The promotion gate needs its answers; which worker it is follows from what is precached."""
     workers = worker("a"), worker("b", price={"input": 3.0, "output": 30.0})
     none = stages(*workers, evaluation={"repeats": 4, "baselines": []}).baselines()
-    cheap, dear = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
+    cheap, costly = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
     assert (none.name, none.calls) == ("best worker alone", Range.of(10 * 4))
-    assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, dear.usd.high))
+    assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, costly.usd.high))
 
 
 def test_stored_results_are_not_counted() -> None:
@@ -146,7 +146,7 @@ def test_stored_results_are_not_counted() -> None:
 
 
 def test_an_evaluation_is_priced_on_its_own_pool() -> None:
-    """Answers of up to 400 tokens in training, of up to 830 (and a dearer worker) where it is evaluated; what was
+    """Answers of up to 400 tokens in training, of up to 830 (and a costlier worker) where it is evaluated; what was
     measured is the first pool's."""
     own = Pool.model_validate({"name": "p", "workers": [worker(max_tokens=400)]})
     other = Pool.model_validate({"name": "q", "workers": [worker(price={"input": 1.0, "output": 20.0})]})
@@ -182,7 +182,7 @@ def test_baselines_that_call_workers_are_counted_if_a_recipe_names_them() -> Non
     assert [five.tokens[i] - alone.tokens[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + answers[i]) for i in range(3)]
     )
-    # All the cheaper worker's, either's alike, all the dearer one's.
+    # All the cheaper worker's, either's alike, all the costlier one's.
     prices = [1e-6, 2e-6, 3e-6]
     assert [five.usd[i] - alone.usd[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + 10 * answers[i]) * prices[i] for i in range(3)]

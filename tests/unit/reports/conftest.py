@@ -60,7 +60,7 @@ def system(name: str, kind: Kind, made: list[OutcomeRow], title: str = "") -> Sy
 @pytest.fixture(scope="session")
 def evidence() -> Evidence:
     """The Conductor is right on 80 of 100 for 2 USD and two calls; opponents are worse and cheaper, or better and
-    dearer, or as good."""
+    costlier, or as good."""
     conductor = rows(first(80), 2.0, ("solver", "checker"))
     systems = {
         "conductor": system("conductor", "Conductor", conductor, "Conductor"),

@@ -110,8 +110,8 @@ def test_claims_hold_fail_or_are_undecided(evidence: Evidence) -> None:
     tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
     assert tested["worker solver", "in-domain"].verdict == HOLDS
     assert tested["five_context", "in-domain"].verdict == FAILS
-    untold = tested["cold_start", "out-of-distribution"].verdict
-    assert untold.startswith("cannot be told (minimum detectable difference ")
+    undecided = tested["cold_start", "out-of-distribution"].verdict
+    assert undecided.startswith("undecided (minimum detectable difference ")
     assert tested["five_context", "in-domain"].price == "0.20 ×"
     assert all(claim.contrast.p_adjusted >= claim.contrast.p_value for claim in tested.values())
     assert "worker checker" not in {name for name, _ in tested}  # of the workers the best by the mix only
@@ -123,7 +123,7 @@ def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
     verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
     assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
     assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
-    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; of which it cannot be told: 2."
+    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; undecided: 2."
     picture = shown.parts[0]
     assert isinstance(picture, Dots)
     assert picture.zero

@@ -78,8 +78,8 @@ def test_a_newcomer_pays_where_the_oracle_rises_by_more_than_the_margin() -> Non
     made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
     assert made.fine_tune
     assert made.why == f"new: {ORACLE}"
-    dearer = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
-    assert not decision(NEW, evidence(responses=known), ("new",), GATE, dearer).fine_tune
+    costlier = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
+    assert not decision(NEW, evidence(responses=known), ("new",), GATE, costlier).fine_tune
 
 
 def test_a_newcomer_pays_where_the_champion_gains_with_it_on_offer() -> None:
@@ -107,12 +107,12 @@ def test_a_newcomer_does_not_lead_to_training_for_an_earlier_failure_of_the_gate
 
 @pytest.mark.parametrize("plan", [REMOVED, PRICE])
 def test_a_more_expensive_pool_is_reported_and_does_not_lead_to_training(plan: RetrainingPlan) -> None:
-    dear = replace(evidence(), now=rows(0.8, cost_usd=0.05))
-    made = decision(plan, dear, (), GATE, SETTINGS)
+    costly = replace(evidence(), now=rows(0.8, cost_usd=0.05))
+    made = decision(plan, costly, (), GATE, SETTINGS)
     assert not made.fine_tune
     assert "cost ratio to the champion" in [check.name for check in made.standing.failed]
     if plan is PRICE:
-        assert made.why.startswith("the champion is dearer than the gate allows (cost ratio to the champion: ")
+        assert made.why.startswith("the champion exceeds the gate's cost or latency (cost ratio to the champion: ")
 
 
 def test_another_price_never_trains_even_below_the_gate() -> None:

@@ -89,8 +89,8 @@ def test_a_question_beyond_the_policys_prompt_limit_is_refused_before_it_is_writ
 
 
 def test_a_budget_that_does_not_pay_for_the_workflow_pays_for_one_worker(pool: Pool, tmp_path: Path) -> None:
-    cheap, dear = pool.worker("guesser"), pool.worker("algebraist").model_copy(update={"max_tokens": 10_000_000})
-    both = pool.model_copy(update={"workers": (dear, cheap)})
+    cheap, costly = pool.worker("guesser"), pool.worker("algebraist").model_copy(update={"max_tokens": 10_000_000})
+    both = pool.model_copy(update={"workers": (costly, cheap)})
     engine = engine_of(tmp_path, both, Scripted(WORKFLOW.render()))
     try:
         answer = engine.ask(question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=0.5))

@@ -59,8 +59,8 @@ def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(tmp_pa
 
     # (A link's own time does not say that it was written to last: test_full_disk.py has real files.)
     named = file if file == CURVE else ""
-    told = f"{folder}/.*{named}: could not be written: .*is full .*GB are free.*same command goes on from checkpoint-1$"
-    with pytest.raises(DiskFull, match=told), full_disk_reported(folder):
+    why = f"{folder}/.*{named}: could not be written: .*is full .*GB are free.*same command goes on from checkpoint-1$"
+    with pytest.raises(DiskFull, match=why), full_disk_reported(folder):
         run(plan, folder, report)
     assert [path.name for path in (folder / CHECKPOINTS).glob("checkpoint-*")] == ["checkpoint-1"]
     if file == CURVE:

@@ -87,8 +87,8 @@ def test_workers_that_recover_answer_the_pending_round() -> None:
 def test_shares_are_of_each_round() -> None:
     right, _ = rounds(RIGHT, KEEP, RIGHT.render(), WRONG.render(), "nothing")
     wrong, _ = rounds(WRONG, KEEP, RIGHT.render())
-    told = shares(counted([*right, *wrong]))
-    assert told == {
+    shown = shares(counted([*right, *wrong]))
+    assert shown == {
         "round_1/right": 1 / 2,
         "round_2/rollouts": 6,
         "round_2/right": 3 / 6,

@@ -55,10 +55,10 @@ def test_a_workers_subtasks_follow_the_words_of_its_responses() -> None:
         *[Precached("c", p.key, "s", "I hold the density.", False) for p in PROBLEMS],
     ]
     steps = [step for _, w in islice(sampler(rows).stream(PROBLEMS), 3000) for step in w.steps]
-    told = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
-    assert told["c"].count("Look up the density.") > 0.5 * len(told["c"])
-    assert told["b"].count("Look up the density.") < 0.05 * len(told["b"])
-    assert set(told["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
+    shown = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
+    assert shown["c"].count("Look up the density.") > 0.5 * len(shown["c"])
+    assert shown["b"].count("Look up the density.") < 0.05 * len(shown["b"])
+    assert set(shown["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
 
 
 def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_local_pool_is_the_quickstarts_and_a_model() -> None:
 def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = load_pool(ROOT / "config", "paper")
     for worker in paper.workers:
-        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; dearer above 200k tokens
+        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; costlier above 200k tokens
             continue
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
         assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
@@ -269,8 +269,8 @@ def test_each_key_covers_what_it_is_named_after() -> None:
         {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"},
     ):  # fmt: skip
         assert pool(TOOL | other).answers_key != pool(TOOL).answers_key, other
-    dearer = pool(TOOL | {"price": {"input": 1, "output": 3}})
-    assert dearer.answers_key == pool(TOOL).answers_key and dearer.prices_key != pool(TOOL).prices_key
+    costlier = pool(TOOL | {"price": {"input": 1, "output": 3}})
+    assert costlier.answers_key == pool(TOOL).answers_key and costlier.prices_key != pool(TOOL).prices_key
 
 
 def test_the_quickstarts_answers_key_is_what_its_policies_were_made_under() -> None:

@@ -1,4 +1,4 @@
-"""Files that are replaced whole: what a killed writer leaves is ignored by git and DVC, and swept."""
+"""Atomic replacement of files: temporary files of a killed writer are ignored by git and DVC, and removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KILLED = textwrap.dedent("""\
 
 
 def killed_write(file: Path) -> Path:
-    """The temporary file that a writer of `file` leaves when it is killed."""
+    """Return the temporary file that a killed writer of `file` leaves."""
     before = set(file.parent.iterdir())
     ended = subprocess.run([sys.executable, "-c", KILLED, str(file)], cwd=ROOT, check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL

@@ -43,7 +43,7 @@ POOL = "name: mine\nworkers:\n  - name: a\n    model: openai/gpt\n"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace whose configuration may be spoilt."""
+    """A workspace whose configuration the test damages."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     for folder in ("few_shots", "cold_start"):
         shutil.copytree(ROOT / "data" / folder, tmp_path / "data" / folder)
@@ -288,7 +288,7 @@ def models() -> Iterator[type[Settings]]:
 
 
 def unbounded(kind: Any) -> Iterator[Any]:
-    """The numbers of an annotation for which no bound below is stated."""
+    """Return the numbers of an annotation without a stated bound."""
     if typing.get_origin(kind) is typing.Annotated:
         inner, *notes = typing.get_args(kind)
         if not re.search(r"\bg[et]=|Ge\(|Gt\(", repr(notes)):

@@ -1,4 +1,4 @@
-"""A benchmark's row is a ratio to a named reference of the same run, and a row beyond its bound says so."""
+"""A benchmark's row is a ratio to a named reference of the same run, and a row beyond its bound is marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podium`: what its help lists, what it imports, how an error looks, what a shell completes, what it lays out."""
+"""`podium`: its help, its imports, its errors, its shell completion, and the files of `podium init`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = 'model_id = [0, 3]\nsubtasks = ["Solve it.", "Check it."]\naccess_list = 
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command and group below `group`."""
+    """Return the words of every command and group below `group`."""
     context = click.Context(group)
     for name in group.list_commands(context):
         yield (*path, name)
@@ -39,7 +39,7 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, outside of any workspace unless `folder` is one."""
+    """Run in a separate process, outside any workspace unless `folder` is one."""
     return subprocess.run(
         [*PODIUM, *arguments], cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True, text=True, check=False, timeout=240,

@@ -1,4 +1,4 @@
-"""The definitions load, say what docs/extend.md draws, and what they would launch is valid."""
+"""The definitions load, agree with docs/extend.md, and launch valid runs."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ EXPERIMENTS = {
         for name in ("seeds", "ablations", "prompting_and_size")
     },
 }
-"""Materialized by jobs of their own, when a person asks for them."""
+"""Materialized by separate jobs, on request."""
 RETRAINING = {
     "champion_standing": {"leaderboard"},
     "worker_probes": {"worker_pool", "worker_responses"},
     "champion_slice": {"benchmark_scores", "promotion", "raw_problems", "worker_pool"},
 }
-"""Materialized by jobs of their own."""
+"""Materialized by separate jobs."""
 ONLY_WITHIN_A_JOB = {"champion_standing"}
-"""A step of `retraining`, whose run says what changed."""
+"""A step of `retraining`, whose run has the pool change."""
 
 
 @pytest.fixture(scope="module")

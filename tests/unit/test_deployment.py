@@ -1,4 +1,4 @@
-"""What docs/deployment.md has a team deploy: valid by its schemas, without a secret, and of one mind with the code."""
+"""The deployment of docs/deployment.md: valid by its schemas, without secrets, and consistent with the code."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ OTHERS_SET = {
     "PODIUM_PARENT",  # Podium, for the trainer that it starts
     "CUDA_VISIBLE_DEVICES",  # set by the scheduler of the GPUs
 }  # fmt: skip
-"""Variables that the code reads and that no person sets in `.env`, with who does."""
+"""Variables that the code reads and that no person sets in `.env`, with the program that sets them."""
 
 
 def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
@@ -103,7 +103,8 @@ def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
 
 
 def variables_read() -> set[str]:
-    """The names by which modules ask `os.environ`: strings, and constants of their own or of modules they import."""
+    """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported modules.
+    """
     trees = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts): ast.parse(file.read_text(encoding="utf-8"))
         for layer in ("ops", "assets", "pipelines", "mlflow")
@@ -139,7 +140,7 @@ def _each(node: ast.expr) -> list[ast.expr]:
 
 
 def _asked(node: ast.AST) -> ast.expr | None:
-    """What `os.environ` is asked for here, if it is."""
+    """Return the variable that is read from `os.environ` here, if any."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv"):
         return node.args[0]
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ" and isinstance(node.ctx, ast.Load):

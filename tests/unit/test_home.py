@@ -1,4 +1,4 @@
-"""One lifecycle at a time, runs and trainers of killed processes, and what a terminal shows."""
+"""One pipeline run at a time, runs and trainers of killed processes, and terminal output."""
 
 import io
 import os
@@ -39,7 +39,7 @@ time.sleep(60)
 
 
 def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A Python of its own that has said its first word."""
+    """Start a separate Python process and wait for its first line."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         env=os.environ | environment,
@@ -62,7 +62,7 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
         pass
     other.kill()
     other.wait(240)
-    with home.only_one(workspace), home.only_one(workspace):  # the stages of a run hold it again
+    with home.only_one(workspace), home.only_one(workspace):  # the stages of a run hold the lock again
         assert (workspace.state / "lifecycle.lock").exists()
 
 

@@ -1,4 +1,4 @@
-"""The gate when a challenger comes every night: how often a worse one passes, how often a better one does."""
+"""The gate with a challenger every night: how often a worse one passes, and how often a better one does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def a_champion(rng: np.random.Generator) -> Answers:
 
 
 def a_challenger(champion: Answers, difference: float, rng: np.random.Generator) -> Answers:
-    """One whose accuracy truly differs by so much from the champion's."""
+    """A challenger whose true accuracy differs by this much from the champion's."""
     lost, gained = (DISCORDANT - difference) / 2 / RIGHT, (DISCORDANT + difference) / 2 / (1 - RIGHT)
     return champion ^ (rng.random(champion.shape) < np.where(champion, lost, gained))
 
@@ -78,7 +78,7 @@ def test_a_worse_challenger_passes_the_first_analysis_no_more_often_than_stated(
 
 @pytest.mark.parametrize("analysis", [1, NIGHTS])
 def test_a_better_challenger_passes_with_the_stated_power(analysis: int) -> None:
-    # What a test of this level finds with 80 %, counted from the loss that is allowed.
+    # The difference that a test of this level detects in 80 %, counted from the permitted loss.
     level = 1 - confidence_at(GATE, analysis)
     found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
     better = found - GATE.max_loss_against_champion

@@ -1,4 +1,4 @@
-"""What is held at a server is renewed while it is held, by one thread; a forked child holds nothing of its parent."""
+"""Leases at a server are renewed while held, by one thread; a forked child shares none of its parent's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 
 class Server:
-    """What is renewed, as it comes."""
+    """Records renewals in order."""
 
     def __init__(self, every_s: float = EVERY_S) -> None:
         self.renewed: Queue[dict[str, int]] = Queue()
@@ -26,7 +26,7 @@ class Server:
             held.update(values)
 
     def hears_of(self, **values: int) -> None:
-        """Wait until exactly this is renewed."""
+        """Wait until exactly these are renewed."""
         while self.renewed.get(timeout=PATIENCE_S) != values:
             pass
 
@@ -98,7 +98,7 @@ def test_a_forked_child_renews_only_its_own_leases() -> None:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        server.renewed = Queue()  # the inherited one's lock may be held by a thread that is not here
+        server.renewed = Queue()  # a thread that does not exist here may hold the inherited lock
         server.leases._renew = server.renewed.put
         server.hold(own=1)
         try:

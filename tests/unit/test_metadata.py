@@ -1,4 +1,4 @@
-"""What assets show of themselves: tables that the UI draws, with figures that read as one."""
+"""Metadata of assets: tables that the UI draws, with readable figures."""
 
 from __future__ import annotations
 

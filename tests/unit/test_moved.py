@@ -1,4 +1,4 @@
-"""A checkout that was moved: its MLflow store names the folder that it lies in now, and nothing else was touched."""
+"""A moved checkout: its MLflow store names the new folder, and nothing else changes."""
 
 from __future__ import annotations
 

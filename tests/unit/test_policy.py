@@ -1,4 +1,4 @@
-"""A policy in memory: what it reads is what it was made for, and no longer than that."""
+"""A policy in memory: its prompt is that of its training, and not longer than its limit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_whether_a_prompt_fits_is_exact_and_costs_no_more_than_the_limit(conduct
             assert conductor.fits(chat(text)) == (chat_tokens(tokenizer, chat(text)) <= limit), (unit, n)
 
     class Counting:
-        """The tokenizer, with the characters that it was given."""
+        """The tokenizer, with a record of the characters that it received."""
 
         characters = 0
 

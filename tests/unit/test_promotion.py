@@ -1,4 +1,4 @@
-"""The gate: who becomes champion, and which check says no."""
+"""The gate: which challenger is promoted, and which check fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(benchmark: str, i: int, correct: bool, **changes: object) -> OutcomeRow:
 def rows(
     share: float, n: int = 100, benchmarks: tuple[str, ...] = ("math500", "mmlu"), **changes: object
 ) -> list[OutcomeRow]:
-    """The first `share` of each benchmark's questions right."""
+    """Return rows in which the first `share` of each benchmark's questions are correct."""
     return [row(name, i, i < share * n, **changes) for name in benchmarks for i in range(n)]
 
 
@@ -58,7 +58,7 @@ def test_a_better_challenger_replaces_the_champion() -> None:
 
 def test_an_equal_challenger_replaces_the_champion_where_the_questions_are_many() -> None:
     assert decide(rows(0.8), rows(0.8), rows(0.4), GATE).promote
-    # Nothing lost of forty: one in ten may still be.
+    # No loss in forty: a true rate of one in ten is still possible.
     few = decide(rows(0.8, n=20), rows(0.8, n=20), rows(0.4, n=20), GATE)
     assert failed(few) == ["difference to the champion"]
 

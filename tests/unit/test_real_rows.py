@@ -1,4 +1,4 @@
-"""What `make real-rows` tells of a worker's answers: errors over questions, and only what was asked has a speed."""
+"""The output of `make real-rows`: errors over questions, and speeds only for called workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run works from what was asked when it was launched: edits, retries and stages of one run."""
+"""A run reads only what was resolved at its launch: edits, retries and stages of one run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def price(snapshot: Snapshot) -> float:
 
 
 def read_pool(podium: Podium, instance: dg.DagsterInstance, **tags: str) -> str:
-    """Materialize `worker_pool` in a run of its own; the run's id."""
+    """Materialize `worker_pool` in a separate run and return its id."""
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(instance=instance, asset_selection=[POOL], run_config=podium.run_config(), tags=tags)
     assert done.success
@@ -157,7 +157,7 @@ def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
 
 
 def costs_again(root: str) -> dg.JobDefinition:
-    """The job, built anew: as Dagster does for a run in a process of its own."""
+    """Build the job again, as Dagster does for a run in a separate process."""
     return definitions(Podium(root=root)).resolve_job_def("costs")
 
 
@@ -176,7 +176,7 @@ def test_every_stage_of_a_job_works_from_the_jobs_snapshot(
     links = [entry.dagster_event for entry in entries if (entry.message or "").startswith("pool: worker_pool in run ")]
     [event] = [event for event in links if event is not None]
     facts = event.engine_event_data.metadata
-    assert facts == {"run": dg.MetadataValue.dagster_run(stage.run_id)}  # where the page of the job's run leads on
+    assert facts == {"run": dg.MetadataValue.dagster_run(stage.run_id)}  # the target of the link on the job's run page
     assert event.step_key == "pool"
     said = [entry.user_message for entry in entries]
     assert any(re.fullmatch(r"worker_pool: done in \d+\.\d s", line) for line in said)
@@ -195,7 +195,7 @@ def test_a_run_in_process_has_the_origin_by_which_the_ui_lists_it(
         assert run.remote_job_origin is not None
         assert (run.remote_job_origin.location_name, run.remote_job_origin.job_name) == ("podium", run.job_name)
         assert run.remote_job_origin.repository_origin.repository_name == "__repository__"
-        assert run.tags["dagster/max_retries"] == "0"  # the daemon would execute a stage without its job
+        assert run.tags["dagster/max_retries"] == "0"  # otherwise the daemon would execute a stage without its job
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:
@@ -208,7 +208,7 @@ def test_a_launchpad_explains_what_it_offers() -> None:
     assert set(podium) == {"recipe", "root", "seed"}
     assert all(field.description for field in podium.values())
     assert {"io_manager", "reporter", "trainer"} <= set(offered)
-    assert not any(offered.values())  # nothing else to fill in
+    assert not any(offered.values())  # no other field to fill in
 
 
 def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:

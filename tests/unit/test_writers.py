@@ -1,4 +1,4 @@
-"""A policy behind a server: the same tokens go there, and the same texts come back, as from this process."""
+"""A policy on a server: it receives the same tokens and returns the same texts as in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 
 WORKSPACE = Workspace(Path("/nowhere"))
-"""Of writers that keep nothing there."""
+"""The workspace of writers that store nothing in it."""
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
 CONTEXT, COMPLETION = 96, 16
 CHATS = [[{"role": "user", "content": f"What is {n} + {n * n}?<|end|>"}] for n in range(12)]
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Server(ThreadingHTTPServer):
-    """vLLM's two endpoints, behind which the policy's own weights write greedily."""
+    """vLLM's two endpoints, behind which the policy's own weights generate greedily."""
 
     def __init__(self, folder: Path) -> None:
         import torch

@@ -1,4 +1,4 @@
-"""Claims in both places: one process of all makes a call, and a claim outlives neither its holder nor its answer."""
+"""Claims in both backends: one process makes a call, and a claim ends with its holder or its answer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
                 claim.release()
 
     cache = open_cache()
-    for turns in range(5):  # before it is asked for, as it is given, and after
+    for turns in range(5):  # before the request, during it, and after
         asyncio.run(scenario(turns))
         claims = cache.backend.claim("key 0", "key 1", "key 2")
         for claim in claims:
@@ -103,7 +103,7 @@ def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache.delete(["key"])
     later = ResponseCache(tmp_path).backend.claim("key")[0]
     assert later is not None
-    claim.release()  # what is another's by now stays
+    claim.release()  # the claim of another process stays
     assert ResponseCache(tmp_path).backend.claim("key")[0] is None
 
 
@@ -122,7 +122,7 @@ _HOLDER = """
 
 
 def holder(folder: Path, sent_s: float) -> subprocess.Popen[str]:
-    """A process that has the claims of two keys, and has sent the call of one."""
+    """A process that holds the claims of two keys and has sent the call of one."""
     command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(folder), str(sent_s)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -139,7 +139,7 @@ def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 1.0) as process:
         assert cache.backend.claim("waiting", "sent") == [None, None]
-        time.sleep(1.0)  # while it lives a claim has no end: it may be trying again
+        time.sleep(1.0)  # a claim does not expire while its holder runs, which may be retrying
         assert cache.backend.claim("sent")[0] is None
         os.kill(process.pid, signal.SIGKILL)
     take(cache, "sent")
@@ -163,7 +163,7 @@ def test_a_suspended_holder_detects_its_lost_claim_before_it_sends(tmp_path: Pat
         assert cache.backend.claim("sent")[0] is None
         os.kill(process.pid, signal.SIGCONT)
         assert process.communicate("go\n", timeout=60)[0].strip() == "lost"
-    assert cache.backend.claim("waiting")[0] is None  # it is ours, whatever became of the other
+    assert cache.backend.claim("waiting")[0] is None  # the claim is held, whatever happened to the other
 
 
 def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> None:

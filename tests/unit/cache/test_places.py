@@ -1,4 +1,4 @@
-"""What holds wherever the rows lie: round trips, damage, why-miss, inspection, pruning, verifying, export."""
+"""Properties of every backend: round trips, damage, why-miss, inspection, pruning, verification, export."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def store(
 
 
 def spoil(cache: ResponseCache, key: str) -> None:
-    """Write the entry again with a checksum that is another text's."""
+    """Replace the entry's checksum with that of another text."""
     row = cache.backend.row(key)
     assert row is not None
     cache.backend.insert([row._replace(checksum=encode(Response("other", 1, 1, 0.0, 0.0, "stop"))[1])])

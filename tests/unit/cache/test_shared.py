@@ -1,4 +1,4 @@
-"""What only a shared cache has: one call at a time over all processes, and a server that may be gone."""
+"""Properties of a shared cache: one call at a time over all processes, and an unreachable server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_claim_of_a_call_that_was_sent_lasts_as_long_as_its_answer_may_come(ur
         began = time.monotonic()
         os.kill(holder.pid, signal.SIGKILL)
     claim = asyncio.run(asyncio.wait_for(shared(url).claim("key"), 60))
-    assert time.monotonic() - began > 4.5  # its lease alone was one second
+    assert time.monotonic() - began > 4.5  # its lease was only one second
     assert not isinstance(claim, Response)
     claim.release()
 
@@ -77,7 +77,7 @@ def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_s
     cache = shared(url)
     first = cache.backend.claim("key")[0]
     assert first is not None
-    redis_server.client.delete("podium:claim:key")  # as after a pause longer than the lease
+    redis_server.client.delete("podium:claim:key")  # simulates a pause longer than the lease
     second = shared(url).backend.claim("key")[0]
     assert second is not None
     assert cache.mark_sent({"key": 60.0}) == set()

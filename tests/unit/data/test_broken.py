@@ -1,4 +1,4 @@
-"""Broken input of every kind: a clear error or a quarantined row; nothing half written, the last version intact."""
+"""Broken input of every kind: a clear error or a quarantined row, no partial file, the last version intact."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ HEAD = "id,question,answer\n"
 
 
 def many(*extra: object, of: dict[str, Any] = MATH) -> list[object]:
-    """A hundred and ninety-nine sound rows with the `extra` ones in their middle."""
+    """Return 199 valid rows with the `extra` ones in the middle."""
     rows: list[object] = [{**of, "id": str(i)} for i in range(199)]
     return [*rows[:100], *extra, *rows[100:]]
 
 
 class Row(NamedTuple):
-    """One malformed row among sound ones: the reason that the quarantine gives."""
+    """One malformed row among valid ones, and the reason in the quarantine."""
 
     name: str
     content: bytes
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 class Fatal(NamedTuple):
-    """A file that cannot be used: what the error says."""
+    """A file that cannot be used, and the expected error."""
 
     name: str
     content: bytes | None
@@ -119,7 +119,7 @@ def recipe() -> Recipe:
 
 @pytest.fixture
 def last_version(workspace: Workspace, recipe: Recipe) -> Callable[[str], bytes]:
-    """`last_version(benchmark)`: materialize a sound file first; the bytes that must not be lost."""
+    """`last_version(benchmark)`: materialize a valid file first; return the bytes that must stay."""
 
     def materialized(benchmark: str) -> bytes:
         rows = [{**SOUND[benchmark], "id": f"last{i}"} for i in range(3)]

@@ -1,4 +1,4 @@
-"""Gold answers that their graders miss: a few are set aside, counted and listed; more than a few block, as ever."""
+"""Gold answers that their graders reject: a few are quarantined, counted and listed; more than a few block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.setups import without_workers
 Write = Callable[..., Path]
 CONFIG = Workspace.find().config
 MISSED = "Answer: two"
-"""Readable, and not what the grader finds in "Answer: Answer: two"."""
+"""A readable answer that the grader does not find in "Answer: Answer: two"."""
 
 
 def recipe(file: Path, benchmark: str = "rlpr", **source: Any) -> Recipe:

@@ -56,7 +56,7 @@ PROGRAM = [
 
 
 def write(file: Path, rows: Rows) -> str:
-    """Rows as the kind of file that its name says; lists and objects are JSON text in CSV. The file's name."""
+    """Write rows in the format of the file's suffix; lists and objects are JSON text in CSV. Return the file's name."""
     if file.name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), file)
         return file.name

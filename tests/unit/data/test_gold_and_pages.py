@@ -21,11 +21,11 @@ from tests.builders import make_response
 
 Make = Callable[..., Problem]
 CANARY = "canary-4f1d"
-"""Stands in the question, the choices and the answer of a problem that must not be shown."""
+"""A word in the question, choices and answer of a problem that must not be shown."""
 
 
 def secret(make: Make) -> Problem:
-    """A confidential problem whose gold answer its grader cannot find."""
+    """A confidential problem whose grader does not find its gold answer."""
     return make(
         "s1",
         f"{CANARY}?" + "x" * 20_000,

@@ -1,5 +1,5 @@
-"""The hub as a source: the real `datasets` path over local folders in the upstream's shape, and a stand-in
-server on loopback that fails in every way a hub can. The live hub is not asked."""
+"""The hub as a source: the real `datasets` code on local folders in the upstream's shape, and a stand-in server on
+loopback that fails in every way a hub can. The live hub is not contacted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MakeFolder = Callable[..., Path]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
-    """`folder({(config, split): rows})`: a local dataset of Parquet files, as `datasets` reads one."""
+    """`folder({(config, split): rows})`: a local dataset of Parquet files that `datasets` reads."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
 
 
 def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
-    """The benchmark with its dataset at `place`, and other cuts where the real ones need too many rows."""
+    """Return the benchmark with its dataset at `place`, and other cuts if the real ones need too many rows."""
     return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
 
 
@@ -161,7 +161,7 @@ def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Serves the dataset `org/good` at one revision; other names fail, each in its own way."""
+    """Serves the dataset `org/good` at one revision; other names fail in different ways."""
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[Counter[str]] = Counter()
@@ -240,7 +240,7 @@ for asked in sys.argv[1:]:
 
 
 def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[tuple[str, Any]]:
-    """Fetch `NAME@REVISION`s in a process of its own: the hub's library reads its environment when imported."""
+    """Fetch `NAME@REVISION`s in a separate process, because the hub's library reads its environment at import."""
     environment = {
         **os.environ,
         "HF_HOME": str(home),
@@ -280,7 +280,7 @@ def test_a_cached_revision_serves_without_a_hub_and_never_for_another(tmp_path: 
         tmp_path, endpoint, f"org/good@{PINNED}", f"org/good@{OTHER}", f"org/never@{PINNED}", offline=True
     )
     assert same == ("rows", ["Q0", "Q1", "Q2"])
-    # Left to itself, `datasets` hands out "the latest cached version" here, whatever its revision.
+    # By default `datasets` returns "the latest cached version" here, whatever its revision.
     assert other[0] == "HubUnreachable"
     assert f"revision {OTHER} is not in the local cache" in other[1]
     assert never[0] == "HubUnreachable"

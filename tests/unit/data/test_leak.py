@@ -1,7 +1,7 @@
-"""A GPQA file broken in every way that people break one: no message contains a word of a question, choice or answer.
+"""A GPQA file with every common kind of damage: no message contains a word of a question, choice or answer.
 
-Every text value of the planted records holds the word `zephyr`; a load either fails or quarantines, and neither
-the error with its traceback, nor the log, nor the quarantine, nor what is printed may hold that word.
+Every text value of the planted records contains the word `zephyr`; a load either fails or quarantines, and neither the
+error with its traceback, nor the log, nor the quarantine, nor the output may contain that word.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = ("Record ID", *TEXTS, "Subdomain")
 
 
 def record(number: int, **changed: Any) -> dict[str, Any]:
-    """One row of the hub's columns; its texts are one word each, as short as an id could be."""
+    """One row of the hub's columns; its texts are one word each, as short as an id."""
     texts = {column: f"{WORD}{''.join(column.split())}{number}" for column in TEXTS}
     return {"Record ID": f"rec{number}", **texts, "Subdomain": "Physics", **changed}
 
@@ -64,7 +64,7 @@ def exchanged(row: dict[str, Any], left: str, right: str) -> dict[str, Any]:
 
 
 def turned(left: str, right: str) -> bytes:
-    """An export in which the values of two columns stand under each other's names."""
+    """An export with the values of two columns exchanged."""
     return export([exchanged(row, left, right) for row in RECORDS])
 
 
@@ -141,7 +141,7 @@ def test_no_damage_of_a_file_reveals_its_texts(
         "printed": printed.out + printed.err,
         "quarantine": listed.read_text(encoding="utf-8") if listed.exists() else "",
     }
-    # The test's own lines stand in a traceback.
+    # The test's own lines appear in a traceback.
     texts["traceback"] = texts["traceback"].replace(repr(WORD), "")
     assert {place for place, text in texts.items() if WORD in text.lower()} == set()
     assert name in texts["error"], "the file is named"

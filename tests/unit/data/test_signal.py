@@ -1,4 +1,4 @@
-"""The forecast of a group's disagreement: its closed form against simulation, its prior, and what it orders."""
+"""The forecast of a group's disagreement: its closed form against simulation, its prior, and its ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data stages from end to end on small files: raw, shortlist, mix, card; what bad input leaves."""
+"""The data stages on small files: raw, shortlist, mix, card; and their files after bad input."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rows(benchmark: str, split: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
-    """Four file benchmarks of eight candidates and two test questions, one of them planted too."""
+    """Four file benchmarks of eight candidates and two test questions, one of which is also a candidate."""
     sources: dict[str, Any] = {}
     for name in training_benchmarks():
         test = rows(name, "test", 2)
@@ -68,7 +68,7 @@ def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
         "curation": {
             "per_domain": 4,
             "shortlist_factor": 1.5,
-            # Questions of one template, and two workers: too few to forecast from.
+            # Questions of one template and two workers are too few for a forecast.
             "near_duplicate_jaccard": 1.0,
             "selector": "disagreement",
         },
@@ -87,7 +87,7 @@ def answered(worker: str, benchmark: str, problem: str, **fields: Any) -> Respon
 
 
 def respond(workspace: Workspace) -> None:
-    """Both workers solve every problem of subject s0; only ann solves the others."""
+    """Record that both workers solve every problem of subject s0, and only ann solves the others."""
     listed = read_problems(workspace.data / "shortlist.jsonl")
     for worker in WORKERS:
         for name in training_benchmarks():

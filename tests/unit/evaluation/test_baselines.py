@@ -1,4 +1,4 @@
-"""Baselines computed from a small table of responses whose numbers can be checked by eye."""
+"""Baselines computed from a small table of responses whose numbers can be checked by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
     return list(map(OutcomeRow.of_response, oracle(responses)))
 
 
-# a: 1 0 0 1   b: 0 1 0 1   (b is costlier)
+# a: 1 0 0 1   b: 0 1 0 1   (b costs more)
 TABLE = [
     *(response("a", f"q{i}", score) for i, score in enumerate([1, 0, 0, 1])),
     *(response("b", f"q{i}", score, usd=0.03) for i, score in enumerate([0, 1, 0, 1])),

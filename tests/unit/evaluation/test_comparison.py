@@ -1,4 +1,4 @@
-"""Scores name what they are scores of: out of order, nothing is judged by another policy's, pool's or question's."""
+"""Scores state their policy, pool and questions: scores of others are never used for a judgement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COSTLIER = Pool(
 
 
 class Evaluated(NamedTuple):
-    """A checkout in which everything was scored once."""
+    """A checkout with all scores."""
 
     workspace: Workspace
     policy: Path
@@ -99,7 +99,7 @@ def test_a_stored_comparison_is_read_and_not_computed_again(
     evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = evaluated.compare()
-    monkeypatch.setattr(comparison, "leaderboard", None)  # calling it would fail
+    monkeypatch.setattr(comparison, "leaderboard", None)  # a call would fail
     read = evaluated.stored()
     assert (read.policy, read.best_worker) == ("small-1", "bob")
     assert read == made
@@ -168,7 +168,7 @@ def test_a_recipe_names_the_baselines_that_stand_beside_the_conductor(evaluated:
     few = RECIPE.model_copy(update={"evaluation": RECIPE.evaluation.model_copy(update={"baselines": ("oracle",)})})
     made = compare(Setup(evaluated.workspace, few, POOL), evaluated.policy, evaluated.base)
     assert list(made.board.systems) == ["Conductor", "cold start", "oracle"]
-    assert made.best_worker == "bob"  # what the gate compares with, whatever stands in the table
+    assert made.best_worker == "bob"  # the gate's opponent, regardless of the table
 
 
 def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) -> None:

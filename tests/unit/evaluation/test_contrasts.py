@@ -1,4 +1,4 @@
-"""The table of one system beside many: pairs, families, and what was too small to be seen."""
+"""The table of one system against many: pairs, families, and undetectable differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines that learn no router, against workers whose answers are a table."""
+"""Baselines without a learned router, on workers whose answers are a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipelines.baselines import scores_table
 
 NAMES = ("ada", "bob", "cid")
 ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}
-"""What each is worth on the mix: bob is the best."""
+"""Each worker's accuracy on the mix: bob is the best."""
 Say = Callable[[str, Sequence[Message], Sample], str]
 
 
@@ -37,7 +37,7 @@ def problem(i: int, benchmark: str = "math500", **fields: str) -> Problem:
 
 
 class Client:
-    """Answers as `say` does: worker, messages and sample → text."""
+    """Answers by `say`: worker, messages and sample → text."""
 
     def __init__(self, say: Say = lambda worker, messages, sample: boxed(7)) -> None:
         self.say = say
@@ -116,7 +116,7 @@ def votes(*texts: str) -> Client:
     ("said", "correct"),
     [
         (("8", "7", "9", "7", "6"), 1),
-        (("7", "8", "8", "9", "7"), 1),  # as many each: the one given first
+        (("7", "8", "8", "9", "7"), 1),  # a tie: the first answer wins
         (("8", "7", "7", "8", "9"), 0),
         (("8", "8", "\\frac{14}{2}", "7.0", "7"), 1),  # one answer in three spellings
     ],

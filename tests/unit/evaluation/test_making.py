@@ -1,4 +1,4 @@
-"""What a study makes once: rows that are found again, and what is refused or started before the first call."""
+"""A study's stored rows are reused, and refusals and starts precede the first call."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: P
         raise PodiumError("no key")
 
     refused = Making(train, begin=refuse)
-    for _ in range(2):  # a refusal is no beginning
+    for _ in range(2):  # a refusal does not count as a start
         with pytest.raises(PodiumError, match="no key"):
             refused.train(tmp_path / "other")
     assert trained == [tmp_path / "new"]

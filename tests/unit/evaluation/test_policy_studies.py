@@ -1,4 +1,4 @@
-"""Experiments on a trained policy: what an arm changes and what it leaves, how its rows are made, kept and found."""
+"""Studies of a trained policy: the changes of an arm, and how its rows are made, stored and reused."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_access_is_frozen_both_ways() -> None:
 
 
 class Table:
-    """`ada` knows sums, the others say 99; a worker with the subtask "Guess." is wrong."""
+    """`ada` can add, the others say 99; a worker with the subtask "Guess." is wrong."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -151,7 +151,7 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
     written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
     other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
-    assert other.share == 0.5  # the third was ada's
+    assert other.share == 0.5  # ada gave the third one
     rows = executed(other.written, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
@@ -192,7 +192,7 @@ POOL = Pool(name="three", workers=tuple(Worker(name=name, model=f"local/{name}")
 
 
 class With(Making):
-    """Asks through one client, and trains nothing."""
+    """Uses one client, and trains nothing."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
@@ -203,7 +203,7 @@ class With(Making):
 
 
 class Scored(NamedTuple):
-    """A checkout with a policy that was scored; what it writes asks bob to guess."""
+    """A checkout with a scored policy, whose workflow asks bob to guess."""
 
     setup: Setup
     policy: Path
@@ -217,7 +217,7 @@ def study(setup: Setup, policy: Path, entry: PolicyStudy, client: Any) -> Findin
 
 
 class Writes:
-    """Writes one text whatever it is asked, and can be closed."""
+    """Always generates one text, and can be closed."""
 
     text = Workflow.single(1, "Guess.").render()
 
@@ -277,9 +277,9 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
     questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
-    veiled = 2  # a confidential benchmark's completions are not kept: written and executed again
+    veiled = 2  # completions of a confidential benchmark are not stored: generated and executed again
     assert len(client.asked) == 3 * questions + veiled
-    monkeypatch.setattr(policies, "stored_scores", None)  # calling it would fail
+    monkeypatch.setattr(policies, "stored_scores", None)  # a call would fail
     assert scored.run("one_worker", Silent()) == found
 
 
@@ -291,7 +291,7 @@ def test_an_interrupted_study_continues_with_the_missing_arms(scored: Scored) ->
     next((place / "rows").glob("*.parquet")).unlink()
     client = Table()
     assert scored.run("one_worker", client) == found
-    assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not kept
+    assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not stored
 
 
 def test_results_of_another_policy_are_not_used_for_this_one(scored: Scored) -> None:

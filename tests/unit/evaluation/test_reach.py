@@ -1,4 +1,4 @@
-"""How far a Conductor reaches: the ceiling counts everybody, the strategies show what paid."""
+"""Reach of a Conductor: the ceiling counts all workers, and the strategies show successful workflows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_ceiling_counts_all_workers_and_the_share_only_the_conductor() -> No
     cold, alone = of(2, True), [*of(1, True), *of(3, True), *of(9, True)]
     made = reach(conductor, cold, alone, ["mmlu"])
     assert made is not None
-    assert made.ceiling == pytest.approx(3 / 4)  # question 9 was not the Conductor's, 4 was solved by none
+    assert made.ceiling == pytest.approx(3 / 4)  # question 9 is not among the Conductor's, and no worker solves 4
     assert made.reached == pytest.approx(1 / 3)
 
 

@@ -1,4 +1,4 @@
-"""Baselines that learn where a question goes, in worlds where it is known who should answer."""
+"""Learned routers, on questions for which the right worker is known."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def workers(method: Method, asked: list) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These worlds are learned in a quarter of the steps that RouterDC takes."""
+    """Train for a quarter of RouterDC's steps, which suffices here."""
     monkeypatch.setattr(router_dc, "STEPS", 250)
 
 
@@ -50,7 +50,7 @@ def test_where_all_questions_are_alike_the_best_single_worker_answers_nearly_all
 
 @pytest.mark.parametrize("name", ROUTERS)
 def test_the_same_seed_gives_the_same_routes(name: str) -> None:
-    right: Right = {worker: {"fruit": 0.5, "metal": 0.5} for worker in "abcd"}  # nothing to learn: all is chance
+    right: Right = {worker: {"fruit": 0.5, "metal": 0.5} for worker in "abcd"}  # nothing to learn: random
     first, again = (workers(prepared(name, known(MIX, right)), UNSEEN) for _ in range(2))
     assert first == again
     assert len(set(first)) > 1
@@ -100,7 +100,7 @@ def test_smoothie_finds_the_worker_whose_answers_others_repeat_by_being_right() 
     asked = problems(["fruit"], 40)
     method = prepared("smoothie", known(asked, right))
     assert method.choose(attempts(right, asked)) == [2] * 40
-    # All are asked, and paid for.
+    # All workers are called and paid for.
     assert [len(branches) for branches in method.branches(asked, 0)] == [4] * 40
 
 

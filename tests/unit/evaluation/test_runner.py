@@ -36,7 +36,7 @@ def problem(i: int, answer: str = "7") -> Problem:
 
 
 class Table:
-    """A client: the adder says 7, the liar 8; a question may be told to fail."""
+    """A client: the adder says 7, the liar 8; the test can make a question fail."""
 
     def __init__(self, failures: dict[str, Exception] | None = None) -> None:
         self.failures = failures or {}
@@ -53,7 +53,7 @@ class Table:
 
 
 class Fixed:
-    """A writer that gives the same completions in turn and remembers how it was asked."""
+    """A writer that gives the same completions in turn and records its calls."""
 
     def __init__(self, *completions: str) -> None:
         self.completions = completions

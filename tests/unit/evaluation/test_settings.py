@@ -1,4 +1,5 @@
-"""How a benchmark is asked: its own pool, repeats and questions over everybody's, and no policy's key knows of it."""
+"""Settings per benchmark: its own pool, repeats and questions override the general ones, and no policy's key contains
+them."""
 
 from __future__ import annotations
 

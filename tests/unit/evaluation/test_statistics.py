@@ -115,7 +115,7 @@ def test_score_interval_of_agreement_is_wilsons() -> None:
 
 
 def test_score_interval_takes_the_most_likely_discordance() -> None:
-    """Its ends by another way: the likelihood of gains and losses maximised numerically."""
+    """Compute its ends in another way: maximise the likelihood of gains and losses numerically."""
     gains, losses, n = 9, 4, 120
 
     def statistic(difference: float) -> float:

@@ -1,4 +1,4 @@
-"""Responses grouped by the answer that they give, without a gold one."""
+"""Responses grouped by their answer, without a gold answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_equal_answers_form_one_cluster(asked: Problem, responses: list[str | No
 
 
 def test_equality_is_asked_from_both_sides() -> None:
-    # A rounded number equals an exact gold one, and not the other way round.
+    # A rounded number equals an exact gold answer, and not the reverse.
     for said in (["\\boxed{\\frac13}", "\\boxed{0.333333}"], ["\\boxed{0.333333}", "\\boxed{\\frac13}"]):
         assert len(answer_clusters(problem("math"), said)) == 1
 

@@ -1,4 +1,4 @@
-"""Multiple choice: the letter that the response settles on, and none where it hedges."""
+"""Multiple choice: the letter that the response settles on, and none if it hedges."""
 
 from __future__ import annotations
 

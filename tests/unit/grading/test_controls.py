@@ -1,4 +1,4 @@
-"""Controls: every assertion that is sure to be reached turns into one that a right program fails."""
+"""Controls: every assertion that is certainly reached turns into one that a correct program fails."""
 
 from __future__ import annotations
 

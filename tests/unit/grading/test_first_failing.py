@@ -1,4 +1,5 @@
-"""The first test that a program fails: which, what came and what should have; hidden tests in runs of few."""
+"""The first test that a program fails: its number, the actual and the expected output; hidden tests run in small
+groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a killed run leaves in the system's temporary folder, the next one sweeps."""
+"""Folders that a killed run left in the system's temporary folder are removed by the next run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def left_in(place: Path) -> list[Path]:
 
 
 def bare_machine(place: Path) -> dict[str, str]:
-    """The environment of a machine without bubblewrap, in which programs lie in a folder of `place`."""
+    """The environment of a machine without bubblewrap, whose programs run in a folder of `place`."""
     return {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
 
 
 def grading_process(place: Path) -> subprocess.Popen[bytes]:
-    """A process that has begun to grade a program that never ends."""
+    """A process that is grading a program that never ends."""
     process = subprocess.Popen([sys.executable, "-c", GRADES_FOR_EVER], env=bare_machine(place), cwd=ROOT)
     while not any((folder / "kept").exists() for folder in left_in(place) if f"-{process.pid}-" in folder.name):
         assert process.poll() is None
@@ -66,7 +66,7 @@ def test_the_folders_of_a_killed_run_are_swept_by_the_next(tmp_path: Path) -> No
 
 @pytest.fixture(autouse=True)
 def emptied(tmp_path: Path) -> Iterator[None]:
-    """Leave nothing to pytest, whose own removal of old folders recurses, and would fail in every later session."""
+    """Remove the folder, because pytest's own removal recurses and would fail in every later session."""
     yield
     for left in left_in(tmp_path):
         subprocess.run(["rm", "-rf", str(left)], check=True, timeout=120)
@@ -79,14 +79,14 @@ def ended_process() -> int:
 
 
 def left_by(pid: int, place: Path, name: str = "abc") -> Path:
-    """A folder as a program's, whose maker had this number."""
+    """Make a program's folder of a process with this number."""
     folder = place / f"podium-sandbox-{folders._process_space()}-{pid}-1.00-{name}"
     folder.mkdir()
     return folder
 
 
 def nest(folder: Path, depth: int) -> None:
-    """Nest folders far beyond the length of a path, with a file in the last."""
+    """Nest folders far beyond the maximum length of a path, with a file in the last."""
     descriptor = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=descriptor)

@@ -1,4 +1,4 @@
-"""What holds of every grader: total over any text, deterministic, safe from threads, memoized."""
+"""Properties of every grader: total for any text, deterministic, thread-safe, memoized."""
 
 from __future__ import annotations
 

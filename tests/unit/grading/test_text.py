@@ -1,4 +1,4 @@
-"""Short text: quantities with their units, words, labels, truth and lists."""
+"""Short text: quantities with units, words, labels, truth values and lists."""
 
 from __future__ import annotations
 

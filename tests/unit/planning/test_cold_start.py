@@ -21,7 +21,7 @@ HERE = Machine((), 24.0, 100.0, bubblewrap=True, cores=2)
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """Of the recipe `smollm2` on two cores, where nothing is stored."""
+    """Plan the recipe `smollm2` on two cores without stored results."""
     config = resources() / "config"
     recipe = load_recipe(config, "smollm2")
     return make_plan(Setup(Workspace(tmp_path), recipe, load_pool(config, recipe.pool)), HERE)

@@ -1,4 +1,4 @@
-"""Money and time: the arithmetic by hand, beside published figures, and from what was measured."""
+"""Costs and times: the arithmetic by hand, published figures, and measurements."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
 
 CONFIG = resources() / "config"
 PUBLISHED_USD = 0.0238
-"""Of a question, by the paper's Conductor with its constrained workers: three steps in the mean."""
+"""USD per question of the paper's Conductor with its constrained workers: three steps in the mean."""
 KNOWN = Lengths(question=100.0, prompt=500.0, longest_prompt=900, measured=True)
 ANSWER = 830
-"""Usual tokens of an answer that is no choice."""
+"""Usual tokens of an answer to an open question."""
 
 
 def recipe_of(**changes: Any) -> Recipe:
@@ -146,8 +146,8 @@ def test_stored_results_are_not_counted() -> None:
 
 
 def test_an_evaluation_is_priced_on_its_own_pool() -> None:
-    """Answers of up to 400 tokens in training, of up to 830 (and a costlier worker) where it is evaluated; what was
-    measured is the first pool's."""
+    """Answers of up to 400 tokens in training and 830 (and a costlier worker) in evaluation; measurements are of the
+    first pool."""
     own = Pool.model_validate({"name": "p", "workers": [worker(max_tokens=400)]})
     other = Pool.model_validate({"name": "q", "workers": [worker(price={"input": 1.0, "output": 20.0})]})
     evaluation = {"repeats": 4, "pool": "q", "baselines": ["five_context", "best_static"]}
@@ -182,7 +182,7 @@ def test_baselines_that_call_workers_are_counted_if_a_recipe_names_them() -> Non
     assert [five.tokens[i] - alone.tokens[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + answers[i]) for i in range(3)]
     )
-    # All the cheaper worker's, either's alike, all the costlier one's.
+    # All calls to the cheaper worker, equally to both, all to the costlier one.
     prices = [1e-6, 2e-6, 3e-6]
     assert [five.usd[i] - alone.usd[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + 10 * answers[i]) * prices[i] for i in range(3)]
@@ -206,7 +206,7 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 5])
     assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
     assert training in rounds.all()
-    # Three steps a workflow; half of those who ask again sees the answer of the round before too.
+    # Three steps per workflow; half of the later rounds also read the previous answer.
     shown = training.tokens.expected - 0.75 * 40 * 3 * stages().training().tokens.expected / 72
     assert shown == pytest.approx(0.25 * 40 * 3 * 0.5 * (ANSWER + SUBTASK_TOKENS))
     alone = stages().training()
@@ -216,7 +216,7 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
 
 
 def test_a_night_evaluates_each_question_once_and_stores_no_score() -> None:
-    """Of a scratch policy, too, whose evaluation repeats calls; in first rounds alone."""
+    """Also for a scratch policy, whose evaluation repeats calls; only first rounds."""
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {}, "recursive": {"limits": {"rounds": 1}}}
     night = stages(**scratch).night()
     once = stages(evaluation={"repeats": 1}).evaluation()
@@ -246,7 +246,7 @@ def test_measured_values_have_no_range() -> None:
 
 
 def test_a_worker_that_was_never_measured_answers_as_long_as_the_others_of_its_kind() -> None:
-    """As in the estimate of the same calls with their prompts at hand."""
+    """The same assumption as in the estimate with the prompts at hand."""
     pair = stages(worker("known"), worker("new"), rows=[row("known", 200, 3.0)]).precaching()
     new = pair.workers["new"]
     assert new.usd == pytest.approx([40 * ((100 + FORMAT_TOKENS) * 1e-6 + part * 200 * 1e-5) for part in (0.5, 1, 2)])
@@ -283,7 +283,7 @@ def test_tools_answer_at_once_and_a_small_policy_repeats_itself() -> None:
 
 
 def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two() -> None:
-    """Three steps by the paper's pool, at what is assumed of answers that were never measured."""
+    """Three steps by the paper's pool, with assumed answer lengths."""
     recipe, pool = load_recipe(CONFIG, "paper"), load_pool(CONFIG, "paper")
     setup = Setup(Workspace(CONFIG.parent), recipe, pool)
     training = Stages(setup, lengths(setup)._replace(question=150.0), {}, Measured()).training()
@@ -293,7 +293,7 @@ def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two()
 
 
 def test_the_embedded_workers_cost_the_planned_amount() -> None:
-    """Precaching the quickstart, by asking its workers some of each benchmark's questions."""
+    """Precache the quickstart by calling its workers on some questions of each benchmark."""
     setup = Setup.read(Workspace(CONFIG.parent), "quickstart")
     benchmarks, spent = training_benchmarks(), 0.0
     problems = [problem for name in benchmarks for problem in generate(name, "train", 10, 1)]

@@ -1,4 +1,4 @@
-"""The forecast of a training run: its arithmetic by hand, and beside it a run that has ended."""
+"""The forecast of a training run: its arithmetic by hand, and compared with a finished run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() ->
         ({"concurrency": 500}, 12.0, "a workflow's length"),
         # One request in 2 s.
         ({"concurrency": 500, "requests_per_minute": 30}, 48.0, "a"),
-        # Declared latencies are not waited for.
+        # Declared latencies cause no real waiting.
         ({"latency_s": 5.0}, 0.0, ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a machine has: GPUs as the driver's tool says, or as they are named."""
+"""The machine's hardware: GPUs from the driver's tool, or as given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRINTED = f"0, GPU-aa, {H100}, 81559\n1, GPU-bb, {H100}, 81559\n2, GPU-cc, Tesla
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `nvidia-smi` that knows three GPUs."""
+    """An `nvidia-smi` that reports three GPUs."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
     tool.write_text(f"#!/bin/sh\nprintf '{PRINTED}'\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Each requirement, taken away alone, is named alone; on a machine that has nothing the list is complete."""
+"""Each missing requirement is named alone; on a machine without anything the list is complete."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_vllm_server_is_required_and_uses_no_memory_of_the_training_gpus(paper
 
 @contextmanager
 def serving(*models: str) -> Iterator[str]:
-    """The URL of a server that says it serves these."""
+    """Return the URL of a server that reports these models."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -174,9 +174,9 @@ def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sou
     with serving("paper-0123456789ab") as url:
         recipe = {"evaluation": {"writer": url}}
         assert missing(paper.plan(recipe=recipe)) == []
-        # Another policy, its cold start, is scored as well.
+        # The cold start, another policy, is scored too.
         lacking = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
-        [found] = [each for each in lacking if "cold start" not in each.what]  # whose memory is another matter
+        [found] = [each for each in lacking if "cold start" not in each.what]  # its memory is a separate requirement
         assert (found.what, "cold start" in found.why) == (url, True)
     [found] = missing(paper.plan(recipe=recipe))
     assert (found.what, "vllm serve" in found.remedy) == (url, True)
@@ -321,7 +321,7 @@ def test_litellms_map_says_when_a_model_ends() -> None:
 
 
 def test_another_providers_date_is_not_this_ones() -> None:
-    """The bare name is Vertex's there."""
+    """The name without a provider is Vertex's there."""
     assert models()["gemini-2.5-pro"].get("deprecation_date")
     assert retirement(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
 

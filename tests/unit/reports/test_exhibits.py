@@ -1,4 +1,4 @@
-"""Each exhibit on an evidence of known numbers."""
+"""Each exhibit on evidence with known numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tables(shown: Shown) -> list[Table]:
 
 
 def cells(table: Table) -> dict[str, dict[str, object]]:
-    """First cell → head → cell."""
+    """Return first cell → heading → cell."""
     return {str(row[0]): dict(zip(table.head, row, strict=True)) for row in table.rows}
 
 

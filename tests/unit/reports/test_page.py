@@ -1,4 +1,4 @@
-"""The HTML: whole, alone, and silent about questions; its pictures at two widths."""
+"""The HTML page: well formed, self-contained, without questions; its pictures at two widths."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RELEASED = Released("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted <by t
 
 
 class Reader(HTMLParser):
-    """Notes what a page holds, and fails where its tags do not match."""
+    """Records the contents of a page, and fails if its tags do not match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def charts(shown: Shown) -> list[Chart]:
 
 
 def words(drawn: Any) -> list[Any]:
-    """The texts of a figure that are drawn: ticks within their axis, what the axes are, the label, the legend."""
+    """The drawn texts of a figure: ticks inside their axis, axis titles, labels, legend."""
     axes = drawn.axes[0]
     ticks = [
         tick.label1

@@ -1,4 +1,4 @@
-"""The page of a verdict: whatever a person or a worker's name says, it is text, and nothing is loaded."""
+"""The page of a verdict: texts of persons and workers stay text, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def page(text: str = "plain", **fate: str) -> str:
 def test_text_from_others_stays_text() -> None:
     made = page(HOSTILE, override=HOSTILE, rolled_back=HOSTILE)
     assert "<script" not in made and "&lt;script" in made
-    shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib writes texts there, too
+    shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib also writes texts there
     assert "<script" not in shown
     assert re.findall(r'(?:src|href)="(?!#)', shown) == []
 

@@ -1,4 +1,4 @@
-"""Below the gate, and pays: when a champion is trained on."""
+"""The decisions "below the gate" and "pays": when a champion is trained further."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BENCHMARKS = ("math500", "mmlu")
 
 
 def rows(share: float, n: int = 200, **changes: object) -> list[OutcomeRow]:
-    """The first `share` of each benchmark's questions right."""
+    """Return rows in which the first `share` of each benchmark's questions are correct."""
     base = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="", status="answered",
         steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0, completion="", answer="",
@@ -124,9 +124,9 @@ def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
         ResponseRow("old", "mmlu", "1", 0, "ok", score=0.0),
         ResponseRow("old", "mmlu", "2", 0, "ok", score=1.0),
         ResponseRow("new", "mmlu", "1", 0, "ok", score=0.0),
-        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another chance
+        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another sample
         ResponseRow("new", "mmlu", "2", 0, "unreachable"),
-        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was asked
+        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was called
     ]
     assert oracle_rise(known, {"new"}) == {"mmlu": [0.0]}
     known[2] = replace(known[2], score=1.0)

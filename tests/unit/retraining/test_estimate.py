@@ -1,4 +1,4 @@
-"""A change of the pool is estimated as the plan estimates the same calls, and in all parts that the job then asks."""
+"""A pool change's estimate agrees with the plan's estimate of the same calls, and covers all calls of the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS = {"steps": 5, "limits": {"rounds": 1, "calls_ratio": 1.5}}
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """With problems and a shortlist; no worker was asked."""
+    """A workspace with problems and a shortlist, without any call."""
     workspace = Workspace(tmp_path_factory.mktemp("estimate"))
     (workspace.root / "config").symlink_to(CONFIG)
     (workspace.root / "data").mkdir()

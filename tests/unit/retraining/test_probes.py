@@ -1,4 +1,4 @@
-"""Rounds of probes: paid once, kept apart; a swapped model is set aside by its revision."""
+"""Rounds of probes: paid once and kept separate; a swapped model's answers are excluded by a revision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEADY = Worker(name="steady", model="local/steady")
 
 
 class Provider:
-    """A provider in this process; another model's answers from `swapped` on. It counts what it is asked."""
+    """A provider in this process with another model's answers from `swapped` on; it counts its calls."""
 
     def __init__(self) -> None:
         self.swapped, self.away = False, False
@@ -114,7 +114,7 @@ def test_a_swapped_model_is_found_and_its_answers_are_excluded_by_a_revision(set
     assert record_revisions(config, [STEADY], date(2026, 1, 2)) == {"steady": "drift-2026-01-02"}
     changed = Revisions.read(config).of(setup.pool).worker("steady")
     assert changed.identity == STEADY.identity | {"revision": "drift-2026-01-02"}
-    # Nothing is deleted, and the new worker begins with a record and with answers of its own.
+    # Nothing is deleted, and the new worker begins with its own record and answers.
     assert ProbeRecord.read(setup.workspace, STEADY).drifted(PROBING)
     assert ProbeRecord.read(setup.workspace, changed).nights == ()
     kept = dict(provider.kept)

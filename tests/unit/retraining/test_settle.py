@@ -1,4 +1,4 @@
-"""Debouncing, in a clock of its own."""
+"""Debouncing, on a simulated clock."""
 
 from __future__ import annotations
 

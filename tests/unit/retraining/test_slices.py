@@ -1,4 +1,4 @@
-"""The night's part of the questions, and answers of its own."""
+"""The night's part of the questions, and its own answers."""
 
 from __future__ import annotations
 

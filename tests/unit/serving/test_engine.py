@@ -1,4 +1,4 @@
-"""A question becomes an answer: its workflow, its budget, its deadline, its workers."""
+"""From a question to an answer: its workflow, budget, deadline and workers."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_workflow_that_is_only_to_be_written_calls_no_worker(serve: Serve) -> 
 
 
 def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:
-    writer = Scripted(WORKFLOW.render())  # it insists on the algebraist
+    writer = Scripted(WORKFLOW.render())  # the workflow always uses the algebraist
     options = RequestOptions(forbidden=("algebraist",))
     answer = serve(writer).ask(question(SIX_BY_SEVEN, options), options)
     assert {step.worker for step in answer.steps} == {"guesser"}
@@ -186,7 +186,7 @@ def test_an_execution_beyond_its_deadline_is_a_fallback(
     real = RequestBudget.complete
 
     async def late(self: RequestBudget, *call: Any, **given: Any) -> Any:
-        await asyncio.sleep(60)  # is cancelled at the deadline
+        await asyncio.sleep(60)  # cancelled at the deadline
         return await real(self, *call, **given)
 
     monkeypatch.setattr(RequestBudget, "complete", late)
@@ -206,7 +206,7 @@ def test_the_calls_of_all_questions_of_a_version_are_bounded_together(serve: Ser
         ]
         for n in range(3)
     ]
-    assert stops == ["kept", "cap", "budget"]  # the first left the second what it did not take
+    assert stops == ["kept", "cap", "budget"]  # the first left its unused part to the second
 
 
 def test_questions_that_come_together_are_written_for_together(serve: Serve) -> None:

@@ -1,4 +1,5 @@
-"""The clock is set, by a person, NTP or a suspended virtual machine: no hang, and no live process counts as dead."""
+"""The clock is changed by a person, NTP or a suspended virtual machine: no hang, and no running process counts as
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ REAL = time.time
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """The kernel's clocks after the time was set: the time, and the boot time reckoned from it."""
+    """Set the time, and return the kernel's clocks: the time, and the boot time computed from it."""
     boot = psutil.boot_time()
     monkeypatch.setattr(time, "time", lambda: REAL() + by_s)
     monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot + by_s)
@@ -43,7 +44,7 @@ def test_another_start_of_the_same_pid_is_gone() -> None:
 
 
 def dead() -> ProcessId:
-    """A process that is gone, whose pid another process has."""
+    """A process that has ended, whose pid another process has."""
     return ProcessId(os.getpid(), this_process().started - 1)
 
 

@@ -1,4 +1,4 @@
-"""A mistake in a file keeps the code location from loading, or a run from starting: the UI says which, and why."""
+"""A mistake in a file prevents the code location from loading, or a run from starting: the UI shows which, and why."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_ui_shows_why_the_code_location_does_not_load(
         for file in recipes.iterdir():
             file.unlink()
     else:
-        # One that cannot be read is its own runs' business: the others, and a rollback, go on.
+        # An unreadable one only affects its own runs: other runs, and a rollback, continue.
         (recipes / "quickstart.yaml").write_text("name: [", encoding="utf-8")
     client = "from dagster_graphql.cli import main; main()"
     command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]

@@ -1,4 +1,4 @@
-"""Two promotions at once, on a store of this machine and on a server that machines share: one wins."""
+"""Two concurrent promotions, on a store of this machine and on a shared server: one wins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iter
 def workspace(
     request: pytest.FixtureRequest, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """A checkout and its registry, in which nothing is registered."""
+    """A checkout and its empty registry."""
     made = checkout(tmp_path / "project", store)
     if request.param == "server":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("mlflow_server").url)
@@ -57,7 +57,7 @@ def workspace(
 
 @contextmanager
 def started(order: Order) -> Iterator[Process]:
-    """The process, when it has reached the store."""
+    """Start the process and return it once it has reached the store."""
     process = Process(live, order, PRELOADED)
     try:
         process.wait_until_ready()
@@ -90,14 +90,14 @@ def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> Non
     from concurrent.futures import ThreadPoolExecutor
 
     numbers = [version(workspace).version for _ in range(3)]
-    # Threads share MLflow's one global address, which is the same for all of them.
+    # Threads share MLflow's single global address, which is the same for all of them.
     with ThreadPoolExecutor(3) as pool:
         analyses = list(pool.map(lambda number: registry.count_analysis(workspace, None, number), numbers))
     assert sorted(analyses) == [1, 2, 3]
 
 
 def unlocked(workspace: Workspace) -> None:
-    """What the message tells a person to do."""
+    """Follow the instruction in the message."""
     with registry.connected(workspace) as client:
         client.delete_registered_model(LOCK)
 
@@ -111,7 +111,8 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
         assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
             pass
-    # Killed: a file's lock is free; a shared one stays, for an ended process cannot be distinguished from a slow one.
+    # After a kill a file's lock is free; a shared one stays, for an ended process cannot be distinguished from a slow
+    # one.
     if workspace.mlflow_uri.startswith("http"):
         shown = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
         with pytest.raises(Locked, match=shown), alone(workspace, patience_s=0.5):

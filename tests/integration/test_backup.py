@@ -1,4 +1,4 @@
-"""Ledger, cache and registry, copied while they are written and put back elsewhere."""
+"""Ledger, cache and registry, copied while in use and restored elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
-    """One call as a client makes it: reserved, sent, stored, booked."""
+    """Make one call like a client: reserved, sent, stored, booked."""
     [held] = ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
     cache.put(f"key-{number}", "{}", RESPONSE)
     ledger.settle(Bill(held, "test", "w", 0.25, 10, 5, f"key-{number}"))

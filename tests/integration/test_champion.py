@@ -1,4 +1,4 @@
-"""Who becomes champion, and what is refused, on a real store: files, lineage, claims, `previous`, notices, pages."""
+"""Promotion and refusal on a real store: files, lineage, claims, `previous`, notices, pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pool() -> Pool:
 
 
 def bearers(workspace: Workspace) -> dict[str, str]:
-    """Alias → version."""
+    """Return alias → version."""
     with registry.connected(workspace) as client:
         known = client.search_model_versions(f"name = '{registry.MODEL}'")
         return {
@@ -110,7 +110,7 @@ def test_a_version_that_does_not_say_where_it_came_from_is_refused(workspace: Wo
 
 
 def damage(model: Path, how: str) -> str:
-    """Change one thing; the file that the error must name."""
+    """Damage one thing and return the file that the error must name."""
     weights = model / "artifacts" / "policy" / "model.safetensors"
     if how == "a flipped bit":
         content = bytearray(weights.read_bytes())
@@ -356,7 +356,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 
 
 def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """The observations of the asset `promotion`, oldest first: (decision, champion)."""
+    """Return the observations of the asset `promotion`, oldest first: (decision, champion)."""
     records = instance.fetch_observations(dg.AssetKey("promotion"), limit=9).records
     seen = [record.asset_observation for record in reversed(records)]
     return [(str(each.metadata["decision"].value), str(each.metadata["champion"].value)) for each in seen if each]

@@ -1,4 +1,4 @@
-"""How commands end: state that cannot be used, Ctrl-C and SIGTERM at any moment, a folder that is gone."""
+"""Ends of commands: unusable state, Ctrl-C and SIGTERM at any moment, a deleted folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBAGE = b"garbage " * 1000
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace in which nothing was run."""
+    """A workspace without any run."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     shutil.copytree(ROOT / "data" / "few_shots", tmp_path / "data" / "few_shots")
     for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
@@ -244,7 +244,7 @@ try:
 except (KeyboardInterrupt, DagsterExecutionInterruptedError):
     sys.exit(exit_code())
 """
-"""`SIGNAL command|step`: a signal arrives while an object is destroyed, where an exception is lost."""
+"""`SIGNAL command|step`: a signal arrives while an object is destroyed, when an exception would be lost."""
 
 
 @pytest.mark.parametrize("where", ["command", "step"])
@@ -301,7 +301,7 @@ except dg.DagsterExecutionInterruptedError:
 
 
 def test_a_signal_while_a_stage_is_closed_is_not_lost(workspace: Workspace) -> None:
-    """Dagster captures a signal there, and forgets it at the end of the stage's run."""
+    """Dagster captures a signal there, and drops it at the end of the stage's run."""
     ended = subprocess.run(
         [sys.executable, "-c", AT_THE_END_OF_A_STAGE, str(workspace.root)], cwd=ROOT, capture_output=True, text=True,
         check=False, timeout=200, preexec_fn=default_signals,

@@ -40,14 +40,14 @@ RECIPE: dict[str, Any] = {
     "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
 }
 STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
-"""What another run left behind: one answer of many, with a score that no grader gives."""
+"""A row left by another run: one answer with a score that no grader gives."""
 pytestmark = pytest.mark.slow
 Planted = tuple[Workspace, dict[str, Any]]
 
 
 @pytest.fixture
 def gated(project: Workspace) -> Planted:
-    """A project without DVC whose recipe `gated` a test may still change before it is written."""
+    """A project without DVC whose recipe `gated` a test can change before it is written."""
     shutil.rmtree(project.root / ".dvc")
     return project, json.loads(json.dumps(RECIPE))
 
@@ -69,7 +69,7 @@ def write_recipe(project: Workspace, recipe: dict[str, Any]) -> Podium:
 def materialize(
     podium: Podium, instance: dg.DagsterInstance, *names: str, partition: str | None = None
 ) -> dg.ExecuteInProcessResult:
-    """One run of these assets, with their checks, as the UI would start it."""
+    """Run these assets with their checks, as the UI would."""
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     return job.execute_in_process(
         instance=instance,
@@ -80,7 +80,7 @@ def materialize(
 
 
 def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.AssetCheckEvaluation:
-    """What the check of `raw_problems` says of the files as they lie there now."""
+    """Return the check of `raw_problems` on the present files."""
     check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
@@ -88,7 +88,7 @@ def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.Asset
 
 
 def load_raw(podium: Podium) -> None:
-    """`data/raw` as the asset would write it, without a run."""
+    """Write `data/raw` like the asset, without a run."""
     setup = podium.load()
     for name in setup.recipe.benchmarks:
         materialize_raw(setup, name)
@@ -99,7 +99,7 @@ def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEva
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
-    """Why the run's first failed step failed."""
+    """Return why the run's first failed step failed."""
     failed = next(event for event in result.all_node_events if event.is_step_failure)
     return str(failed.step_failure_data.error_display_string)
 
@@ -151,7 +151,7 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     result = materialize(podium, instance, "shortlist", "worker_pool")
     assert not result.success
     assert "livecodebench/off" in str(evaluations(result)["gold_answers_score_one"].description)
-    # A run of its own, as the UI starts it for one asset: Dagster's blocking ends with the run.
+    # A separate run, as the UI starts for one asset: Dagster's blocking ends with the run.
     key = dg.MultiPartitionKey({"worker": "guesser", "benchmark": "math500"})
     alone = materialize(podium, instance, "worker_responses", partition=key)
     assert not alone.success

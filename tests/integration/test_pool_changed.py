@@ -1,4 +1,4 @@
-"""The sensor's ticks in a clock of its own: a real instance, a real registry, real files; no run is executed here.
+"""Ticks of the sensor on a simulated clock: a real instance, a real registry, real files; no run is executed here.
 
 `test_seven_edits` (soak) has the daemon and the runs.
 """
@@ -87,7 +87,7 @@ class Clock:
 
 
 class Ticking:
-    """A sensor that a test evaluates, whose run requests are launched as the daemon would."""
+    """A sensor whose run requests the test launches like the daemon."""
 
     def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
@@ -108,14 +108,14 @@ class Ticking:
         return result
 
     def said(self, after_s: float = 0.0) -> str:
-        """Why a tick asks for nothing."""
+        """Return why a tick requests nothing."""
         result = self.tick(after_s)
         assert not result.run_requests, result.run_requests
         assert result.skip_reason is not None
         return str(result.skip_reason.skip_message)
 
     def asked(self, after_s: float = 0.0) -> dg.RunRequest:
-        """What a tick asks for."""
+        """Return the request of a tick."""
         result = self.tick(after_s)
         assert result.run_requests, result.skip_reason
         [request] = result.run_requests
@@ -126,11 +126,11 @@ class Ticking:
         return self.asked(SETTLE_S)
 
     def alerts(self, kind: str) -> list[str]:
-        """The commands of the alerts of that kind, oldest first."""
+        """Return the commands of the alerts of that kind, oldest first."""
         return [entry.notice.command for entry in reversed(kept(self.workspace, 99)) if entry.notice.kind == kind]
 
     def watch(self, after_s: float = 0.0) -> None:
-        """A tick of the sensor that sends alerts."""
+        """Tick the sensor that sends alerts."""
         self.clock.now += after_s
         context = dg.build_sensor_context(
             instance=self.instance, cursor=self.watched, resources={"podium": self.podium}
@@ -140,7 +140,7 @@ class Ticking:
         self.watched = result.cursor
 
     def monthly(self) -> dg.RunRequest | str:
-        """What the monthly check asks for, or why it asks for nothing."""
+        """Return the request of the monthly check, or why there is none."""
         context = dg.build_schedule_context(instance=self.instance, resources={"podium": self.podium})
         made = monthly_check()(context)
         return made if isinstance(made, dg.RunRequest) else str(made.skip_message)
@@ -170,7 +170,7 @@ NOVICE = {
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Workspace:
-    """A project with problems, and no champion."""
+    """A project with problems and without a champion."""
     workspace = make(tmp_path_factory.mktemp("ticks") / "project")
     for name in ("small", "other"):
         values = RECIPE | {"name": name}
@@ -187,7 +187,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
 
 @pytest.fixture
 def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
-    """The same with its files as they were."""
+    """The same project with its original files."""
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     files = {file: file.read_text(encoding="utf-8") for file in prepared.config.rglob("*.yaml")}
@@ -201,7 +201,7 @@ def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture
 def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
-    """With a champion of recipe `small`, while the resource is of another one, and no alerts."""
+    """The sensor with a champion of recipe `small`, a resource of another recipe, and no alerts."""
     (workspace.outcome / "alerts.jsonl").unlink(missing_ok=True)
     crown(workspace, Podium(root=str(workspace.root), recipe="small"))
     home = shutil.copytree(made_once("dagster-instance", empty_instance), tmp_path / "dagster")
@@ -210,7 +210,7 @@ def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
 
 
 def empty_instance(folder: Path) -> None:
-    """A new instance's files, whose tables take a while to make: copied, they are another new instance."""
+    """The files of a new instance, whose tables take a while to make; a copy is another new instance."""
     dg.DagsterInstance.local_temp(str(folder)).dispose()
 
 
@@ -277,7 +277,7 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
 
 
 def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -> None:
-    """A worker is gone, the champion was scored without it, and it was decided that no training follows."""
+    """A worker was removed, the champion was scored without it, and the decision was not to train."""
     ticking.change(without_the_last)
     found = due(ticking.podium, ticking.workspace, ticking.instance)
     before, change, setup = estimated(found), found.snapshot.change, found.podium.load()
@@ -341,7 +341,7 @@ def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> N
     ticking.instance.report_run_failed(run)
     said = ticking.said(SETTLE_S)
     assert run.run_id[:8] in said and "podium retrain" in said
-    ticking.change(costlier)  # another change is another run, from where the last good one left the pool
+    ticking.change(costlier)  # another change is another run, starting from the pool of the last successful one
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
@@ -531,7 +531,7 @@ def test_the_command_ends_with_the_decision_and_the_next_command(
 
 
 def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) -> None:
-    """Its scores are of the same answers; a pool that answers otherwise has none."""
+    """Its scores are of the same answers; a pool with other answers has none."""
     found = due(ticking.podium, ticking.workspace, ticking.instance)
     change, setup = found.snapshot.change, found.podium.load()
     assert change is not None

@@ -61,7 +61,7 @@ def write_recipe(workspace: Workspace, **changes: Any) -> None:
 
 @pytest.fixture
 def shortlisted(project: Workspace) -> Workspace:
-    """Without DVC, whose versions of the data are other files' business."""
+    """A project with a shortlist, without DVC, which other files test."""
     shutil.rmtree(project.root / ".dvc")
     write_recipe(project)
     write_pool(project, "librarian", "guesser")
@@ -81,7 +81,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def materialize(
     workspace: Workspace, instance: dg.DagsterInstance, asset: str, workers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Materialize `asset`, over the columns from the first to the last of `workers`; its metadata."""
+    """Materialize `asset` over the columns from the first to the last of `workers`; return its metadata."""
     podium = Podium(root=str(workspace.root), recipe="small")
     ends = [
         dg.MultiPartitionKey({"worker": workers[place], "benchmark": training_benchmarks()[place]})
@@ -103,7 +103,7 @@ def materialize(
 
 
 def missing(instance: dg.DagsterInstance) -> set[str]:
-    """The cells of the pool's table that were never materialized."""
+    """Return the cells of the pool's table that were never materialized."""
     workers = instance.get_dynamic_partitions("worker")
     every = {f"{benchmark}|{worker}" for benchmark in training_benchmarks() for worker in workers}
     return every - instance.get_materialized_partitions(dg.AssetKey("worker_responses"))

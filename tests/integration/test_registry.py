@@ -49,7 +49,7 @@ def pool() -> Pool:
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
-    """A tiny policy that has learned one workflow by heart."""
+    """A tiny policy that has memorized one workflow."""
     import torch
 
     from ops.training.cold_start.supervised import SftExample, scratch_model
@@ -103,7 +103,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def with_agent(folder: Path) -> Workspace:
-    """A checkout with an empty store and what registering reads: the agent; all else comes with the package."""
+    """A checkout with an empty store and the agent that registration reads; all else comes with the package."""
     shutil.copytree(ROOT / "mlflow", folder / "mlflow")
     return checkout(folder, shared_store())
 
@@ -135,7 +135,7 @@ def register(
 
 
 def compared(right: int) -> Comparison:
-    """`right` of ten right, beside a worker that had two."""
+    """A comparison with `right` of ten correct, against a worker with two."""
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
@@ -329,7 +329,7 @@ print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """Each file with its length and time of change."""
+    """Return each file with its length and time of change."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return {str(file.relative_to(folder)): (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
@@ -341,7 +341,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
-@pytest.mark.soak  # `make test` asks a checkout that was moved, and serves it
+@pytest.mark.soak  # `make test` calls and serves a checkout that was moved
 def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -456,7 +456,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     shutil.copytree(released.root, tmp_path / "old")
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
-    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
+    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to call and pay
     with registry.connected(old):
         pass  # as if it had been made there
     caplog.clear()

@@ -1,4 +1,4 @@
-"""`podium run`: a mistake in its configuration, and Ctrl-C in a process of its own."""
+"""`podium run`: a mistake in its configuration, and Ctrl-C in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines that ask, through embedded workers: stored, asked once, and again only where something else is asked."""
+"""Baselines that call embedded workers: stored, called once, and again only after a relevant change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CALLS = QUESTIONS * (5 + 2 + 1)
 
 
 class Checkout:
-    """A checkout whose mix was answered."""
+    """A checkout with the workers' responses to the mix."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -54,7 +54,7 @@ class Checkout:
         materialize_mix(setup)
 
     def write(self, usd: float = 1.0, temperature: float = 0.7, **recipe: Any) -> None:
-        """The pool: a worker that answers anything, and one that is never best."""
+        """Write the pool: a worker that answers everything, and one that is never best."""
         workers = [
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
              "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
@@ -66,7 +66,7 @@ class Checkout:
         return Setup.read(self.workspace, "small")
 
     def score(self) -> tuple[dict[str, list[OutcomeRow]], int]:
-        """Baseline → rows, and how many calls were asked for, cached ones among them."""
+        """Return baseline → rows, and the number of calls including cached ones."""
         setup = self.setup()
         client = open_client(setup, "baselines")
         rows = score_baselines(setup, client, list(setup.recipe.benchmarks))

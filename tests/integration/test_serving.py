@@ -1,4 +1,4 @@
-"""OpenAI's own client against the server in a process of its own, with embedded workers."""
+"""OpenAI's own client with the server in a separate process and embedded workers."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
                     while running.metric("podium_swaps_total", outcome="failed") == before:
                         assert running.process.poll() is None
                     assert running.version_in_service() == "2"
-                (running.folder / "current").unlink()  # the registry is away
+                (running.folder / "current").unlink()  # the registry is unreachable
                 while running.metric("podium_swaps_total", outcome="unreachable") == 0:
                     assert running.process.poll() is None
                 running.champion("1").until_version("1")
@@ -250,7 +250,7 @@ def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
         assert (raised.value.status_code, raised.value.code) == (504, "deadline_exceeded")
         with ThreadPoolExecutor(1) as threads:
             asked = threads.submit(ask, client)
-            while (reply := health()).status_code == 200:  # until the writer has ended no batch for so long
+            while (reply := health()).status_code == 200:  # until the writer has finished no batch for too long
                 assert not asked.done()
             assert reply.json() == {"status": "stalled"}
         assert health().status_code == 200

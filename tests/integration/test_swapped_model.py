@@ -1,4 +1,4 @@
-"""A provider swaps the model behind a name: over real HTTP, through Dagster, to the plan that follows."""
+"""A provider replaces the model behind a name: over real HTTP, through Dagster, up to the plan that follows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
 
 
 def execute_repeated_steps(podium: Podium) -> None:
-    """Ask the remote worker each question twice in one workflow, at six sample indices, as a training does."""
+    """Call the remote worker twice with each question in one workflow, at six sample indices, like a training."""
     setup = podium.load()
     problems = read_problems(setup.workspace.data / "shortlist.jsonl")
     remote = setup.pool.names.index("remote")

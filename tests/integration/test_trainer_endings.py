@@ -1,4 +1,4 @@
-"""A failed training is reported in one line: what ended it, why, where the log is and how to go on."""
+"""A failed training is reported in one line: cause, log, and the command that continues."""
 
 import sys
 from collections.abc import Callable
@@ -33,7 +33,7 @@ sys.exit(1)
 
 @pytest.fixture
 def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What the asset says of a trainer that is this program, after one that named an error of its own."""
+    """Return the asset's message for a trainer that is this program, after one that named its own error."""
     recipe = load_recipe(ROOT / "config", "quickstart")
     pool = load_pool(ROOT / "config", recipe.pool)
     plan = RunPlan(

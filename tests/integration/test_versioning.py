@@ -1,4 +1,4 @@
-"""DVC and git, really run: dvc.lock follows what a stage wrote, and without a repository an error says so."""
+"""DVC and git in real runs: dvc.lock follows the outputs of a stage, and without a repository an error says so."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> No
 
 @pytest.fixture
 def remote(workspace: Workspace, tmp_path: Path) -> Path:
-    """A folder of its own that the checkout knows as the remote `store`."""
+    """A separate folder that the checkout has as the remote `store`."""
     folder = tmp_path / "store"
     dvc(workspace.root, "remote", "add", "--local", "store", str(folder))
     return folder

@@ -1,4 +1,5 @@
-"""An environment without the mlflow library, in the project's folder: told so, not taken for the folder `mlflow/`."""
+"""An environment without the mlflow library, in the project's folder: the error says so, and `mlflow/` is not imported.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ USES = {
 
 @pytest.fixture
 def libraries(tmp_path: Path) -> Path:
-    """What is installed, but for mlflow."""
+    """Everything installed except mlflow."""
     import pydantic
 
     installed = Path(pydantic.__file__).parents[1]

@@ -146,7 +146,7 @@ def choosing(podium: Podium) -> type[Podium]:
     names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
     default = names(podium.recipe) if podium.recipe in files else names(files[0])
     return type("Podium", (Podium,), {
-        "__doc__": "What the run is about: a recipe, and with which seed.",
+        "__doc__": "The recipe of the run, and its seed.",
         "__module__": __name__,
         "__annotations__": {"recipe": names},
         "recipe": Field(default, description=Podium.model_fields["recipe"].description),

@@ -122,7 +122,7 @@ def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(relea
         def latest(job: str) -> dg.DagsterRun:
             return instance.get_runs(dg.RunsFilter(job_name=job), limit=1)[0]
 
-        life = instance.create_run_for_job(
+        pipeline_run = instance.create_run_for_job(
             definitions().resolve_job_def("lifecycle"), status=dg.DagsterRunStatus.STARTED, tags=this_process()
         )
         launch(released, "rollback", ROLLBACK, tmp_path)
@@ -135,8 +135,8 @@ def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(relea
             wait(lambda: latest("promote").status in DONE, log)
             assert latest("promote").status == dg.DagsterRunStatus.SUCCESS
             assert champion(released) == "3"
-            assert latest("costs").status == dg.DagsterRunStatus.QUEUED, "every other job waits for the life"
-            instance.report_run_canceled(life)
+            assert latest("costs").status == dg.DagsterRunStatus.QUEUED, "every other job waits for the pipeline run"
+            instance.report_run_canceled(pipeline_run)
             wait(lambda: latest("costs").status != dg.DagsterRunStatus.QUEUED, log)
             wait(lambda: latest("costs").status in DONE, log)
 

@@ -72,7 +72,7 @@ HOMES = (".dvc/cache", ".podium/cache")
 """Folders reported as one, because their files are named by hashes."""
 
 
-class Life(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished pipeline run: the folder with all of its files, the project in it, and the server's log."""
 
     folder: Path
@@ -81,7 +81,7 @@ class Life(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
+def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> FinishedRun:
     folder = tmp_path_factory.mktemp("canaries")
     workspace = make(folder / "project")
     (folder / "tmp").mkdir()
@@ -97,7 +97,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
                 cwd=workspace.root, stdout=printed, stderr=subprocess.STDOUT, check=False, timeout=720,
             )  # fmt: skip
         assert done.returncode == 0, (folder / "printed.log").read_text(encoding="utf-8")[-3000:]
-        return Life(folder, workspace, server.log())
+        return FinishedRun(folder, workspace, server.log())
 
 
 def configure(workspace: Workspace, server: FaultServer) -> None:
@@ -120,39 +120,41 @@ def configure(workspace: Workspace, server: FaultServer) -> None:
             table.writerow(texts | {"Record ID": name, "Subdomain": "Physics"})
 
 
-def places(life: Life, wanted: str) -> set[str]:
+def places(finished: FinishedRun, wanted: str) -> set[str]:
     """Return the places in the run's files that contain `wanted`."""
     homes = set()
-    for name in holders(life.folder, wanted.encode()):
+    for name in holders(finished.folder, wanted.encode()):
         inner = name.removeprefix("project/")
         homes.add(next((home for home in HOMES if inner.startswith(f"{home}/")), inner))
     return homes
 
 
-def test_questions_are_where_the_work_is_done_and_nowhere_else(life: Life) -> None:
+def test_questions_are_where_the_work_is_done_and_nowhere_else(finished: FinishedRun) -> None:
     raw = "data/raw/gpqa_diamond-test.jsonl"
-    assert places(life, QUESTION) == {"gpqa.csv", raw, ".dvc/cache", ".podium/cache"}
+    assert places(finished, QUESTION) == {"gpqa.csv", raw, ".dvc/cache", ".podium/cache"}
 
 
-def test_the_key_is_nowhere(life: Life) -> None:
-    assert {entry["key"] for entry in life.seen} == {KEY}  # it was sent, with every call
-    assert KEY_VARIABLE in (life.workspace.config / "pools" / "canaries.yaml").read_text(encoding="utf-8")
-    assert places(life, KEY_VARIABLE) > {"config/pools/canaries.yaml"}  # the variable's name is stored with the pool
-    assert places(life, KEY) == set()
+def test_the_key_is_nowhere(finished: FinishedRun) -> None:
+    assert {entry["key"] for entry in finished.seen} == {KEY}  # it was sent, with every call
+    assert KEY_VARIABLE in (finished.workspace.config / "pools" / "canaries.yaml").read_text(encoding="utf-8")
+    assert places(finished, KEY_VARIABLE) > {"config/pools/canaries.yaml"}  # stored with the pool
+    assert places(finished, KEY) == set()
 
 
-def test_the_remote_workers_quoted_questions_and_failed_on_some(life: Life) -> None:
-    steps = {entry["step"] for entry in life.seen if QUESTION in entry["prompt"]}
+def test_the_remote_workers_quoted_questions_and_failed_on_some(finished: FinishedRun) -> None:
+    steps = {entry["step"] for entry in finished.seen if QUESTION in entry["prompt"]}
     assert "echo" in steps
-    assert {entry["step"] for entry in life.seen} == {"echo", "413"}
+    assert {entry["step"] for entry in finished.seen} == {"echo", "413"}
 
 
-def test_every_place_that_could_contain_the_canary_was_written(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = life.workspace.state
-    champion = registry.champion(life.workspace)
+def test_every_place_that_could_contain_the_canary_was_written(
+    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = finished.workspace.state
+    champion = registry.champion(finished.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0
-    with registry.connected(life.workspace) as client:
-        home = registry.experiment(client, life.workspace)
+    with registry.connected(finished.workspace) as client:
+        home = registry.experiment(client, finished.workspace)
         traces = client.search_traces(locations=[home], filter_string="tags.benchmark = 'gpqa_diamond'")
     assert any(span.name.endswith(ECHOES) for trace in traces for span in trace.data.spans)
     scores = [
@@ -160,7 +162,7 @@ def test_every_place_that_could_contain_the_canary_was_written(life: Life, monke
     ]
     assert len(scores) == 2
     assert any(row.workers[-1:] and row.workers[-1] in ECHOES for file in scores for row in load_rows(file))
-    monkeypatch.setenv("DAGSTER_HOME", str(life.workspace.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(finished.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         assert "rec0" in str(instance.get_latest_materialization_event(dg.AssetKey("raw_problems")))
     assert (state / "scores" / "workers" / ECHOES[0] / "gpqa_diamond.parquet").is_file()

@@ -23,9 +23,9 @@ CONTEXT, COMPLETION = 96, 16
 @pytest.fixture(scope="module")
 def conductor() -> Conductor:
     chat = {"prompt": [{"role": "user", "content": "What is 1 + 1?\nModels: 0"}]}
-    lesson: Any = chat | {"completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
+    example: Any = chat | {"completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
     settings = ScratchPolicy(vocabulary=300, hidden=16, layers=1, heads=2, max_tokens=CONTEXT)
-    model, tokenizer = scratch_model(settings, [lesson], 1)
+    model, tokenizer = scratch_model(settings, [example], 1)
     card = PolicyCard(
         recipe="test", pool=POOL, offered=("a",), prompting=Prompting(), max_completion_tokens=COMPLETION
     )

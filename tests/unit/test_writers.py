@@ -37,9 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained policy on disk."""
     place = tmp_path_factory.mktemp("policies") / "test-abc"
     prompt = [{"role": "user", "content": "What is 1 + 1?\nModels: 0"}]
-    lesson: Any = {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
+    example: Any = {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
     settings = ScratchPolicy(vocabulary=300, hidden=16, layers=1, heads=2, max_tokens=CONTEXT)
-    model, tokenizer = scratch_model(settings, [lesson], 1)
+    model, tokenizer = scratch_model(settings, [example], 1)
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
     PolicyCard(

@@ -86,12 +86,12 @@ def test_the_compact_prompts_of_a_scratch_policys_rounds_have_the_planned_length
     recursive = setup()
     assert recursive.recipe.recursive is not None
     limits = recursive.recipe.recursive.limits
-    lessons: list[Any] = [
+    examples: list[Any] = [
         {"prompt": prompt, "completion": [{"role": "assistant", "content": said.render()}]}
         for first, later in chats(recursive, limits)
         for prompt, said in ((first, PLAN), (later, KEEP))
     ]
-    _, tokenizer = scratch_model(ScratchPolicy(), lessons, 1)
+    _, tokenizer = scratch_model(ScratchPolicy(), examples, 1)
     every, adds = counted(lambda chat: chat_tokens(tokenizer, chat), recursive, limits)
     written = len(tokenizer(PLAN.render()).input_ids)
     known = lengths(usually_writing(recursive, written), [row for _, row in answered(recursive)])
@@ -175,10 +175,10 @@ def test_the_hours_count_both_prompts(paper: Sound) -> None:
 
 
 def test_a_cold_start_reads_its_share_of_recursive_rounds() -> None:
-    lesson = {"steps": 10, "batch": 8, "recursive_share": 0.25}
+    settings = {"steps": 10, "batch": 8, "recursive_share": 0.25}
     known = Lengths(10.0, 100.0, 200, measured=True, round_prompt=300.0)
-    tokens = cold_start_tokens(setup(cold_start=lesson), known)
-    plain = cold_start_tokens(setup(cold_start=lesson | {"recursive_share": 0.0}), known)
+    tokens = cold_start_tokens(setup(cold_start=settings), known)
+    plain = cold_start_tokens(setup(cold_start=settings | {"recursive_share": 0.0}), known)
     assert tokens is not None and plain is not None
     assert tokens.expected - plain.expected == pytest.approx(80 * 0.25 * 200)
 

@@ -1,4 +1,4 @@
-"""The cold start's lessons on parts of the pool: they name only workers on offer, and teach what works there."""
+"""SFT examples on worker subsets: they name only offered workers, in workflows that work there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
 from ops.workflow.grammar import Step, Workflow, parse
-from tests.unit.training.taught import POOL, PROBLEMS, QUESTIONS, RECIPE, RIGHT, laid_out, lessons, solved, store
+from tests.unit.training.taught import POOL, PROBLEMS, QUESTIONS, RECIPE, RIGHT, laid_out, sft_examples, solved, store
 
 WHOLE = tuple(range(len(POOL.workers)))
 
@@ -30,7 +30,7 @@ def offered(example: SftExample) -> tuple[int, ...]:
 
 
 def test_an_example_names_only_offered_workers(setup: Setup) -> None:
-    examples = lessons(setup, ColdStart(parts_share=0.5), 600)
+    examples = sft_examples(setup, ColdStart(parts_share=0.5), 600)
     parts = [each for each in examples if offered(each) != WHOLE]
     assert 0.35 < len(parts) / len(examples) < 0.55  # half, less those whose part is the whole pool
     assert {len(offered(each)) for each in examples} == set(range(1, len(WHOLE) + 1))
@@ -40,7 +40,7 @@ def test_an_example_names_only_offered_workers(setup: Setup) -> None:
 
 
 def test_successful_workers_are_in_examples_only_if_offered(setup: Setup) -> None:
-    examples = lessons(setup, ColdStart(parts_share=1.0, success_share=1.0), 600)
+    examples = sft_examples(setup, ColdStart(parts_share=1.0, success_share=1.0), 600)
     ends: dict[bool, list[bool]] = {True: [], False: []}
     for each in examples:
         problem = QUESTIONS[each["prompt"][-1]["content"].splitlines()[0]]
@@ -77,7 +77,7 @@ def test_a_policys_key_depends_on_its_subsets_and_their_draw(setup: Setup) -> No
         return base_policy_folder(replace(setup, recipe=RECIPE.model_copy(update=changed)))
 
     assert folder(0.0) == folder(0.0, smallest=2) == folder(0.0, steps=3)
-    assert folder(0.5) == folder(0.5, steps=3)  # how long the stage takes is nothing to the lessons
+    assert folder(0.5) == folder(0.5, steps=3)  # the length of the stage does not change the examples
     assert len({folder(0.0), folder(0.5), folder(0.25), folder(0.5, smallest=2), folder(0.5, largest=4)}) == 5
     values = RECIPE.model_dump() | {"cold_start": {"parts_share": 0.5}}
     with pytest.raises(ValueError, match="parts_share needs an adaptive section"):

@@ -1,4 +1,4 @@
-# Two commands: `make run` (the whole life of a Conductor on the embedded default) and `make test`.
+# Two commands: `make run` (the full pipeline on the embedded default) and `make test`.
 # Each makes its own virtual environment first; PYTHON=… names another CPython 3.11.
 
 PYTHON ?= python3.11

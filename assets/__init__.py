@@ -1,6 +1,5 @@
-"""WHAT EXISTS: one module for each stage of the lifecycle, each asset a thin call of one operation of `ops`.
+"""Define the assets: one module for each stage of the pipeline, in which each asset calls one operation of `ops`.
 
-What belongs here: which asset depends on which, its partitions, its checks, and the
-metadata that a person sees. What does not: how anything is done (`ops`) and when
-it happens (`pipelines`).
+What belongs here: dependencies between assets, partitions, checks and metadata. What does not: how an operation works
+(`ops`) and when it runs (`pipelines`).
 """

@@ -1,4 +1,5 @@
-"""`adaptive_conductor`: the Conductor trained further on random parts of its pool, where the recipe asks for it."""
+"""`adaptive_conductor`: the Conductor trained further on random worker subsets, if the recipe has an `adaptive`
+section."""
 
 from pathlib import Path
 
@@ -16,7 +17,7 @@ NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `cond
 
 
 def adaptive_run(podium: Podium) -> Path:
-    """The folder of the run of this stage, or without the section of the one before."""
+    """Return the folder of this stage's run; without an `adaptive` section, that of the previous stage."""
     setup, before = podium.load(), run_folder(podium)
     if not has_stage(podium, "adaptive"):
         return before

@@ -1,4 +1,4 @@
-"""`base_policy`: what GRPO starts from, a small policy taught the grammar or a model from a hub."""
+"""`base_policy`: the policy that GRPO starts from, either a small policy after its cold start or a model from a hub."""
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
-from ops.training.cold_start.validation import Lesson
+from ops.training.cold_start.validation import ColdStartRecord
 
 
 @dg.asset(
@@ -24,7 +24,7 @@ from ops.training.cold_start.validation import Lesson
 def base_policy(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """What GRPO starts from, cold-started on workflows sampled with the precached successes."""
+    """Make the policy that GRPO starts from: a cold start on workflows that the precached responses show to succeed."""
     gate.passed(context, "training_mix")
     gate.ready(podium, "workers", "training")
     setup = podium.load()
@@ -32,13 +32,13 @@ def base_policy(
     with servers(setup, needed=not base_policy_folder(setup).is_dir()):
         folder = make_base_policy(setup, client, reporter.progress(context))
     reporter.calls(context, Calls.of(client.counts))
-    taught = Lesson.read(folder)
+    record = ColdStartRecord.read(folder)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
         metadata={
             "folder": dg.MetadataValue.path(folder),
             "kind": setup.recipe.policy.kind,
-            **(metadata.lesson(taught) if taught else {}),
+            **(metadata.cold_start(record) if record else {}),
             **metadata.calls(client.counts),
         },
     )

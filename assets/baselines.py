@@ -1,4 +1,4 @@
-"""`baselines[benchmark]`: what the Conductor is measured against, on the same questions."""
+"""`baselines[benchmark]`: the systems that the Conductor is compared with, on the same questions."""
 
 import dagster as dg
 
@@ -31,10 +31,10 @@ from ops.precaching.profiles import ceiling, profile
 def baselines(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The recipe's baselines and the policy before GRPO.
+    """Score the recipe's baselines and the policy before GRPO.
 
-    Where no baseline is computed from every worker's answers, the best single worker alone is asked: the promotion
-    gate compares the Conductor with it.
+    If no baseline needs every worker's answers, only the best single worker answers: the promotion gate compares the
+    Conductor with it.
     """
     gate.ready(podium, "workers", "evaluation")
     benchmarks = partitions.in_recipe(context, podium.load().recipe)

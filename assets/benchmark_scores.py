@@ -1,4 +1,4 @@
-"""`benchmark_scores[benchmark]`: the trained Conductor on questions it has never seen."""
+"""`benchmark_scores[benchmark]`: the trained Conductor's scores on held-out questions."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ from ops.workflow.strategy import diversity
 def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The Conductor on questions it has never seen: accuracy ± standard error, tokens, USD, latency."""
+    """Score the Conductor on held-out questions: accuracy ± standard error, tokens, USD, latency."""
     gate.ready(podium, "workers", "evaluation")
     setup = podium.load()
     client = open_client(setup, "evaluation")

@@ -1,4 +1,4 @@
-"""`champion_slice`: the champion on the questions of the night, its workers asked afresh."""
+"""`champion_slice`: the champion's scores on tonight's questions, with new worker answers."""
 
 from datetime import UTC, datetime
 
@@ -35,9 +35,10 @@ from ops.retraining.start import champion_folder
 def champion_slice(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Whether the champion still answers as it was scored, on a part of the questions: the next part every night.
+    """Check whether the champion still answers as well as when it was scored, on the next part of the questions each
+    night.
 
-    Shown, and nothing follows from it by itself: a test every night errs once in forty nights.
+    The result is shown and starts nothing: a test at 2.5 % every night is wrong once in forty nights.
     """
     gate.ready(podium, "workers", "evaluation")
     setup, snapshot, now = podium.load(), podium.snapshot(), datetime.now(UTC)

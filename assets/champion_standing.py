@@ -1,4 +1,5 @@
-"""`champion_standing`: the champion on a changed pool, judged by the gate, and whether training goes on from it."""
+"""`champion_standing`: the gate's judgement of the champion on a changed pool, and the decision whether to train it
+further."""
 
 import dagster as dg
 
@@ -30,7 +31,7 @@ def champion_standing(
 ) -> dg.MaterializeResult:
     """Score the champion on the present pool, compare it with itself before the change, and decide whether to train.
 
-    Materialized by the job `retraining`, whose run's snapshot has the change.
+    The job `retraining` materializes this asset; the snapshot of its run has the change.
     """
     gate.ready(podium, "workers", "evaluation")
     snapshot, setup = podium.snapshot(), podium.load()

@@ -1,9 +1,8 @@
-"""The checks that gate the data and what GRPO starts from: each runs when its stage is materialized and blocks what
-follows.
-The guards of training runs block nothing: they warn.
+"""Checks on the data and on the policy that GRPO starts from.
 
-A check of a partitioned asset covers every partition that was materialized: a run may hold many, and what
-follows reads them all.
+Each check runs when its stage is materialized and blocks later stages; the guards of training runs only warn. A check
+of a partitioned asset covers every materialized partition, because a run can have many and later stages read all of
+them.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ from ops.training.cold_start.validation import verdict
 from ops.training.guards import GUARDS, GuardFinding
 
 LOOPS = "recursion_loops"
-"""The guard that reads the recursive stage alone."""
+"""The guard that reads only the recursive stage."""
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
@@ -43,14 +42,16 @@ def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.As
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Every gold answer but programs, given as a worker would, is graded as right; few that are not were set aside."""
+    """Check that the graders accept every gold answer, written as a worker would; few may have been quarantined.
+    Programs are checked later."""
     setup = podium.load()
     return _result(stages.raw_gold(setup, _recorded(context, setup.recipe)))
 
 
 @dg.asset_check(asset=raw_problems)
 def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Reference programs of evaluation questions pass their tests here. A warning: some need further libraries."""
+    """Check that reference programs of evaluation questions pass their tests on this machine. Warns only, because some
+    programs need further libraries."""
     setup = podium.load()
     report = stages.evaluation_programs(setup, _recorded(context, setup.recipe))
     return _result(report, dg.AssetCheckSeverity.WARN)
@@ -58,13 +59,14 @@ def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Pod
 
 @dg.asset_check(asset=shortlist, blocking=True)
 def fit_to_ask_about(podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: enough candidates a domain, well formed, no two alike, none like an evaluation question."""
+    """Great Expectations: enough candidates per domain, well formed, without near duplicates of each other or of
+    evaluation questions."""
     return _result(stages.shortlist(podium.load()))
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
 def shortlist_gold(podium: Podium) -> dg.AssetCheckResult:
-    """Every gold answer, programs included, is graded as right before a worker is paid to answer."""
+    """Check that every gold answer, including programs, is graded as correct before a worker is paid to answer."""
     return _result(stages.shortlist_gold(podium.load().workspace))
 
 
@@ -76,20 +78,21 @@ def whole_and_in_range(podium: Podium) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: schema, balance of the domains, no two alike, none like an evaluation question."""
+    """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation questions.
+    """
     return _result(stages.training_mix(podium.load()))
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
-    """Every gold answer, given as a worker would give it, is graded as right."""
+    """Check that every gold answer, written as a worker would, is graded as correct."""
     return _result(stages.training_mix_gold(podium.load().workspace))
 
 
 @dg.asset_check(asset=base_policy, blocking=True)
 def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
-    """After a cold start, enough completions for problems that were not taught are workflows, where the recipe asks
-    for that (`cold_start.validation`)."""
+    """Check after a cold start that enough completions for problems without SFT examples are valid workflows, if the
+    recipe sets `cold_start.validation`."""
     setup = podium.load()
     found = verdict(base_policy_folder(setup), setup.recipe.cold_start)
     facts = metadata.validity(found.validity) if found.validity else {}
@@ -103,7 +106,7 @@ def _guards(
     section: Literal["", "adaptive", "recursive"] = "",
     *more: str,
 ) -> dg.AssetChecksDefinition:
-    """The guards of a run and `more` as checks of its asset; they pass where the recipe has not that `section`."""
+    """Make the guards of a run and `more` checks of its asset; they pass if the recipe lacks that `section`."""
     watched = {guard: GUARDS[guard] for guard in GUARDS if guard != LOOPS or guard in more}
 
     @dg.multi_asset_check(
@@ -146,7 +149,7 @@ def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheck
 
 
 def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:
-    """The recipe's benchmarks of which Dagster has a materialization: their files must be there."""
+    """Return the recipe's benchmarks that Dagster has a materialization of; their files must exist."""
     keys = context.instance.get_materialized_partitions(raw_problems.key)
     return [name for name in recipe.benchmarks if name in keys]
 

@@ -1,4 +1,4 @@
-"""`conductor`: the base policy trained with GRPO, by a process of its own that Dagster Pipes listens to."""
+"""`conductor`: the base policy trained with GRPO in a separate process that reports through Dagster Pipes."""
 
 import re
 import threading
@@ -32,7 +32,7 @@ _STATUS = re.compile(r"failed with code (-?\d+)")
 
 
 def run_folder(podium: Podium) -> Path:
-    """The folder of this configuration's training run; writes the run's plan unless it exists.
+    """Return the folder of this configuration's training run; write the run's plan unless it exists.
 
     In a run about a changed pool: the folder of the training that continues the champion's.
     """
@@ -83,8 +83,8 @@ def trained(
     trainer: dg.PipesSubprocessClient,
     folder: Path,
 ) -> dg.MaterializeResult:
-    """The run in `folder`, which its plan is written in: trained to its end now unless it has ended. Raises as
-    `_train` does."""
+    """Return the run in `folder`, trained to its end by the plan in the folder unless it has finished. Raises the
+    errors of `_train`."""
     result = RunResult.read(folder)
     if result is None:
         gate.ready(podium, "workers", "training")
@@ -96,7 +96,7 @@ def trained(
 
 
 def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.MaterializeResult:
-    """The run in `folder` as the stage before left it, where the recipe has none of this one."""
+    """Return the run in `folder`, which the previous stage left, for a recipe without this stage."""
     context.log.info(why_not)
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": why_not})
 
@@ -104,7 +104,7 @@ def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.Ma
 def train(
     context: dg.AssetExecutionContext, reporter: Reporter, trainer: dg.PipesSubprocessClient, folder: Path
 ) -> RunResult:
-    """Train the run in `folder` to its end, while its workers answer. Raises as `_train` does."""
+    """Train the run in `folder` to its end, with its workers served meanwhile. Raises the errors of `_train`."""
     plan = RunPlan.read(folder)
     with _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
         return _train(context, trainer, plan, folder)
@@ -113,7 +113,7 @@ def train(
 def _train(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:
-    """Raises `PodiumError` with the reason where training ended without a result."""
+    """Train; raises `PodiumError` with the reason if training ends without a result."""
     log = folder / LOG
     began = log.stat().st_size if log.is_file() else 0
     shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *command(plan, folder)]
@@ -124,9 +124,9 @@ def _train(
             cwd=str(plan.root),
             env=environment(plan, folder),
         )
-        # A child that ends without a word has trained nothing.
+        # A child process that ends without a message has trained nothing.
         done.get_materialize_result(implicit_materialization=False)
-    except DagsterPipesExecutionError as error:  # which is no `dg.DagsterError`, and holds the status in its text only
+    except DagsterPipesExecutionError as error:  # not a `dg.DagsterError`; its status is only in its text
         if (status := _STATUS.search(str(error))) is None:
             raise
         raise PodiumError(why(int(status[1]), log, began, plan.recipe.grpo)) from error
@@ -160,7 +160,8 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
 
 
 def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
-    """Reward and strategies by step, the use of workers at the end, and a workflow that was right."""
+    """Return pictures of reward and strategies by step and of the use of workers at the end, and one correct workflow.
+    """
     rows = read_curve(folder)
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
@@ -168,7 +169,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     sample = parse(
         rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
     )
-    renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals then differ between questions
+    renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals differ between questions in this case
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     rewarded = [row for row in rows if row["reward"] is not None]
     png = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])

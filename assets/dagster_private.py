@@ -1,4 +1,4 @@
-"""Every private name of Dagster that Podium uses; a new version of Dagster is checked here and nowhere else."""
+"""The private names of Dagster that Podium uses, so that a new version of Dagster needs a check of this module only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conditions of an asset that spends money: the machine is ready, and the newest checks of its inputs passed.
+"""Conditions of assets that spend money: the machine is ready, and the newest checks of the inputs have passed.
 
-Dagster's blocking checks stop later assets of the same run only. A person who materializes one asset in the UI
-starts another run, so the assets that spend money check these conditions themselves.
+Dagster's blocking checks stop later assets of the same run only. An asset that is materialized alone in the UI is
+another run, so the assets that spend money check these conditions themselves.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RefusedData(PodiumError):
 
 
 def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
-    """Raise `RefusedData` when the newest materialization of an asset in `upstream` failed a blocking check.
+    """Raise `RefusedData` if the newest materialization of an asset in `upstream` failed a blocking check.
 
-    Checks that have not run since are ignored.
+    Checks that have not run since that materialization are ignored.
     """
     for name in upstream:
         asset = dg.AssetKey(name)
@@ -50,8 +50,9 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
 
 
 def ready(podium: Podium, *needs: Need, setup: Setup | None = None) -> None:
-    """Raise `NotReady` with everything that the run's recipe lacks on this machine for these parts of a pipeline run.
+    """Raise `NotReady` with all requirements of the run's recipe that this machine does not meet for these parts of a
+    pipeline run.
 
-    `setup`: the recipe as a study changed it.
+    `setup`: the recipe as changed by a study.
     """
     check_ready(setup or podium.load(), needs, podium.snapshot().deepspeed)

@@ -1,4 +1,4 @@
-"""`leaderboard`: the Conductor beside every baseline, with uncertainty and cost."""
+"""`leaderboard`: the Conductor and every baseline, with uncertainty and cost."""
 
 import dagster as dg
 

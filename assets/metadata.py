@@ -1,4 +1,4 @@
-"""Dagster metadata for people: tables as Dagster draws them, pictures in markdown."""
+"""Dagster metadata: tables in Dagster's own format, pictures in Markdown."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
-from ops.training.cold_start.validation import Lesson, Validity
+from ops.training.cold_start.validation import ColdStartRecord, Validity
 from ops.workers.client import Counts
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
-    """A table, which the UI draws without being asked to. Numbers stay numbers; None is a dash. Heads differ."""
+    """Return a table that the UI draws directly. Numbers stay numbers, None becomes a dash, and headings are made
+    distinct."""
     cells = [{name: "–" if cell is None else cell for name, cell in zip(head, row, strict=True)} for row in rows]
     schema = [dg.TableColumn(name, _type([row[name] for row in cells])) for name in head]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in cells], dg.TableSchema(schema))
@@ -31,25 +32,25 @@ def _type(cells: Sequence[object]) -> str:
 
 
 def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
-    """A PNG inside the metadata itself: nothing to serve, nothing to lose."""
+    """Return a PNG that is embedded in the metadata, so that no file has to be served or kept."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
 def drawing(title: str, svg: str) -> dg.MarkdownMetadataValue:
-    """An SVG inside the metadata, as an image: nothing in it can run."""
+    """Return an SVG that is embedded in the metadata as an image, so that scripts in it cannot run."""
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})")
 
 
 def percent(score: Score | None) -> str:
-    """Accuracy ± standard error in %; a dash where nothing was measured."""
+    """Return accuracy ± standard error in %, or a dash without a measurement."""
     if score is None:
         return "–"
-    # No-break spaces: a narrow column would put the two numbers below each other.
+    # No-break spaces keep both numbers on one line in a narrow column.
     return f"{100 * score.accuracy:.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{100 * score.se:.1f}"
 
 
 def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """`facts` with every float cut to six significant digits; a dash where there was nothing to measure (NaN)."""
+    """Return `facts` with every float rounded to six significant digits, and a dash for NaN."""
     return {name: _rounded(fact) if isinstance(fact, float) else fact for name, fact in facts.items()}
 
 
@@ -58,26 +59,26 @@ def _rounded(fact: float) -> float | str:
 
 
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
-    """The first few problems as their readers see them; of a confidential benchmark the ids alone."""
+    """Return the first few problems as shown to workers; for a confidential benchmark only their ids."""
     chosen = problems[:: max(1, len(problems) // count)][:count]
     quoted = (shown(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 
-def lesson(taught: Lesson) -> dict[str, dg.MetadataValue[Any]]:
-    """What a cold start was, and what was seen of it."""
+def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the facts of a cold start and of its validation."""
     return {
-        "examples": dg.MetadataValue.int(taught.examples),
-        "tokens": dg.MetadataValue.int(taught.tokens),
-        "seconds": dg.MetadataValue.float(round(taught.seconds, 1)),
-        "peak_gib": dg.MetadataValue.float(round(taught.peak_gib, 2)),
-        **({"last_loss": dg.MetadataValue.float(round(taught.loss[-1], 4))} if taught.loss else {}),
-        **(validity(taught.validation) if taught.validation else {}),
+        "examples": dg.MetadataValue.int(record.examples),
+        "tokens": dg.MetadataValue.int(record.tokens),
+        "seconds": dg.MetadataValue.float(round(record.seconds, 1)),
+        "peak_gib": dg.MetadataValue.float(round(record.peak_gib, 2)),
+        **({"last_loss": dg.MetadataValue.float(round(record.loss[-1], 4))} if record.loss else {}),
+        **(validity(record.validation) if record.validation else {}),
     }
 
 
 def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
-    """How many completions for problems that were not taught are workflows, and why the others are none."""
+    """Return the share of valid workflows on problems without training examples, and the reasons of failure."""
     return {
         "valid_workflows": dg.MetadataValue.float(seen.share),
         "problems_not_taught": dg.MetadataValue.int(seen.problems),
@@ -86,7 +87,7 @@ def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
-    """What a study found: its tables, a note on them, its picture."""
+    """Return a study's results: its tables, a note on them and its picture."""
     tables = {"table": found.summary, "details": found.details, "families": found.families}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
@@ -96,7 +97,7 @@ def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | s
 
 
 def calls(counts: Counts | Calls) -> dict[str, dg.MetadataValue]:
-    """What the stage asked of the workers."""
+    """Return the counts of the stage's worker calls."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),
         "calls_cached": dg.MetadataValue.int(counts.cached),

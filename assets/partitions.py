@@ -11,7 +11,7 @@ from ops.core.errors import ConfigError
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 
 one_run = dg.BackfillPolicy.single_run()
-"""Many partitions, one run: calls to different workers overlap and nothing starts twice."""
+"""One run for all partitions, so that calls to different workers overlap and each process starts once."""
 
 
 def every() -> dict[str, str]:

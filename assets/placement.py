@@ -1,4 +1,4 @@
-"""Where steps run: in one process, in a process each, on several machines of a team, in pods of Kubernetes.
+"""Where steps run: in one process, in one process each, on several machines of a team, or in Kubernetes pods.
 
 A deployment sets the environment variables once (docs/deployment.md). Without them everything runs on one machine.
 """
@@ -16,11 +16,11 @@ from ops.core.installation import install_extra
 TEAM = "PODIUM_TEAM"
 """Set: Dagster has a daemon, a queue and one storage for several machines."""
 EXECUTOR = "PODIUM_EXECUTOR"
-"""How the steps of a run are executed: in_process (unset), multiprocess, or kubernetes, a pod for each."""
+"""How the steps of a run are executed: in_process (default), multiprocess, or kubernetes (one pod for each)."""
 GPU_NODES = "PODIUM_GPU_NODES"
-"""On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; unset: wherever there is a GPU."""
+"""On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; by default any node with a GPU."""
 GPUS = "PODIUM_GPUS"
-"""On Kubernetes: how many GPUs a step that trains or writes workflows takes (1); 0 for policies that need none."""
+"""On Kubernetes: GPUs of a step that trains or generates workflows (default 1); 0 for policies that need none."""
 GPU = "gpu"
 """Dagster's pool of the steps that need a GPU: a team's instance limits how many there are at once."""
 
@@ -31,7 +31,7 @@ def one_process() -> bool:
 
 
 def executor() -> dg.ExecutorDefinition:
-    """How steps are executed. Raises `ConfigError`."""
+    """Return the executor of steps. Raises `ConfigError`."""
     named = os.environ.get(EXECUTOR) or "in_process"
     if named == "kubernetes":
         try:
@@ -43,18 +43,18 @@ def executor() -> dg.ExecutorDefinition:
         return made
     known = {"in_process": dg.in_process_executor, "multiprocess": dg.multiprocess_executor}
     if named not in known:
-        raise ConfigError(EXECUTOR, "(value)", f"is {named!r}", f"Use one of {', '.join([*known, 'kubernetes'])}")
+        raise ConfigError(EXECUTOR, "", f"is {named!r}", f"Use one of {', '.join([*known, 'kubernetes'])}")
     return known[named]
 
 
 def gpu_pod() -> dict[str, Any]:
-    """Tags of a step that needs a GPU: on Kubernetes its pod's nodes and resources, elsewhere none. Raises
+    """Return the tags of a step that needs a GPU: nodes and resources of its pod on Kubernetes, otherwise none. Raises
     `ConfigError`."""
     if os.environ.get(EXECUTOR) != "kubernetes":
         return {}
     count = os.environ.get(GPUS) or "1"
     if not count.isdigit():
-        raise ConfigError(GPUS, "(value)", f"is {count!r}", "Write a number of GPUs")
+        raise ConfigError(GPUS, "", f"is {count!r}", "Write a number of GPUs")
     pod: dict[str, Any] = {}
     if int(count):
         pod["container_config"] = {"resources": {"limits": {"nvidia.com/gpu": count}}}
@@ -68,4 +68,4 @@ def gpu_pod() -> dict[str, Any]:
 
 
 on_gpu = gpu_pod()
-"""Tags of the assets that train or write workflows."""
+"""Return the tags of assets that train or generate workflows."""

@@ -1,4 +1,4 @@
-"""`promotion`: whether the challenger has earned the place of the champion."""
+"""`promotion`: the gate's decision whether the challenger becomes champion."""
 
 import dagster as dg
 
@@ -19,7 +19,7 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.promoted,
         "version": outcome.version,
-        "look": outcome.decision.look,
+        "analysis": outcome.decision.analysis,
         "report": dg.MetadataValue.path(outcome.page),
         "checks": metadata.table(*checks_table(outcome.decision)[1:3]),
     }

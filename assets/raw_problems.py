@@ -1,4 +1,4 @@
-"""`raw_problems[benchmark]`: the problems as their source gives them."""
+"""`raw_problems[benchmark]`: the problems of a benchmark's source."""
 
 import dagster as dg
 
@@ -15,7 +15,7 @@ from ops.stages.problems import materialize_raw
     kinds={"python", "dvc"},
 )
 def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Training candidates and evaluation questions of each benchmark, in one format."""
+    """Load training candidates and evaluation questions of each benchmark into one format."""
     setup = podium.load()
     for benchmark in partitions.in_recipe(context, setup.recipe):
         raw = materialize_raw(setup, benchmark)

@@ -1,4 +1,5 @@
-"""`recursive_conductor`: the Conductor trained to go on from its own answers, where the recipe asks for it."""
+"""`recursive_conductor`: the Conductor trained to continue from its own answers, if the recipe has a `recursive`
+section."""
 
 from pathlib import Path
 

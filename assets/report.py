@@ -1,4 +1,4 @@
-"""`report`: what was measured of this configuration's Conductor as one page; its exhibits are the metadata."""
+"""`report`: one page with the measurements of this configuration's Conductor; its exhibits are the metadata."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,16 +30,16 @@ from ops.training.cold_start.base_policy import base_policy_folder
 
 
 def evidence_of(podium: Podium) -> Evidence:
-    """What is known of this configuration's last policy. Raises `DataError` where there is no policy yet."""
+    """Return the evidence on this configuration's last policy. Raises `DataError` if there is no policy yet."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
-        raise DataError(mix, "(file)", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}`")
+        raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}`")
     return gather(setup, training_runs(podium), base_policy_folder(setup))
 
 
 def publish(podium: Podium, evidence: Evidence, made: list[Made]) -> tuple[Path, list[str]]:
-    """Write the page and its pictures, and add them to the policy's versions in MLflow. Returns the page and those
+    """Write the page and its pictures, and add them to the policy's versions in MLflow. Returns the page and these
     versions."""
     workspace = podium.load().workspace
     known = released(workspace, evidence.about.policy, podium.snapshot().git_commit, datetime.now(UTC))
@@ -56,7 +56,7 @@ def publish(podium: Podium, evidence: Evidence, made: list[Made]) -> tuple[Path,
     kinds={"python", "mlflow"},
 )  # fmt: skip
 def report(podium: Podium) -> dg.MaterializeResult:
-    """What was measured as one HTML page, which is added to the version in MLflow; nothing is asked."""
+    """Write the measurements as one HTML page and add it to the version in MLflow; no worker is called."""
     evidence = evidence_of(podium)
     made = make(evidence)
     page, versions = publish(podium, evidence, made)
@@ -71,7 +71,7 @@ def report(podium: Podium) -> dg.MaterializeResult:
 
 
 def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:
-    """An exhibit: its result with its n, its tables and its pictures."""
+    """Return an exhibit's metadata: its result with n, its tables and its pictures."""
     exhibit, shown = made
     if not isinstance(shown, Shown):
         return {exhibit.name: shown.replace("`", "")}

@@ -1,4 +1,4 @@
-"""What every asset is handed: the checkout with its recipe, and where progress goes."""
+"""Dagster resources of every asset: the checkout with its recipe, and the receiver of progress."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ RETRAINING = "retraining"
 
 
 class OnProgress(Protocol):
-    """A callback of long operations: units done, units in total, and a note about the current work."""
+    """Callback of long operations: units done, units in total, and a note about the current work."""
 
     def __call__(self, done: int, total: int, note: str = "", /) -> None: ...
 
 
 @contextmanager
 def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
-    """While in the block the workers that Podium serves itself answer; nothing is started unless `needed`."""
+    """Serve the workers that Podium hosts itself inside the block; start nothing unless `needed`."""
     with ExitStack() as stack:
         for pool in setup.every_pool.values() if needed and setup.recipe.asks_workers else ():
             stack.enter_context(serving(pool, setup.workspace))
@@ -50,16 +50,16 @@ def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
 
 
 class Podium(dg.ConfigurableResource):
-    """The checkout and the recipe that a run is about; within a run, the snapshot that the run works from.
+    """The checkout and the recipe of a run; within a run, the snapshot that the run reads.
 
-    The first process of a run takes the snapshot and writes its key into the run's tags, unless the
-    launching process has done so (`launch_tags`). Later processes and retries of the run read that snapshot.
+    The first process of a run takes the snapshot and writes its key into the run's tags, unless the launching process
+    has done so (`launch_tags`). Later processes and retries of the run read that snapshot.
     """
 
-    model_config = ConfigDict(use_attribute_docstrings=True)  # a launchpad shows them
+    model_config = ConfigDict(use_attribute_docstrings=True)  # launchpads show them
 
     root: str | None = None
-    """The project's folder, unless it is the one that this process runs in."""
+    """The project's folder, if it is not the folder of this process."""
     recipe: str = "quickstart"
     """A file in config/recipes, without `.yaml`."""
     seed: int | None = None
@@ -98,20 +98,20 @@ class Podium(dg.ConfigurableResource):
         return due(self, self.workspace(), instance).tags
 
     def of(self, snapshot: Snapshot) -> Podium:
-        """The same resource bound to that snapshot."""
+        """Return the same resource bound to that snapshot."""
         other = self.model_copy()
         other._of_this_run = snapshot
         return other
 
     def asked_in(self, instance: dg.DagsterInstance, run_id: str) -> Snapshot | None:
-        """The snapshot that a run worked from; None where it had none. Raises `DataError`."""
+        """Return the snapshot that a run read; None if it had none. Raises `DataError`."""
         run = instance.get_run_by_id(run_id)
         key = _snapshot_key(instance, run) if run is not None else None
         return Snapshot.read(self.workspace().snapshots, key) if key else None
 
     def repeating(self, snapshot: Snapshot) -> Podium:
-        """The resource for a new run of the same recipe and seed, as the files are now."""
-        # Those that `choosing` offers are no plain texts, and pydantic would warn of one.
+        """Return the resource for a new run of the same recipe and seed, with the present files."""
+        # The values of `choosing` are not plain strings, about which pydantic would warn.
         offered = {str(name): name for name in type(self.recipe)} if isinstance(self.recipe, StrEnum) else {}
         recipe = offered.get(snapshot.recipe_file, snapshot.recipe_file)
         other = self.model_copy(update={"recipe": recipe, "seed": snapshot.seed})
@@ -119,21 +119,21 @@ class Podium(dg.ConfigurableResource):
         return other
 
     def snapshot(self) -> Snapshot:
-        """The run's snapshot; outside a run, a snapshot of the files as they are now. Raises `ConfigError`."""
+        """Return the run's snapshot; outside a run, a snapshot of the present files. Raises `ConfigError`."""
         if self._of_this_run is not None:
             return self._of_this_run
         workspace = self.workspace()
         return Snapshot.take(workspace.config, str(self.recipe), self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
-        """Where, what and with whom, of `snapshot`. Raises `ConfigError`."""
+        """Load recipe, pool and workspace from `snapshot`. Raises `ConfigError`."""
         snapshot = self.snapshot()
         workspace = Workspace(self.workspace().root, rehearsal=snapshot.recipe.replay is not None)
         configure(snapshot.recipe.grading, workspace.root)
         return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:
-        """Store the snapshot; tags for a run that is to work from it. Raises `ConfigError`."""
+        """Store the snapshot; return the tags of a run that is to read it. Raises `ConfigError`."""
         snapshot = self.snapshot()
         snapshot.write(self.workspace().snapshots)
         return {
@@ -145,30 +145,29 @@ class Podium(dg.ConfigurableResource):
         }
 
     def run_config(self) -> dict[str, Any]:
-        """Run configuration that gives another run this resource."""
+        """Return run configuration that gives another run this resource."""
         return {"resources": {"podium": {"config": self.model_dump(mode="json", exclude_none=True)}}}
 
     def workspace(self) -> Workspace:
-        """The checkout; none of its files is read. Raises `PodiumError` outside of one."""
+        """Return the checkout without reading any of its files. Raises `PodiumError` outside a checkout."""
         if self.root and (Path(self.root) / "config").is_dir():
             return Workspace(Path(self.root))
-        return Workspace.find()  # also for a run that was recorded before the checkout was moved
+        return Workspace.find()  # works for runs recorded before the checkout was moved
 
 
 def choosing(podium: Podium) -> type[Podium]:
-    """The resource whose `recipe` is one of the files that exist, so that a launchpad offers and checks them.
+    """Return the resource whose `recipe` is an enumeration of the existing files, which a launchpad offers and checks.
 
-    A file that is added later is offered after the code location has been reloaded. Raises `ConfigError` where there
-    is none.
+    New files are offered after a reload of the code location. Raises `ConfigError` if there are no files.
     """
     folder = podium.workspace().config / "recipes"
     files = sorted(file.stem for file in folder.glob("*.yaml"))
     if not files:
-        raise ConfigError(folder, "(folder)", "holds no recipe", "Restore it, or let `podium init` lay it out")
+        raise ConfigError(folder, "", "holds no recipe", "Restore it, or let `podium init` lay it out")
     names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
     default = names(podium.recipe) if podium.recipe in files else names(files[0])
     return type("Podium", (Podium,), {
-        "__doc__": "What the run is about: a recipe, and with which seed.",
+        "__doc__": "The recipe of the run, and its seed.",
         "__module__": __name__,
         "__annotations__": {"recipe": names},
         "recipe": Field(default, description=Podium.model_fields["recipe"].description),
@@ -176,7 +175,7 @@ def choosing(podium: Podium) -> type[Podium]:
 
 
 def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
-    """The key in the run's tags, or in those of the run that it repeats."""
+    """Return the key in the run's tags, or in the tags of the run that it retries."""
     for run_id in (run.run_id, run.root_run_id):
         known = instance.get_run_by_id(run_id) if run_id else None
         if known is not None and (key := known.tags.get(SNAPSHOT)):
@@ -185,7 +184,7 @@ def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | Non
 
 
 class Calls(NamedTuple):
-    """Worker calls of one stage: made, answered from the cache, failed; what they cost (USD); and replayed ones."""
+    """Worker calls of one stage: made, answered from the cache, failed, replayed, and their cost in USD."""
 
     live: int = 0
     cached: int = 0
@@ -195,16 +194,16 @@ class Calls(NamedTuple):
 
     @classmethod
     def of(cls, counts: Counts) -> Calls:
-        """What a client counted."""
+        """Return a client's counts."""
         return cls(counts.live, counts.cached, counts.failed, counts.usd, counts.replayed)
 
     @classmethod
     def of_run(cls, result: RunResult) -> Calls:
-        """What a training run's last attempt counted."""
+        """Return the counts of a training run's last attempt."""
         return cls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
 
     def plus(self, other: Calls) -> Calls:
-        """Both together."""
+        """Return the sum of both."""
         return Calls(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
@@ -212,7 +211,7 @@ class Reporter(Protocol):
     """Receives the progress of a stage and the worker calls that it made."""
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
-        """A callback for one long operation of the asset that `context` runs."""
+        """Return a callback for one long operation of the asset that `context` runs."""
         ...
 
     def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
@@ -220,12 +219,12 @@ class Reporter(Protocol):
         ...
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
-        """Say what the asset is about to spend, before it does."""
+        """Report the expected cost of the asset before it spends anything."""
         ...
 
 
 class LogReporter:
-    """Reports into the run's event log, where the Dagster UI shows it."""
+    """Report into the run's event log, which the Dagster UI shows."""
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """Log the lines of `RemainingTime`."""

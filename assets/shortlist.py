@@ -1,4 +1,4 @@
-"""`shortlist`: the training candidates that are worth asking the workers about."""
+"""`shortlist`: the training candidates that the workers answer."""
 
 from collections import Counter
 
@@ -13,7 +13,8 @@ from ops.stages.curation import materialize_shortlist
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(podium: Podium) -> dg.MaterializeResult:
-    """Training candidates: decontaminated against every evaluation question, without near duplicates, and diverse."""
+    """Choose training candidates: decontaminated against every evaluation question, without near duplicates, diverse.
+    """
     setup = podium.load()
     chosen = materialize_shortlist(setup)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)

@@ -1,4 +1,4 @@
-"""`signal_forecast`: what a training run will give, cost and take, before it is started."""
+"""`signal_forecast`: the expected training signal, cost and duration of a training run before it starts."""
 
 import dagster as dg
 
@@ -13,7 +13,7 @@ from ops.planning.forecast import as_facts, comparison, make_forecast, warnings
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """The share of groups that GRPO will learn from, and USD and hours; beside them the last run, if there is one."""
+    """Forecast the share of groups with a gradient, USD and hours; shown beside the last run, if there is one."""
     made, last = make_forecast(podium.load())
     for warning in warnings(made):
         context.log.warning(warning)

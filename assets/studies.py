@@ -1,4 +1,4 @@
-"""One asset for each study, of code and of config/studies.yaml: materialized when a person asks, by no job."""
+"""One asset per study, from code and from config/studies.yaml; no job materializes them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,26 +24,26 @@ from ops.training.cold_start.base_policy import base_policy_folder
 
 GROUP = "experiments"
 PREFIX = "study"
-"""Before the names of the assets: people name studies, and no name is that of another asset."""
+"""Prefix of the asset names, because a study may have the name of another asset."""
 UNREADABLE = "studies_yaml"
-"""The asset that stands for all studies of a file that cannot be read."""
+"""The asset that stands for all studies of an unreadable file."""
 
 
 class Chosen(dg.Config):
-    """What is made of a study."""
+    """The options for materializing a study."""
 
     changes: list[str] = Field([], description="Changes of a study of kind `changes`; all of them where none is given.")
 
 
 def asset_name(study: str) -> str:
-    """The study's asset, as its key is written."""
+    """Return the name of the study's asset."""
     return f"{PREFIX}/{study}"
 
 
 def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
-    """The study of that name, as the run's snapshot has it.
+    """Return the study of that name from the run's snapshot.
 
-    Raises `PodiumError` where the file could not be read, `ConfigError` where it has no such study of this recipe.
+    Raises `PodiumError` if the file could not be read, and `ConfigError` if it has no such study of this recipe.
     """
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
@@ -52,16 +52,16 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
 
 
 def lab_of(podium: Podium) -> Lab:
-    """Recipe and policies of this configuration. Raises `DataError` where the recipe has no training mix."""
+    """Return recipe and policies of this configuration. Raises `DataError` if the recipe has no training mix."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
-        raise DataError(mix, "(file)", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
+        raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
     return Lab(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
 
 
 def needs(entry: RecipeStudy | PolicyStudy) -> tuple[Need, ...]:
-    """What a study needs of the machine, the recipe and the data before it asks or trains."""
+    """Check the requirements of a study on machine, recipe and data before its first call or training."""
     if isinstance(entry, Intervention | Rounds):
         return ("workers", "evaluation")
     return ("workers", "training", "evaluation") if isinstance(entry, RecipeStudy) else ()
@@ -75,10 +75,10 @@ def _making(
     trainer: dg.PipesSubprocessClient,
     study: Study,
 ) -> Iterator[Making]:
-    """What the study trains and asks with; what is stored needs neither.
+    """Return the trainer and the clients of the study; stored results need neither.
 
-    Before the first training or call it refuses a machine, a recipe (each that the study trains) or data that are not
-    fit, and starts the workers that Podium serves until the end of the block.
+    Before the first training or call it refuses an unfit machine, recipe (each that the study trains) or data, and
+    serves the workers that Podium hosts until the end of the block.
     """
     with ExitStack() as stack:
 
@@ -97,7 +97,7 @@ def _making(
 
 
 def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
-    """The assets that a study reads."""
+    """Return the assets that a study reads."""
     needed = needs(entry)
     reads = {
         "raw_problems": True, "worker_pool": "workers" in needed, "training_mix": "training" in needed,
@@ -140,11 +140,11 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
 
 
 studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
-"""Those of code, which train nothing."""
+"""Return the assets of the studies in code, which train nothing."""
 
 
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
-    """An asset for each study of the file; for an unreadable file one asset, which fails with the reason."""
+    """Return an asset for each study of the file; for an unreadable file, one asset that fails with the reason."""
     known = studies_now(config)
     if isinstance(known, Studies):
         return [_asset_of(name, entry) for name, entry in known.studies.items()]
@@ -158,6 +158,6 @@ def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
     )
     def unreadable(podium: Podium) -> None:
         readable(podium.snapshot().studies)
-        raise PodiumError(f"config/{FILE} can be read now: reload the code location, and its assets are there")
+        raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its assets")
 
     return [unreadable]

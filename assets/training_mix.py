@@ -1,4 +1,4 @@
-"""`training_mix`: the problems that the Conductor learns from (`checks` gates it)."""
+"""`training_mix`: the problems that GRPO trains on (checked in `checks`)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`worker_probes`: whether every worker is still the one that was precached, by a few questions asked again."""
+"""`worker_probes`: repeat a few questions to detect workers that have changed since precaching."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.retraining.drift import threshold
 from ops.retraining.probes import probe_workers
-from ops.retraining.quarantine import quarantine, tell
+from ops.retraining.revisions import notify_of_drift, record_revisions
 
 
 @dg.asset(
@@ -25,9 +25,10 @@ from ops.retraining.quarantine import quarantine, tell
 def worker_probes(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """A round of probes of every worker; the model of one that drifted gets a revision, which sets its answers aside.
+    """Run a round of probes of every worker; the model of a drifted one gets a new revision, so that its old answers
+    are ignored.
 
-    What follows is what follows any changed worker: the sensor's plan.
+    The sensor's plan treats it as any changed worker.
     """
     gate.ready(podium, "workers")
     setup, probing = podium.load(), podium.snapshot().retraining.probing
@@ -37,8 +38,8 @@ def worker_probes(
         records = probe_workers(setup, client, probing, now)
     reporter.calls(context, Calls.of(client.counts))
     drifted = [worker for worker, record in records if record.drifted(probing)]
-    revisions = quarantine(setup.workspace.config, drifted, now.date())
-    tell(setup.workspace, revisions)
+    revisions = record_revisions(setup.workspace.config, drifted, now.date())
+    notify_of_drift(setup.workspace, revisions)
     rows = [
         (record.worker, len(record.nights), record.nights[-1].asked, record.nights[-1].losses, record.nights[-1].gains,
          float(f"{record.evidence:.4g}"), revisions.get(record.worker, "–"))

@@ -1,4 +1,4 @@
-"""`worker_profiles`: what precaching measured of every worker."""
+"""`worker_profiles`: the measurements of precaching for every worker."""
 
 import dagster as dg
 
@@ -14,7 +14,8 @@ from ops.stages.responses import materialize_profiles
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(podium: Podium) -> dg.MaterializeResult:
-    """Accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the oracle."""
+    """Measure accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the
+    oracle."""
     setup = podium.load()
     profiles = materialize_profiles(setup)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
@@ -40,7 +41,7 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
 
 
 def _accuracies(workers: list[Profile], along: str) -> dg.MarkdownMetadataValue:
-    """A row for each domain or subject, a column for each worker."""
+    """Return a row for each domain or subject and a column for each worker."""
     names = sorted({name for profile in workers for name in getattr(profile, along)})
     rows = [(name, *(metadata.percent(getattr(profile, along).get(name)) for profile in workers)) for name in names]
     return metadata.table(("accuracy in %", *(profile.worker for profile in workers)), rows)

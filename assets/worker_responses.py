@@ -9,7 +9,7 @@ from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
 from ops.core.rows import ResponseRow
-from ops.planning.requirements import WHOLE_LIFE
+from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile
 from ops.precaching.stored import Cell
@@ -30,7 +30,7 @@ def worker_responses(
     """Graded answers to the shortlist; of a new worker only its own are asked for. Only benchmarks that are trained on
     have a shortlist."""
     gate.passed(context, "shortlist")
-    gate.ready(podium, *WHOLE_LIFE)
+    gate.ready(podium, *ALL_NEEDS)
     setup = podium.load()
     client = open_client(setup, "precache")
     benchmarks = training_benchmarks(partitions.in_recipe(context, setup.recipe))

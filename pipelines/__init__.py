@@ -1,5 +1,5 @@
-"""WHEN things happen: definitions, the lifecycle job, schedule and sensor, and the commands behind `make`.
+"""Start the pipeline: definitions, jobs, schedules, sensors and the command `podium`.
 
-What belongs here: what starts which assets, and what a person at a terminal sees of it.
-What does not: what the assets are (`assets`) and how they are made (`ops`).
+What belongs here: when which assets run, and what a terminal shows. What does not: the assets (`assets`) and their
+operations (`ops`).
 """

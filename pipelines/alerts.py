@@ -1,4 +1,4 @@
-"""Alerts of failed runs: what failed, why, and the command that goes on."""
+"""Alerts of failed runs: the failed part, the reason, and the command that continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.home import bury_dead_runs, process_of
 
 
 def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
-    """One alert for each run that fails. It costs nothing, so it is on.
+    """Send one alert for each run that fails.
 
     It leaves out a command's run, since the command sends the alert itself and needs no daemon, and one that Dagster
     begins again.
@@ -47,7 +47,7 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
 
 
 def tell_of_failure(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """One alert that the run has failed, of kind `budget` where a cap ended it. Raises nothing."""
+    """Send one alert that the run has failed, of kind `budget` if a cap ended it. Raises nothing."""
     errors = list(_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
     name = _named(run.asset_selection) if run.asset_selection else run.job_name
@@ -76,28 +76,28 @@ def the_same_command(job: str, recipe: str, seed: str = "") -> str:
 
 
 def bury_and_tell(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Mark the runs of killed processes as failed and send their alerts. Raises nothing."""
+    """Mark runs of killed processes as failed and send their alerts. Raises nothing."""
     for run in bury_dead_runs(instance):
         tell_of_failure(workspace, instance, run)
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:
-    """The URL of the run's page, if `config/alerts.yaml` has the UI's address; else empty."""
+    """Return the URL of the run's page if `config/alerts.yaml` has the UI's address, else ""."""
     try:
         ui = load_alerts(workspace.config).ui_url
-    except ConfigError:  # `notify` logs it
+    except ConfigError:  # `notify` logs this error
         return ""
     return f"{ui.rstrip('/')}/runs/{run_id}" if ui else ""
 
 
 def _named(assets: Collection[dg.AssetKey]) -> str:
-    """What a run of assets is called: its job's name is Dagster's own."""
+    """Return the name of a run; for a run of assets its job's name is Dagster's own."""
     names = sorted(key.to_user_string() for key in assets)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
-    """The errors of its failed steps, each with its causes (Dagster's class for them is not public)."""
+    """Return the errors of the failed steps, each with its causes (Dagster has no public class for them)."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         event = entry.dagster_event
         error = event.step_failure_data.error if event else None
@@ -107,11 +107,11 @@ def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
 
 
 def _cause(errors: list[Any]) -> str:
-    """The message of the innermost error: a `PodiumError` is written for people."""
+    """Return the message of the innermost error, since a `PodiumError` is written for users."""
     return "\n".join(errors[-1].message.strip().splitlines()[:20]) if errors else ""
 
 
 def _last_words(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Why a run failed none of whose steps did."""
+    """Return why a run failed without a failed step."""
     entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
     return str(entries[-1].dagster_event.message or "") if entries and entries[-1].dagster_event else ""

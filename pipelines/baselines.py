@@ -1,4 +1,4 @@
-"""The baselines as tables in docs: what each is, and what each scores in a recipe beside its cost."""
+"""Tables of the baselines for docs: descriptions, and scores and costs in a recipe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIZES = (2, 9)
 
 
 def registry_table() -> str:
-    """Every baseline: its calls, its source, what differs from the authors' own."""
+    """Return every baseline with its calls, its source, and its differences from the authors' version."""
     head = ["baseline", "column", "calls a question", "source", "what differs"]
     return markdown(Columns(head, [_cells(entry) for entry in BASELINES.values()]))
 
@@ -45,9 +45,9 @@ def _cells(entry: Baseline) -> list[str | int | float]:
 
 
 def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
-    """Let the recipe's baselines answer, where they have not, and write what they score into docs/reference.
+    """Score the recipe's baselines unless stored, and write the scores into docs/reference.
 
-    Needs a mix whose problems the workers have answered. Raises `PodiumError`.
+    Needs a mix with the workers' responses. Raises `PodiumError`.
     """
     setup = Setup.read(workspace, recipe, seed)
     configure(setup.recipe.grading, workspace.root)
@@ -65,7 +65,8 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> 
 def scores_table(
     made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[OutcomeRow]]
 ) -> str:
-    """Baseline → column's head → benchmark → summary; `asked`: the rows of those that ask, whose calls are counted."""
+    """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
+    are counted."""
     table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
     for name, systems in made.items():
         calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0

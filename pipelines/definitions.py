@@ -1,4 +1,4 @@
-"""The one place where assets, checks, jobs, schedule, sensor and resources come together."""
+"""Combine assets, checks, jobs, schedules, sensors and resources into Dagster's definitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipelines.retraining.schedules import clock_jobs, schedules
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
 
 _STEP_S = 4 * 3600.0
-"""No step takes as long."""
+"""A time limit above the duration of any step."""
 
 OWNERS = {
     "data": "team:data",
@@ -38,14 +38,14 @@ def definitions(
     reporter: Reporter | None = None,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
-    """All of Podium for Dagster; another resource or logger swaps a part without patching."""
+    """Return all Dagster definitions; arguments replace the resource or the logger, for example in tests."""
     quiet()
     chosen = podium or Podium()
     storage = dg.FilesystemIOManager(base_dir=str(chosen.workspace().dagster_home / "storage"))
     resources = {
         "podium": choosing(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
-        # Asked to stop, it finishes a step; asked again, this process ends, and the trainer with it.
+        # The first request to stop finishes a step; the second ends this process and its trainer.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
         # Assets read each other's files, so nothing goes through it. Configured here: no launchpad offers it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),

@@ -1,4 +1,4 @@
-"""The Dagster UI with its daemon, and MLflow, until Ctrl-C; what they print goes into files."""
+"""Serve the Dagster UI with its daemon, and MLflow, until Ctrl-C; their output goes to files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from pipelines.home import CODE_LOCATION, open_instance, prepare
 
 HOST = "127.0.0.1"
 GRACE_S = 15.0
-"""How long a server may take to end by itself."""
+"""Seconds that a server has to end after SIGTERM."""
 LAST_LINES = 15
-"""Lines of the log that are shown when a server has ended."""
+"""Number of log lines to show when a server has ended."""
 
 
 def serve(workspace: Workspace) -> int:
@@ -92,7 +92,8 @@ def _is_free(port: int) -> bool:
 
 
 def code_location(workspace: Workspace) -> list[str]:
-    """The arguments by which Dagster's commands load this code under its name, which only a file can give it."""
+    """Return the arguments with which Dagster's commands load this code location under its name; only a file can set
+    the name."""
     module = {"module_name": "pipelines.definitions", "location_name": CODE_LOCATION}
     file = workspace.dagster_home / "workspace.yaml"
     file.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}), encoding="utf-8")
@@ -115,8 +116,8 @@ def _mlflow(workspace: Workspace, port: int) -> list[str]:
 
 
 def _start(command: Sequence[str], workspace: Workspace, log: Path) -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C reaches this process alone, which then ends both in order.
-    # In the instance's folder, because Dagster warns of a dagster.yaml that it finds in another.
+    # A separate session: Ctrl-C reaches only this process, which then ends both servers in order. The instance's
+    # folder: Dagster warns about a dagster.yaml in another current folder.
     environment = os.environ | {"PYTHONWARNINGS": "ignore", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
@@ -133,7 +134,7 @@ def _start(command: Sequence[str], workspace: Workspace, log: Path) -> subproces
 def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
     for server in servers:
         if server.poll() is None:
-            os.killpg(server.pid, signal.SIGTERM)  # its children too; to SIGINT uvicorn answers with a traceback
+            os.killpg(server.pid, signal.SIGTERM)  # including its children; uvicorn answers SIGINT with a traceback
     deadline = time.monotonic() + GRACE_S
     for server in servers:
         try:

@@ -1,6 +1,6 @@
 """The two diagrams of the README: one question's way through a workflow, and the pipeline in nine boxes.
 
-Boxes and arrows in SVG, for light and dark pages, readable at the width of a telephone.
+Boxes and arrows in SVG, for light and dark pages, readable at the width of a phone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ text{fill:#e6edf3}.soft{fill:#aab6c2}.page{fill:#0d1117}.box{fill:#161b22;stroke
 
 
 class Box(NamedTuple):
-    """A box with a title and lines below it, at its top left corner."""
+    """A box with a title and lines below it; the position is its top left corner."""
 
     x: float
     y: float
@@ -49,7 +49,7 @@ class Box(NamedTuple):
         return self.x + self.width / 2
 
     def svg(self) -> str:
-        """The box as SVG elements."""
+        """Return the box as SVG elements."""
         corner = f'<rect x="{self.x:g}" y="{self.y:g}" width="{self.width:g}" height="{self.height:g}"'
         frame = f'{corner} rx="6" class="{self.style}"/>'
         rows = [(self.title, "title"), *((line, self.text) for line in self.lines)]
@@ -76,8 +76,8 @@ def _document(height: float, label: str, parts: Sequence[str]) -> str:
 
 
 def question_way(trace: WorkflowTrace) -> str:
-    """A question, the workflow that the Conductor writes for it, the workers' steps (all but the last independent), and
-    the answer."""
+    """Draw a question, the Conductor's workflow for it, the workers' steps (all but the last independent), and the
+    answer."""
     wide, gap = WIDTH - 2 * MARGIN, 34.0
     question = Box(MARGIN, MARGIN, wide, "Question", [trace.question])
     written = trace.workflow.render().replace('", "', '",\n            "').splitlines()
@@ -129,7 +129,7 @@ STAGES = (
 
 
 def pipeline() -> str:
-    """The nine boxes in three rows, and the way back from retraining to the responses."""
+    """Draw the nine boxes in three rows, and the arrow from retraining back to the responses."""
     width, gap, down = 152.0, 22.0, 38.0
     boxes: list[Box] = []
     for number, (title, *lines) in enumerate(STAGES):

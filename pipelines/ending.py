@@ -1,4 +1,4 @@
-"""How a command ends: by Ctrl-C or SIGTERM, and by what its machine refuses."""
+"""Ends of a command: Ctrl-C, SIGTERM, and errors of the machine such as a full disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM."""
 TRACEBACK = "PODIUM_TRACEBACK"
-"""The environment variable with which an error of the machine is shown with its traceback."""
+"""The environment variable that shows the traceback of such an error."""
 _GOES_ON = "Stopped. The same command goes on from here; what was paid for is kept."
 _OF_THE_MACHINE = {
     errno.ENOSPC: "Make room on that disk and run the same command again",
@@ -35,28 +35,28 @@ _OF_THE_MACHINE = {
     errno.ELOOP: "Correct the symbolic links",
     errno.ENAMETOOLONG: "Use a shorter name or folder",
 }
-"""Errors of files that are no defect of the program, and their remedies."""
+"""Errors of files that are not defects of the program, with their remedies."""
 _STORES = ("mlflow", "sqlalchemy")
 _pipe: list[int] = []
-"""The read end of a pipe into which the interpreter writes the numbers of signals, whatever handles them."""
+"""Read end of a pipe into which the interpreter writes signal numbers, regardless of the handlers."""
 _received: list[int] = []
-"""Numbers that were read from it."""
+"""Signal numbers read from the pipe."""
 _INTERRUPTS = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
-"""What a handler of SIGINT and SIGTERM raises, Dagster's while it executes a run."""
+"""Exceptions raised by handlers of SIGINT and SIGTERM, including Dagster's during a run."""
 
 
 def ends_like_ctrl_c() -> None:
-    """SIGTERM and SIGINT raise `KeyboardInterrupt` in this process from now on, also where a shell has started it in
-    the background with SIGINT ignored."""
+    """Make SIGTERM and SIGINT raise `KeyboardInterrupt` in this process, also if a shell started it in the background
+    with SIGINT ignored."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
 
 
 def note_signals() -> None:
-    """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and keep which one came.
+    """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and record which one arrived.
 
-    Dagster replaces the handlers while it executes a run, and does not report which signal came, so the
-    interpreter writes it into a pipe.
+    Dagster replaces the handlers while it executes a run and does not report the signal, so the interpreter writes it
+    into a pipe.
     """
     reading, writing = os.pipe()
     for end in (reading, writing):
@@ -72,7 +72,7 @@ def note_signals() -> None:
 
 
 def forget_signals() -> None:
-    """Further signals end the process at once, without a traceback: while the interpreter ends."""
+    """Let further signals end the process at once and without a traceback, while the interpreter exits."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(ending) is not signal.SIG_IGN:
             signal.signal(ending, signal.SIG_DFL)
@@ -86,17 +86,17 @@ def stopped(message: str = "Stopped.") -> NoReturn:
 
 
 def stopped_midway() -> NoReturn:
-    """The same, of a command that goes on where it stopped."""
+    """End an interrupted command that continues from where it stopped; see `stopped`."""
     stopped(_GOES_ON)
 
 
 def exit_code() -> int:
-    """143 where the last signal was SIGTERM, else 130."""
+    """Return 143 if the last signal was SIGTERM, else 130."""
     return TERMINATED if signal_received() == signal.SIGTERM else INTERRUPTED
 
 
 def signal_received() -> int | None:
-    """The last SIGINT or SIGTERM since `note_signals`, None where none came."""
+    """Return the last SIGINT or SIGTERM since `note_signals`, or None."""
     try:
         content = os.read(_pipe[0], 65_536) if _pipe else b""
     except BlockingIOError:
@@ -106,7 +106,7 @@ def signal_received() -> int | None:
 
 
 def explained(error: BaseException) -> str | None:
-    """What the machine refused, in one line with a remedy; None where the error is of another kind."""
+    """Return a one-line message with a remedy for an error of the machine; None for any other error."""
     if os.environ.get(TRACEBACK):
         return None
     for each in _chain(error):
@@ -123,19 +123,22 @@ def explained(error: BaseException) -> str | None:
 
 
 _OURS = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.NotSupportedError)
-"""Which only a defect of the program raises."""
+"""Exceptions that only a defect of the program raises."""
 
 
 def _of_a_database(error: sqlite3.DatabaseError) -> str:
     damaged = ", ".join(map(str, _damaged()))
     if damaged:
-        return f"{damaged}: {error}. Restore it from a backup (`podium restore`), or move it away to begin a new one"
+        return (
+            f"{damaged}: {error}. Restore it from a backup (`podium restore`), or move the file away so that a new "
+            "one is begun"
+        )
     remedy = "End the other process that holds it" if "locked" in str(error) else "Check the files and their disk"
     return f"a database of .podium (Dagster's or MLflow's): {error}. {remedy}"
 
 
 def _damaged() -> Iterator[Path]:
-    """The databases of the workspace that are none."""
+    """Return the workspace's database files that are damaged."""
     from ops.core.errors import PodiumError
     from ops.core.workspace import Workspace
 
@@ -168,7 +171,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Send a signal again a moment later: what its handler raises in a destructor or a callback is lost there."""
+    """Send a signal again a moment later, because an exception raised in a destructor or a callback is lost."""
     if unraisable.exc_type.__name__ not in _INTERRUPTS:
         sys.__unraisablehook__(unraisable)
         return
@@ -178,7 +181,7 @@ def _unraisable(unraisable: Any) -> None:
 
 
 def _forget_signals() -> None:
-    """In a forked child: its signals are its own."""
+    """Forget the parent's signals in a forked child."""
     _pipe.clear()
     _received.clear()
     signal.set_wakeup_fd(-1)

@@ -1,4 +1,4 @@
-"""The Dagster instance of this checkout: its folder, its quiet tools, and what a killed run left behind."""
+"""The Dagster instance of this checkout: its folder, quiet tools, and runs left by killed processes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ CODE_LOCATION = "podium"
 """The UI's name for this code location; the same as in pyproject.toml, for `dagster dev` in the project's folder."""
 
 PROCESS = ".dagster/podium_process"
-"""Run tag: the process that executes a run; a later process checks whether it still runs. No page shows it."""
+"""Run tag: the process that executes a run, so that a later process can check whether it still runs. No page shows it.
+"""
 
 
 def prepare(workspace: Workspace) -> None:
-    """Make DAGSTER_HOME with the root's dagster.yaml, or a team's, in it and point this process and its children
-    there. A folder that DAGSTER_HOME names already is a team's machine's own: a dagster.yaml in it stays as it is.
+    """Make DAGSTER_HOME with the dagster.yaml of the project or of the team, and set it for this process and its
+    children.
 
-    Raises `ConfigError` where the root has none, or where the one in force cannot be read.
+    If DAGSTER_HOME is set already, it belongs to a machine of a team, and a dagster.yaml in it is not replaced. Raises
+    `ConfigError` if the project has no dagster.yaml, or the one in use cannot be read.
     """
     settings = workspace.root / ("config/team/dagster.yaml" if os.environ.get(TEAM) else "dagster.yaml")
     own = os.environ.get("DAGSTER_HOME") if os.environ.get(TEAM) else None
@@ -39,7 +41,7 @@ def prepare(workspace: Workspace) -> None:
     os.environ["PODIUM_ROOT"] = str(workspace.root)
     os.environ["DAGSTER_HOME"] = str(home)
     home.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: a daemon that reads half of it takes Dagster's defaults.
+    # Written atomically: a daemon that reads half of the file uses Dagster's defaults.
     if not copied.is_file() or copied.read_bytes() != text.encode():
         write_text(copied, text)
     settle(workspace)
@@ -47,19 +49,19 @@ def prepare(workspace: Workspace) -> None:
 
 
 def _readable(file: Path) -> str:
-    """The text of a dagster.yaml. Raises `ConfigError`."""
+    """Return the text of a dagster.yaml. Raises `ConfigError`."""
     try:
         text = read_text(file)
     except FileNotFoundError:
         remedy = "Restore it, or let `podium init` write it"
-        raise ConfigError(file, "(file)", "does not exist", remedy) from None
+        raise ConfigError(file, "", "does not exist", remedy) from None
     if not isinstance(parse_yaml(text, file), dict | None):
-        raise ConfigError(file, "(file)", "is not a mapping", "Write the settings of a Dagster instance")
+        raise ConfigError(file, "", "is not a mapping", "Write the settings of a Dagster instance")
     return text
 
 
 def open_instance(workspace: Workspace) -> dg.DagsterInstance:
-    """The instance of a prepared workspace. Raises `ConfigError` where Dagster refuses its dagster.yaml."""
+    """Return the instance of a prepared workspace. Raises `ConfigError` if Dagster refuses its dagster.yaml."""
     try:
         return dg.DagsterInstance.get()
     except dg.DagsterInvalidConfigError as error:
@@ -67,22 +69,22 @@ def open_instance(workspace: Workspace) -> dg.DagsterInstance:
         file = Path(os.environ["DAGSTER_HOME"]) / "dagster.yaml"
         if not os.environ.get(TEAM):
             file = workspace.root / "dagster.yaml"
-        raise ConfigError(file, "(file)", f"is refused by Dagster ({said.rstrip('.')})", "Correct it") from None
+        raise ConfigError(file, "", f"is refused by Dagster ({said.rstrip('.')})", "Correct it") from None
 
 
 def this_process() -> dict[str, str]:
-    """Run tags: this process; and the code location, without which a job's page does not list the run."""
+    """Return run tags: this process, and the code location, without which a job's page does not list the run."""
     return {PROCESS: name_of(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
 
 
 def process_of(run: dg.DagsterRun) -> str | None:
-    """The process of a command that executes the run; None for a run of Dagster's, which may repeat such a run and then
-    has its tags."""
+    """Return the process of a command that executes the run; None for a run that Dagster executes, which may be a retry
+    with the same tags."""
     return run.tags.get(PROCESS) if run.parent_run_id is None else None
 
 
 def bury_dead_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
-    """Mark runs as failed whose process was killed: the UI would show them running for ever. Returns them."""
+    """Mark runs of killed processes as failed, which the UI would otherwise show as running, and return them."""
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
     dead = [run for run in runs if (name := process_of(run)) and name_of(int(name.split(":")[0])) != name]

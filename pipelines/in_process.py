@@ -1,8 +1,8 @@
-"""Execution of a job in this process, as a run that the UI shows wherever it shows runs.
+"""Execute a job in this process, as a run that all pages of the UI show.
 
-`JobDefinition.execute_in_process` makes runs without the origin of their job: the timeline, the list of a job's runs
-and the button that executes a run again leave them out. Written against Dagster 1.13.27, whose parts for it have no
-public import.
+`JobDefinition.execute_in_process` makes runs without the origin of their job, so the timeline, the list of a job's runs
+and the re-execute button omit them. Written against Dagster 1.13.27, which has no public import for the parts used
+here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipelines.ending import signal_received
 from pipelines.home import CODE_LOCATION
 
 MODULE, REPOSITORY = "pipelines.definitions", "__repository__"
-"""Where Dagster finds the code, and its own name for what it finds there."""
+"""Dagster's location of the code, and its own name for the repository there."""
 
 
 def execute_in_process(
@@ -44,7 +44,7 @@ def execute_in_process(
 ) -> None:
     """Execute the job, or `assets` of it alone. Raises what a step raises.
 
-    The daemon does not begin such a run again: the process that executes it decides about that.
+    Raises what a step raises. The daemon does not retry such a run: the executing process decides about retries.
     """
     chosen = frozenset(assets)
     alone = job.as_ephemeral_job(resource_defs={}, input_values={}, asset_selection=chosen or None)

@@ -1,4 +1,4 @@
-"""Pages of `docs/` in which a command replaces the text between two equal marks."""
+"""Pages of `docs/` in which a command replaces the text between two equal marker lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 
 MEASUREMENTS = Path("docs") / "reference" / "measurements.md"
-"""The page of every measured table."""
+"""The page with all measured tables."""
 
 
 def write_between(file: Path, mark: str, text: str) -> None:
-    """Replace the text between the two lines `mark` of a page, atomically.
+    """Replace the text between the two lines `mark` of a page atomically; make the page if it is missing.
 
-    Create a page that does not exist. Raises `DataError` when the page does not hold the mark exactly twice.
+    Raises `DataError` unless the page has the mark exactly twice.
     """
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

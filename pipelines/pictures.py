@@ -1,4 +1,4 @@
-"""Draw the pictures in docs/images: the README's two diagrams, and three workflows of which one is executed.
+"""Draw the pictures in docs/images: the README's two diagrams and three workflows, one of them executed.
 
 The workers' responses are fixed texts in this file; the code computes everything else in the pictures.
 """
@@ -23,7 +23,7 @@ AGGREGATE = Workflow((
     Step(1, "Say of each option how it acts and how fast."),
     Step(2, "Choose the option that acts on the threat first. Finish with its letter.", "all"),
 ))  # fmt: skip
-"""Two independent steps and one that sees both."""
+"""Two independent steps, and one that reads both."""
 
 TREE = Workflow((
     Step(0, "Derive a candidate for the limit."),
@@ -31,14 +31,14 @@ TREE = Workflow((
     Step(5, "Compute the first hundred terms and estimate the limit from them."),
     Step(0, "State the limit, making sure that proof and numbers agree.", "all"),
 ))  # fmt: skip
-"""A chain of two beside an independent step."""
+"""A chain of two steps beside an independent step."""
 
 RUN = Workflow((
     Step(1, "Look up the atomic numbers of iron and of copper."),
     Step(5, "Guess the answer."),
     Step(0, "Multiply the two numbers.", (0,)),
 ))  # fmt: skip
-"""Fine-grained access: the last step does not see the guess, so the guess is not asked for."""
+"""Fine-grained access: the last step does not read the guess, so the guess is not executed."""
 
 QUESTION = "What is the product of the atomic numbers of iron and copper?"
 NAMES = ("algebraist", "librarian", "analyst", "programmer", "editor", "guesser")
@@ -47,7 +47,7 @@ WAY = Workflow((
     Step(2, "Look up copper's number."),
     Step(0, "Multiply the two numbers.", "all"),
 ))  # fmt: skip
-"""Two independent steps, and one that sees both: the README's diagram."""
+"""Two independent steps and one that reads both, for the README's diagram."""
 WAY_QUESTION = "What is the product of the atomic numbers of iron and copper?"
 WAY_NAMES = ("algebraist", "librarian", "scholar")
 WAY_SAID = {
@@ -70,13 +70,13 @@ class Script:
 
 
 def traced() -> WorkflowTrace:
-    """`RUN`, executed."""
+    """Execute `RUN` and return its trace."""
     offered = [Worker(name=name, model=f"local/{name}") for name in NAMES]
     return asyncio.run(execute(RUN, QUESTION, Team(offered, Script(SAID))))
 
 
 def draw(folder: Path) -> list[Path]:
-    """Write the pictures; returns their files."""
+    """Write the pictures and return their files."""
     offered = [Worker(name=name, model=f"local/{name}") for name in WAY_NAMES]
     way = asyncio.run(execute(WAY, WAY_QUESTION, Team(offered, Script(WAY_SAID))))
     pictures = {

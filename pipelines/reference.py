@@ -1,6 +1,6 @@
 """Generate the pages of docs/reference: configuration, commands, environment variables, benchmarks, baselines, plans.
 
-`make docs` writes them; tests/unit/test_pages.py fails when one is out of date. Nothing here measures anything.
+`make docs` writes them; tests/unit/test_pages.py fails if a page is out of date. This module measures nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DAY = date(2026, 11, 24)
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    """File name in docs/reference → what writes its text."""
+    """Return file name in docs/reference → function that writes its text."""
     return {
         "configuration.md": configuration,
         "cli.md": cli,
@@ -65,7 +65,7 @@ def pages() -> dict[str, Callable[[], str]]:
 
 
 def write(root: Path) -> list[Path]:
-    """Write every page; returns the files."""
+    """Write every page and return the files."""
     files = {root / FOLDER / name: text() for name, text in pages().items()}
     for file, text in files.items():
         write_text(file, text)
@@ -89,7 +89,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[object, ...]] | list[tupl
 
 
 def configuration() -> str:
-    """Every key of every configuration file, from the pydantic models."""
+    """Write every key of every configuration file, from the pydantic models."""
     parts, described = [], set[type[BaseModel]]()
     for file, model in FILES.items():
         parts.append(f"## `{file}`\n\n{_first(model)}")
@@ -125,7 +125,7 @@ def _first(model: type[BaseModel]) -> str:
 
 
 def models_of(annotation: Any) -> list[type[BaseModel]]:
-    """The settings models in a field's type."""
+    """Return the settings models in a field's type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_of(part)]
@@ -161,7 +161,7 @@ def _default(field: Any) -> str:
 
 
 def cli() -> str:
-    """Every command with its help."""
+    """Write every command with its help."""
     parts = []
     for heading, names in SECTIONS.items():
         parts.append(f"## {heading}")
@@ -187,7 +187,7 @@ def _commands(command: click.Command, path: str) -> list[str]:
 
 
 def environment() -> str:
-    """The variables of .env.example, under its headings."""
+    """Write the variables of .env.example under its headings."""
     rows: list[tuple[object, ...]] = []
     words: list[str] = []
     for line in (resources() / ".env.example").read_text(encoding="utf-8").splitlines():
@@ -207,7 +207,7 @@ def environment() -> str:
 
 
 def benchmarks() -> str:
-    """The source of each benchmark's rows, from its file."""
+    """Write the source of each benchmark's rows."""
     rows: list[tuple[object, ...]] = []
     for name, entry in BENCHMARKS.items():
         splits = ", ".join(
@@ -224,7 +224,7 @@ def benchmarks() -> str:
 
 
 def baselines() -> str:
-    """What the Conductor is compared with."""
+    """Write the table of baselines."""
     return _page(
         "Baselines",
         "One file each in `ops/evaluation/baselines`; `evaluation.baselines` of a recipe names them. Calls a question\n"
@@ -234,13 +234,13 @@ def baselines() -> str:
 
 
 def alerts() -> str:
-    """Every alert with the command to type."""
+    """Write every alert with its command."""
     words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../operate.md#alerts)."
     return _page("Alerts", words, _table(("kind", "state", "command"), catalogue_rows()))
 
 
 def openai() -> str:
-    """What the server does with each parameter of OpenAI's routes."""
+    """Write how the server treats each parameter of OpenAI's routes."""
     parts = []
     for path, route in (("/v1/chat/completions", chat), ("/v1/responses", responses)):
         rows: list[tuple[object, ...]] = [(f"`{name}`", "honoured") for name in sorted(route.HONOURED)]
@@ -262,7 +262,7 @@ def openai() -> str:
 
 
 def plans() -> str:
-    """What the shipped recipes need and cost, before anything is stored."""
+    """Write the needs and costs of the shipped recipes without stored results."""
     rows: list[tuple[object, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
         for source in ("config", "data/few_shots", "data/cold_start"):

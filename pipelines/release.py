@@ -1,7 +1,7 @@
-"""The jobs `promote` and `rollback`: a person's decisions, from the launchpad; the commands of those names do the same.
+"""The jobs `promote` and `rollback`, for manual decisions in the launchpad; the commands of these names do the same.
 
-They read neither recipe nor pool: a mistake there does not prevent a rollback. Either leaves an observation on the page
-of the asset `promotion`.
+They read neither recipe nor pool, so a mistake there does not prevent a rollback. Both report an observation on the
+page of the asset `promotion`.
 """
 
 import logging
@@ -25,26 +25,28 @@ log = logging.getLogger("podium.release")
 
 
 class Decided(dg.Config):
-    """Who decides so, and why; both are recorded with the version."""
+    """The person who decides and the reason; both are recorded with the version."""
 
     by: str = Field(description="Who decides so. Recorded with the version.")
     reason: str = Field(description="Why. Recorded with the version.")
 
     def check(self, job: str) -> None:
-        """Raise `ConfigError` when either is blank."""
+        """Raise `ConfigError` if either is blank."""
         for field in ("by", "reason"):
             if not getattr(self, field).strip():
-                raise ConfigError(f"job {job}", f"config.{field}", "is empty", "Say who decides so and why")
+                raise ConfigError(
+                    f"job {job}", f"config.{field}", "is empty", "State the person who decides and the reason"
+                )
 
 
 class Promoted(Decided):
-    """Which version becomes champion."""
+    """The version to promote."""
 
     version: str = Field(default="", description="A version of the model conductor; empty: the challenger.")
 
 
 def promotion_seen(outcome: Outcome) -> dg.AssetObservation:
-    """The asset `promotion` after a person promoted a version."""
+    """Return the observation of `promotion` after a manual promotion."""
     facts: dict[str, Any] = {
         "champion": outcome.version,
         "decision": "overridden",
@@ -56,15 +58,16 @@ def promotion_seen(outcome: Outcome) -> dg.AssetObservation:
 
 
 def rollback_seen(back: Registered, by: str, reason: str) -> dg.AssetObservation:
-    """The asset `promotion` after a rollback to version `back`."""
+    """Return the observation of `promotion` after a rollback to version `back`."""
     facts = {"champion": back.version, "decision": "rolled back", "by": by, "reason": reason}
     return dg.AssetObservation("promotion", description=f"rolled back to version {back.version}", metadata=facts)
 
 
 def observe(workspace: Workspace, seen: dg.AssetObservation) -> None:
-    """Report a command's observation to the Dagster instance of the workspace, where it has one.
+    """Report a command's observation to the Dagster instance of the workspace, if it has one.
 
-    The champion has moved already: an instance that does not take the observation is a warning in the log.
+    The champion has already changed, so an instance that does not accept the observation only causes a warning in the
+    log.
     """
     if not (os.environ.get(TEAM) or workspace.dagster_home.is_dir()):
         return
@@ -73,11 +76,11 @@ def observe(workspace: Workspace, seen: dg.AssetObservation) -> None:
         with dg.DagsterInstance.get() as instance:
             instance.report_runless_asset_event(seen)
     except Exception as error:  # noqa: BLE001 - of whatever store the instance has
-        log.warning("Dagster did not take the observation of `promotion`: %s: %s", type(error).__name__, error)
+        log.warning("Dagster did not accept the observation of `promotion`: %s: %s", type(error).__name__, error)
 
 
 def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
-    """Both jobs, over the registry of the checkout that `podium` names."""
+    """Return both jobs on the registry of the checkout of `podium`."""
 
     @dg.op(name="promote_version", description="Move the alias champion to a version, in spite of the gate")
     def promote_version(context: dg.OpExecutionContext, config: Promoted) -> None:
@@ -117,7 +120,8 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
 
 @contextmanager
 def said_in_one_line() -> Iterator[None]:
-    """Fail the step with the message of a `PodiumError` alone: the UI shows no traceback for a person's mistake."""
+    """Fail the step with only the message of a `PodiumError`, so that the UI shows no traceback for a user's mistake.
+    """
     try:
         yield
     except PodiumError as error:
@@ -125,5 +129,5 @@ def said_in_one_line() -> Iterator[None]:
 
 
 def _to_fill_in(op: dg.OpDefinition, *fields: str) -> dict[str, Any]:
-    """What the launchpad shows: fields to fill in; a blank one is refused."""
+    """Return the fields of the launchpad; a blank one is refused."""
     return {"ops": {op.name: {"config": dict.fromkeys(fields, "")}}}

@@ -1,4 +1,4 @@
-"""The report of a recipe, and the reproduction: the synthetic environment with every baseline and study, as a page."""
+"""Write the report of a recipe, and run the reproduction: the synthetic environment with every baseline and study."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECIPE = "reproduction"
 
 
 def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
-    """The page of the measurements of a recipe's last policy. Raises `DataError` if there is none."""
+    """Write the page of the measurements of a recipe's last policy. Raises `DataError` if there is none."""
     podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
     evidence = evidence_of(podium)
     page, _ = publish(podium, evidence, make(evidence))
@@ -26,10 +26,9 @@ def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> 
 
 
 def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Path]:
-    """Run the recipe, the studies of its policy and every exhibit; returns the HTML report and the same tables in
-    Markdown, beside it.
+    """Run the recipe, the studies of its policy and every exhibit; return the HTML report and its tables in Markdown.
 
-    Each part keeps its results: an interrupted run continues, and a second one makes no call. Raises `PodiumError`, and
+    Each part keeps its results: an interrupted run continues, and a second run makes no call. Raises `PodiumError`, and
     `KeyboardInterrupt` after Ctrl-C.
     """
     live(workspace, RECIPE, seed)

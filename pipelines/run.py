@@ -17,7 +17,7 @@ from rich.console import Console
 from ops.config import Snapshot, load_alerts
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.planning.requirements import WHOLE_LIFE, Need
+from ops.planning.requirements import ALL_NEEDS, Need
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pipelines.terminal import Terminal
 
 NEEDS: dict[str, Sequence[Need]] = {
-    "lifecycle": WHOLE_LIFE,
-    "precache": WHOLE_LIFE,
+    "lifecycle": ALL_NEEDS,
+    "precache": ALL_NEEDS,
     "train": ("workers", "training"),
     "evaluate": ("workers", "evaluation"),
     "costs": (),

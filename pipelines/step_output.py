@@ -1,8 +1,8 @@
-"""What a step prints, kept in files for the Dagster UI without a child process.
+"""Keep the output of steps in files for the Dagster UI without a child process.
 
-Dagster's own `LocalComputeLogManager` starts a `tail` and a watcher for each stream of each step. A signal between
-their start and its bookkeeping leaves a `tail` behind, which holds standard output open for ever, so that whatever
-reads the output of `podium run` waits without end. Written against Dagster 1.13.27: the class has no public import.
+Dagster's `LocalComputeLogManager` starts a `tail` and a watcher for each stream of each step. A signal between their
+start and its bookkeeping leaves a `tail` behind, which holds standard output open, so that a reader of the output of
+`podium run` waits without end. Written against Dagster 1.13.27, which has no public import of the class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_EVERY_S = 0.5
 
 
 class StepOutput(LocalComputeLogManager):
-    """The files of Dagster's own manager, in DAGSTER_HOME; a thread shows on the terminal what they gain."""
+    """The files of Dagster's own manager in DAGSTER_HOME; a thread copies new output to the terminal."""
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
@@ -43,11 +43,12 @@ class StepOutput(LocalComputeLogManager):
 
 @contextmanager
 def _captured(stream: TextIO, file: Path) -> Iterator[None]:
-    """Append to `file` what this process and its children write to `stream`; a thread shows it where `stream` led."""
+    """Append to `file` what this process and its children write to `stream`; a thread copies it to the former target of
+    `stream`."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = stream.fileno()
-    except io.UnsupportedOperation:  # a test's own stream
+    except io.UnsupportedOperation:  # a stream of a test
         file.touch()
         yield
         return
@@ -68,13 +69,13 @@ def _captured(stream: TextIO, file: Path) -> Iterator[None]:
 
 
 def _show(reading: BinaryIO, original: BinaryIO, ended: threading.Event) -> None:
-    """Copy what is new every `SHOWN_EVERY_S`, and the rest at the end, unless the terminal or pipe has been closed."""
+    """Copy new output every `SHOWN_EVERY_S`, and the rest at the end, unless the terminal or pipe is closed."""
     try:
         while not ended.wait(SHOWN_EVERY_S):
             shutil.copyfileobj(reading, original)
             original.flush()
         shutil.copyfileobj(reading, original)
         original.flush()
-    except BrokenPipeError:  # what is still in the buffer goes nowhere
+    except BrokenPipeError:  # discards what is still in the buffer
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), original.fileno())

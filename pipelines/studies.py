@@ -1,4 +1,4 @@
-"""Studies by name: made on each of their seeds, and printed as tables of all seeds."""
+"""Run studies by name on each of their seeds, and print tables of all seeds."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ RECIPE = "quickstart"
 
 
 def every_study(workspace: Workspace) -> dict[str, RecipeStudy | PolicyStudy]:
-    """Name → study: of the code, then of config/studies.yaml. Raises `ConfigError`."""
+    """Return name → study: those in code, then those in config/studies.yaml. Raises `ConfigError`."""
     return {**STUDIES, **load_studies(workspace.config).studies}
 
 
 def made(
     workspace: Workspace, name: str, changes: Sequence[str], recipe: str | None = None, seeds: Sequence[int] = ()
 ) -> str:
-    """Make the study on each seed (its own, where none is named) and give its tables as Markdown.
+    """Run the study on each seed (default: its own seeds) and return its tables as Markdown.
 
-    A study of a recipe runs the recipe's pipeline first; one of workflows needs a policy that was trained and scored.
-    What was made before is not made again. Raises `PodiumError` for an unknown name and a recipe that the study cannot
-    be made on, before anything is run, and as the study does.
+    A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
+    Finished work is reused. Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
+    study's errors.
     """
     known = every_study(workspace)
     if name not in known:
@@ -54,8 +54,8 @@ def made(
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
         materialize(workspace, recipe, podium.seed, [asset], settings)
         lab = lab_of(podium)
-        by_seed[lab.setup.recipe.seed] = (shelf := StudyStore(study, lab)).arms()
-        found = shelf.findings()
+        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).arms()
+        found = store.findings()
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)

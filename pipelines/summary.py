@@ -1,4 +1,4 @@
-"""The summary at a run's end: the table, the training, the promotion, and the commands that come next."""
+"""The summary at the end of a run: the table, the training, the promotion, and the next commands."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ops.training.run.plan import RunResult
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
-"""Shapes of workflows that the full summary names."""
+"""Number of workflow shapes in the full summary."""
 LABEL = 11
-"""Columns of a line's label."""
+"""Width of a line's label in columns."""
 MEANS = "± one standard error. OOD: out of distribution. USD: in-domain."
 HINT = "More: --full"
 
@@ -27,9 +27,9 @@ HINT = "More: --full"
 def print_summary(
     console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle", full: bool = False
 ) -> None:
-    """What one of `pipelines.lifecycle.JOBS` came to; `full`: with the scores of each benchmark and the strategies.
+    """Print the results of one of `pipelines.lifecycle.JOBS`; `full`: with each benchmark's scores and the strategies.
 
-    Raises `DataError` when the job has not been run to its end.
+    Raises `DataError` if the job has not finished.
     """
     console.print()
     if job != "train":
@@ -53,7 +53,7 @@ def print_summary(
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
-    """A label and its text, which wraps beside the label and not below it."""
+    """Return a label and its text, which wraps beside the label."""
     from rich.table import Table
     from rich.text import Text
 
@@ -104,7 +104,8 @@ def _training(console: Console, podium: Podium) -> None:
 
 
 def print_promotion(console: Console, workspace: Workspace) -> None:
-    """Whether the challenger is champion or why not, who is champion, and the command that changes it."""
+    """Print whether the challenger was promoted, the reasons if not, the current champion, and the command that changes
+    it."""
     champion, challenger = registry.champion(workspace), registry.challenger(workspace)
     if challenger is not None and (champion is None or champion.version != challenger.version):
         verdict = challenger.tags.get("verdict", "not judged")

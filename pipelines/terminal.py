@@ -1,4 +1,4 @@
-"""What a person at a terminal sees while the lifecycle runs: stages, progress bars, worker calls."""
+"""Terminal output during a pipeline run: stages, progress bars, worker calls."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ops.planning.estimate import Cost
 from ops.spending.money import usd
 
 WIDE = 100
-"""Columns from which a terminal shows a bar as well as the numbers."""
+"""Columns from which a terminal shows a bar beside the numbers."""
 WHOLE = Column(no_wrap=True, min_width=0)
-"""A column that is never cut: where there is no room the phase's name wraps."""
+"""A column that is never cut; the phase's name wraps if there is no room."""
 
 
 class Terminal:
@@ -54,7 +54,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         if self.console.file is sys.stdout and (own := _own_stdout()) is not None:
             self._own = self.console.file = own
-        # It warns on every machine without a GPU, at any log level.
+        # The library warns on every machine without a GPU, at any log level.
         logging.getLogger("DeepSpeed").addFilter(_only_errors)
         self._bars.start()
         return self
@@ -66,7 +66,8 @@ class Terminal:
             self._own.close()
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
-        """A bar that goes away when the asset is done; lines in the run's log, and here too without a terminal."""
+        """Show a bar that disappears when the asset is done; write lines in the run's log, and on standard output
+        without a terminal."""
         self._remove_bar()
         self._bar = self._bars.add_task("", total=None, asset=context.asset_key.path[-1], left="")
         pace = RemainingTime()
@@ -76,28 +77,28 @@ class Terminal:
                 return
             self._bars.update(self._bar, completed=done, total=total, description=note, left=pace.left(done, total))
             if line := pace.line(done, total, note):
-                context.log.info(line)  # for the run's page
+                context.log.info(line)  # for the page of the run
                 if not self.console.is_terminal:
                     self.console.print(f"    {line}", style="dim", markup=False)
 
         return report
 
     def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
-        """Add to the run's total and show it beside the asset."""
+        """Add to the run's total and show the sum beside the asset."""
         self.total = self.total.plus(calls)
         if calls == Calls():
             return
         replayed = f", {calls.replayed:,} replayed" if calls.replayed else ""
         note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {usd(calls.usd)}"
-        self._note[context.asset_key.to_python_identifier()] = note  # as its step is called
+        self._note[context.asset_key.to_python_identifier()] = note  # the same name as the step
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
-        """A line before the first call; nothing where nothing will be paid."""
+        """Print a line before the first call; nothing if no call will be paid."""
         if estimate.to_make:
             self.console.print(f"    {estimate}", style="dim", markup=False)
 
     def logger(self) -> dg.LoggerDefinition:
-        """The Dagster logger that shows steps and warnings, and nothing else."""
+        """Return the Dagster logger that shows only steps and warnings."""
 
         @dg.logger(description="Stages on the terminal")
         def terminal(_: dg.InitLoggerContext) -> logging.Logger:
@@ -120,7 +121,7 @@ class Terminal:
             took = time.monotonic() - self._began.get(name, time.monotonic())
             self._remove_bar()
             note = self._note.pop(name, "")
-            shown = name.replace("__", "/")  # a step joins the parts of an asset's key
+            shown = name.replace("__", "/")  # Dagster joins the parts of an asset's key in a step's name
             self.console.print(f"  [green]✓[/green] {shown:<32} [dim]{took:5.1f} s  {note}[/dim]")
 
     def _remove_bar(self) -> None:
@@ -130,11 +131,14 @@ class Terminal:
 
 
 def _own_stdout() -> TextIO | None:
-    """A copy of standard output. During a run Dagster keeps what comes to the other in a file that it has `tail` show:
-    a terminal is none there, and lines that `tail` has not read when the run ends are lost."""
+    """Return a copy of standard output.
+
+    During a run Dagster redirects standard output to a file: it is then no terminal, and lines are lost that have not
+    been copied when the run ends.
+    """
     try:
         copy = os.dup(sys.stdout.fileno())
-    except (OSError, ValueError):  # a test's
+    except (OSError, ValueError):  # a stream of a test
         return None
     return os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 

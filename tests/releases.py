@@ -16,7 +16,7 @@ from ops.release.artifacts import TAG, hashes
 from ops.release.promotion import Check, GateDecision
 from tests.once import made_once
 
-YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "dear"),))
+YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "costly"),))
 POLICY, POOL = "test-1", "0123456789ab"
 _STORE = Path(".podium", "mlflow", "mlflow.db")
 

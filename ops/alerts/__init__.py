@@ -1,7 +1,7 @@
-"""Alerts: the table of all of them (`catalogue`), and sending one (`notify`) by log, Slack webhook and e-mail.
+"""Alerts: the catalogue of all alerts (`catalogue`), and sending them (`notify`) by log, Slack webhook and e-mail.
 
-What belongs here: the states and their commands, the channels, and that no channel fails the run that it reports on.
-What does not: finding out that a state holds (`pipelines`, `ops.stages`, `ops.retraining`).
+What belongs here: the states and their commands, and the channels, none of which fails the run that it reports on. What
+does not: detecting that a state holds (`pipelines`, `ops.stages`, `ops.retraining`).
 """
 
 from ops.alerts.catalogue import Notice

@@ -1,4 +1,4 @@
-"""Notices, and every alert: the state to know of and the command to type (docs/reference/alerts.md)."""
+"""Notices, and the catalogue of alerts: the state to report and the command to run (docs/reference/alerts.md)."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from ops.config import AlertKind
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing that happened, in words that a person reads on a telephone."""
+    """One event, described for a person who reads it on a phone."""
 
     kind: AlertKind
     title: str
     """One line: `promotion: version 7 is champion`."""
     text: str = ""
-    """What a reader needs to decide whether to act now."""
+    """The facts that the reader needs to decide whether to act now."""
     link: str = ""
-    """Where the details are: a run's page, a file."""
+    """The place of the details: a run's page or a file."""
     command: str = ""
-    """What to type; of several commands the first."""
+    """The command to run; the first one if there are several."""
     occasion: str = ""
-    """What happened, as a key: of one occasion one notice is sent. Empty: every notice is its own occasion."""
+    """Key of the event: only one notice is sent per key. Empty: every notice is sent."""
 
     @property
     def heading(self) -> str:
-        """The title in one line, with its kind before it."""
+        """Return the title in one line, with its kind before it."""
         return f"[podium] {self.kind}: {' '.join(self.title.split())}"
 
     @property
     def body(self) -> str:
-        """Text, command and link."""
+        """Return text, command and link."""
         command = f"Command: {self.command}" if self.command else ""
         return "\n\n".join(part for part in (self.text.strip(), command, self.link.strip()) if part)
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One state. `command` may have placeholders, which `notice` fills in."""
+    """One state to report. `command` may have placeholders, which `notice` fills in."""
 
     kind: AlertKind
     state: str
     command: str
 
     def notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
-        """The notice of this state. Raises `KeyError` where a placeholder of the command has no value."""
+        """Return the notice of this state. Raises `KeyError` if a placeholder of the command has no value."""
         return Notice(self.kind, title, text, link, self.command.format_map(values), occasion)
 
     @property
     def example(self) -> str:
-        """The command with its placeholders in capitals."""
+        """Return the command with its placeholders in capitals."""
         names = [name for _, name, _, _ in Formatter().parse(self.command) if name]
         return self.command.format_map({name: name.upper().replace("_", " ") for name in names})
 
@@ -104,9 +104,9 @@ PROMOTED = Alert("promotion", "A version became champion, by the gate or by a pe
 ROLLED_BACK = Alert("promotion", "The champion was rolled back", "podium promote {version} --by NAME --reason WHY")
 
 CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
-"""By name, in the order above."""
+"""Name → alert, in the order above."""
 
 
 def catalogue_rows() -> Sequence[tuple[str, str, str]]:
-    """The table of docs/reference/alerts.md: kind, state, command."""
+    """Return the table of docs/reference/alerts.md: kind, state, command."""
     return [(each.kind, each.state, f"`{each.example}`") for each in CATALOGUE.values()]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class NotDelivered(PodiumError):
-    """A channel did not take a notice: which, why, what to do. Holds no secret."""
+    """A channel did not accept a notice; the message names channel, reason and remedy, and contains no secret."""
 
 
 class TryAgain(NotDelivered):
-    """A transient failure of delivery; `after_s`: the pause that the channel asked for, in seconds."""
+    """A transient failure of delivery; `after_s`: the pause in seconds that the channel requested."""
 
     def __init__(self, message: str, after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -36,21 +36,21 @@ class Channel(Protocol):
 
     @property
     def name(self) -> str:
-        """What its deliveries are called."""
+        """Name of the channel in its deliveries."""
         ...
 
     def deliver(self, notice: Notice) -> None:
-        """One attempt. Raises `TryAgain` where another one may help, else `NotDelivered`."""
+        """Make one attempt. Raises `TryAgain` if another attempt may succeed, else `NotDelivered`."""
         ...
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of a notice in one channel."""
+    """Result of sending a notice through one channel."""
 
     channel: str
     problem: str = ""
-    """Empty: it was taken."""
+    """Reason of the failure; empty if the notice was accepted."""
 
     @property
     def taken(self) -> bool:
@@ -58,11 +58,12 @@ class Delivery:
 
 
 LONGEST_PAUSE_S = 30.0
-"""However long a channel asks us to wait: a run waits for its notice."""
+"""Longest pause in seconds, even if a channel requests a longer one, because a run waits for its notice."""
 
 
 def attempt(send: Callable[[], None], attempts: int, first_pause_s: float = 1.0) -> None:
-    """Call `send` until it does not raise `TryAgain`, at most so often. Raises what the last attempt raised."""
+    """Call `send` until it does not raise `TryAgain`, at most `attempts` times. Raises the error of the last attempt.
+    """
     from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
     usual = wait_exponential_jitter(initial=first_pause_s, max=LONGEST_PAUSE_S, jitter=first_pause_s)
@@ -78,7 +79,7 @@ def attempt(send: Callable[[], None], attempts: int, first_pause_s: float = 1.0)
 
 @contextmanager
 def unlogged(*names: str) -> Iterator[None]:
-    """Meanwhile those loggers are silent: httpx writes every URL that it asks at INFO, and a webhook's is a secret."""
+    """Silence these loggers inside the block: httpx logs every URL at INFO, and a webhook's URL is a secret."""
     import logging
 
     def silent(record: logging.LogRecord) -> bool:
@@ -96,14 +97,15 @@ def unlogged(*names: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MailChannel:
-    """One message a notice. An attempt whose answer was lost is made again: a mail may come twice, none is lost."""
+    """Sends one e-mail per notice. An attempt whose reply was lost is repeated: a mail may arrive twice, none is lost.
+    """
 
     settings: Mail
     timeout_s: float
     name: str = "mail"
 
     def deliver(self, notice: Notice) -> None:
-        """Raises `TryAgain`, `NotDelivered`; neither holds the password."""
+        """Send one e-mail. Raises `TryAgain` and `NotDelivered`, neither of which contains the password."""
         import smtplib
 
         server = f"{self.settings.host}:{self.settings.port}"
@@ -152,7 +154,7 @@ class MailChannel:
         message["From"], message["To"] = self.settings.sender, ", ".join(self.settings.to)
         message["Subject"], message["Date"] = notice.heading, formatdate()
         message["Message-ID"] = make_msgid(domain=self.settings.sender.partition("@")[2])
-        message["Auto-Submitted"] = "auto-generated"  # no out-of-office reply
+        message["Auto-Submitted"] = "auto-generated"  # suppresses out-of-office replies
         message.set_content(notice.body or notice.heading)
         return message
 
@@ -162,19 +164,19 @@ def _words(answer: bytes | str) -> str:
 
 
 LONGEST_TEXT = 3000
-"""Characters: longer messages Slack cuts or refuses."""
+"""Longest text in characters; Slack cuts or refuses longer messages."""
 
 
 @dataclass(frozen=True)
 class SlackChannel:
-    """Posts to the webhook whose URL the environment holds."""
+    """Posts to the webhook whose URL is in the environment."""
 
     settings: Slack
     timeout_s: float
     name: str = "slack"
 
     def deliver(self, notice: Notice) -> None:
-        """One POST. Raises `TryAgain`, `NotDelivered`; neither repeats the URL, which is a secret."""
+        """Send one POST. Raises `TryAgain` and `NotDelivered`, neither of which contains the URL, which is a secret."""
         import httpx
 
         variable = self.settings.webhook_env
@@ -191,13 +193,13 @@ class SlackChannel:
             raise NotDelivered(f"slack: the URL in {variable} cannot be read. Copy it again") from None
         if answer.status_code == 429 or answer.status_code >= 500:
             raise TryAgain(f"slack: the webhook answered {answer.status_code}", _seconds(answer.headers))
-        if not answer.is_success:  # a redirection, too: the message was not delivered
+        if not answer.is_success:  # also for a redirection: the message was not delivered
             remedy = f"Look whether the webhook in {variable} still exists"
             raise NotDelivered(f"slack: the webhook answered {answer.status_code}. {remedy}")
 
 
 def text_of(notice: Notice) -> str:
-    """The message in Slack's own mark-up, in which &, < and > mean something else."""
+    """Return the message in Slack's mark-up, in which &, < and > are escaped."""
     whole = f"*{_escaped(notice.heading)}*\n{_escaped(notice.body)}".strip()
     return whole if len(whole) <= LONGEST_TEXT else whole[: LONGEST_TEXT - 1] + "…"
 
@@ -205,7 +207,7 @@ def text_of(notice: Notice) -> str:
 def _is_url(text: str) -> bool:
     try:
         return urlsplit(text).scheme in ("http", "https")
-    except ValueError:  # not an address, for example [::1
+    except ValueError:  # not a valid address, for example [::1
         return False
 
 
@@ -216,5 +218,5 @@ def _escaped(text: str) -> str:
 def _seconds(headers: object) -> float:
     try:
         return float(headers.get("retry-after", 0))  # type: ignore[attr-defined]
-    except ValueError:  # a date: rare, and the usual pause does
+    except ValueError:  # a date, which is rare: use the usual pause
         return 0.0

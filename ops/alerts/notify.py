@@ -1,4 +1,4 @@
-"""Sending a notice, and the record on disk of every notice, whatever channels there are."""
+"""Send notices, and record every notice on disk regardless of the channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 
 @dataclass(frozen=True)
 class Kept:
-    """A notice with when it came (seconds since the epoch) and which channels did not take it."""
+    """A notice with its time (seconds since the epoch) and the channels that did not accept it."""
 
     at: float
     notice: Notice
@@ -28,7 +28,7 @@ class Kept:
 
 
 def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:
-    """Append one line: one write, which lines of other processes do not cut. Raises `OSError`."""
+    """Append one line in one write, so that concurrent processes do not interleave. Raises `OSError`."""
     problems = [delivery.problem for delivery in deliveries if not delivery.taken]
     line = json.dumps({"at": time.time(), **asdict(notice), "problems": problems}, ensure_ascii=False) + "\n"
     file = _file(workspace)
@@ -40,13 +40,13 @@ def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -
         os.close(handle)
 
 
-def told(workspace: Workspace, occasion: str) -> bool:
-    """Whether there was a notice of that occasion."""
+def was_noticed(workspace: Workspace, occasion: str) -> bool:
+    """Return whether a notice of this occasion is on record."""
     return any(entry.notice.occasion == occasion for entry in kept(workspace, sys.maxsize))
 
 
 def kept(workspace: Workspace, count: int) -> list[Kept]:
-    """The newest `count` notices, newest first. Lines that a crash cut are skipped."""
+    """Return the newest `count` notices, newest first. Lines cut short by a crash are skipped."""
     file = _file(workspace)
     if not file.is_file():
         return []
@@ -71,13 +71,14 @@ log = logging.getLogger("podium.alerts")
 
 
 def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
-    """Send it through every channel of `config/alerts.yaml` that wants its kind; the result of each channel.
+    """Send a notice through every channel of `config/alerts.yaml` that accepts its kind; return the result of each
+    channel.
 
-    A notice of an occasion that there was a notice of is not sent again. Returns when every channel has taken it or
-    was tried `attempts` times. Raises nothing that sending can cause, since no run fails because its alert could not
-    be sent: a mistake in the file, a channel that is away or a full disk is a warning in the log (`podium.alerts`).
+    A notice whose occasion is on record is not sent again. The call returns when every channel has accepted the notice
+    or was tried `attempts` times. It raises no error of sending, because an alert must not fail a run: a mistake in the
+    file, an unreachable channel or a full disk is a warning in the log (`podium.alerts`).
     """
-    if notice.occasion and told(workspace, notice.occasion):
+    if notice.occasion and was_noticed(workspace, notice.occasion):
         return []
     try:
         settings = load_alerts(workspace.config)

@@ -1,5 +1,5 @@
-"""Benchmarks: where problems come from. One file per benchmark in `catalogue`; `registry` maps names to them.
+"""Benchmarks, the sources of problems: one file per benchmark in `catalogue`; `registry` maps names to them.
 
-What belongs here: loading (embedded, file, hub), checking rows.
-What does not: grading (`ops.grading`), choosing problems to train on (`ops.curation`).
+What belongs here: loading (embedded, file, hub), checking rows. What does not: grading (`ops.grading`), choosing
+problems to train on (`ops.curation`).
 """

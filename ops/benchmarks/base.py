@@ -1,4 +1,4 @@
-"""`Benchmark`: what every benchmark is, and how its problems are loaded from any source."""
+"""`Benchmark`: the definition of a benchmark, and the loading of its problems from any source."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from ops.core.registry import plugins
 from ops.core.workspace import Workspace
 
 EVALUATION_SEED = 0
-"""Evaluation questions do not change with a recipe's seed: scores of all seeds and versions stay paired."""
+"""Seed of evaluation questions, which do not depend on a recipe's seed, so that scores of all seeds and versions stay
+paired."""
 EMBEDDED_TRAIN, EMBEDDED_TEST = 1000, 100
 """The default number of problems of the embedded families."""
 
 
 def as_it_is(row: Row) -> Row:
-    """The adapter of a benchmark whose files are already in our row shape."""
+    """The adapter of a benchmark whose files already have Podium's row shape."""
     return row
 
 
@@ -41,10 +42,8 @@ class Upstream(NamedTuple):
 
 
 class LoadedSplit(NamedTuple):
-    """One split as its source gave it: sound problems, malformed rows, and how many rows there were.
-
-    `set_aside`: what would be sound problems if their graders did not miss their gold answers.
-    """
+    """One split of a source: valid problems, malformed rows, and the number of rows. `set_aside`: problems that are
+    valid except that their graders reject their gold answers."""
 
     problems: list[Problem]
     rejected: list[RowError]
@@ -54,17 +53,17 @@ class LoadedSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark: what it asks, how it is graded, where it comes from, what to beware of.
+    """One benchmark: its questions, grading, source and caveats.
 
-    `from_hub` turns a row of the hub's dataset into the shape of our files (`id, question, choices,
-    answer, tests, subject, level`); `adapt` turns a row of that shape into what `rows.problem_of` reads.
+    `from_hub` turns a row of the hub's dataset into the shape of our files (`id, question, choices, answer, tests,
+    subject, level`); `adapt` turns a row of that shape into the input of `rows.problem_of`.
     """
 
     name: str
     domain: Domain
     grader: GraderName
     asks: str
-    """What a worker is shown; the form of the answer follows from the grader (`prompts.ANSWER_FORMAT`)."""
+    """The task shown to a worker; the form of the answer follows from the grader (`prompts.ANSWER_FORMAT`)."""
     licence: str
     citation: str
     cautions: tuple[str, ...]
@@ -74,17 +73,17 @@ class Benchmark:
     """The benchmark's order among those that are trained on, or among the others; by name where it is equal."""
     adapt: Callable[[Row], Row] = as_it_is
     confidential: bool = False
-    """Confidential: the questions are never printed or republished (see `privacy`)."""
+    """Questions must never be printed or republished (see `privacy`)."""
     hides_tests: bool = False
-    """Scores are of hidden tests; on public tests alone they would be higher (`registry.graded_on`)."""
+    """Scores are on hidden tests; on public tests alone they would be higher (`registry.graded_on`)."""
     upstream: Upstream | None = None
     """None: ids do not identify the upstream item."""
     releases: Mapping[Split, str] = field(default_factory=dict)
-    """Which release each split is, for benchmarks that are published as dated releases."""
+    """The release of each split, for benchmarks that are published as dated releases."""
 
     @property
     def trains(self) -> bool:
-        """Whether it has a training split; benchmarks that are for evaluation only have none."""
+        """Return whether it has a training split; benchmarks for evaluation only have none."""
         return "train" in self.hub.parts
 
     @property
@@ -92,9 +91,9 @@ class Benchmark:
         return ("train", "test") if self.trains else ("test",)
 
     def release(self, split: Split, source: BenchmarkSource) -> str:
-        """The release that `split` is of; "" where there are none (or for embedded problems).
+        """Return the release of `split`; "" if there are none (or for embedded problems).
 
-        Raises `ConfigError` when both splits would be of one release.
+        Raises `ConfigError` if both splits would be of one release.
         """
         if not self.releases or source.source == "embedded":
             return ""
@@ -193,7 +192,7 @@ class Benchmark:
 
 
 def sample(problems: list[Problem], count: int | None, seed: int) -> list[Problem]:
-    """A seeded sample of at most `count`, in the order given; None or enough: all."""
+    """Return a seeded sample of at most `count`, in the given order; None or enough: all."""
     if count is None or len(problems) <= count:
         return problems
     names = [problem.id for problem in problems]

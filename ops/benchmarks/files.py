@@ -20,21 +20,21 @@ from ops.benchmarks.rows import Row, RowError
 from ops.core.errors import DataError
 
 Scanned = Row | RowError
-"""A row, or why one line is none."""
+"""A row, or the error of an invalid line."""
 MAX_CELL_CHARS = 256 * 1024 * 1024
-"""Bound of a CSV cell: the hidden tests of a program can have many megabytes."""
+"""Maximum characters of a CSV cell; hidden tests of a program can have many megabytes."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
-"""Bytes that are no UTF-8, as `surrogateescape` passes them on."""
+"""Bytes that are not UTF-8, as `surrogateescape` represents them."""
 
 
 def scan(file: Path) -> Iterator[Scanned]:
-    """Rows of a file, malformed lines among them as the errors that they would raise; blank lines are skipped.
+    """Give the rows of a file, with an error in place of each malformed line; blank lines are skipped.
 
-    Raises `DataError` where the file as a whole cannot be used: absent, of an unknown kind, truncated,
-    no table, or without any row.
+    Raises `DataError` for a file that is unusable as a whole: missing, of an unknown type, truncated, not a table, or
+    without rows.
     """
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Correct the path in the recipe or put the file there")
+        raise DataError(file, "", "does not exist", "Correct the path in the recipe or put the file there")
     kinds: dict[str, Callable[[Path], Iterator[Scanned]]] = {
         ".jsonl": _jsonl,
         ".jsonl.gz": _jsonl,
@@ -45,17 +45,17 @@ def scan(file: Path) -> Iterator[Scanned]:
     reader = next((kinds[suffix] for suffix in kinds if file.name.endswith(suffix)), None)
     if reader is None:
         remedy = f"Convert it to {', '.join(kinds)}"
-        raise DataError(file, "(file)", f"is of a kind that is not read ({file.suffix or 'no suffix'})", remedy)
+        raise DataError(file, "", f"has a type that is not supported ({file.suffix or 'no suffix'})", remedy)
     rows = reader(file)
     first = next(rows, None)
     if first is None:
-        raise DataError(file, "(file)", "holds no rows", "Fetch or generate the file again")
+        raise DataError(file, "", "has no rows", "Download or generate the file again")
     for number, row in enumerate(chain((first,), rows), start=1):
         yield row if isinstance(row, RowError) else replace(row, number=number)
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """Rows of a file that must be sound throughout. Raises `DataError` at the first that is not."""
+    """Return the rows of a file without malformed ones. Raises `DataError` at the first malformed row."""
     for row in scan(file):
         if isinstance(row, RowError):
             raise row
@@ -106,7 +106,7 @@ def _head(file: Path, reader: Iterator[list[str]]) -> list[str]:
     try:
         head = next(reader, [])
     except csv.Error as error:
-        raise DataError(file, "line 1", f"is no header ({error})", "Is it a CSV file?") from None
+        raise DataError(file, "line 1", f"is not a header ({error})", "Check that it is a CSV file") from None
     head = [name.strip() for name in head]
     if len(set(head)) != len(head):
         raise DataError(file, "line 1", "names a column twice", "Give each column its own name")
@@ -133,21 +133,21 @@ def _parquet(file: Path) -> Iterator[Scanned]:
                     number += 1
                     yield Row(str(file), number, values, part=_part(file), unit="row")
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # Arrow's messages can quote the file: only their first words are shown.
+        # Arrow's messages can quote the file, so only their first words are shown.
         reason = str(error).partition(".")[0].partition(":")[0][:120]
-        remedy = "Fetch the file again: it is incomplete or no Parquet file"
+        remedy = "Download the file again: it is incomplete or not a Parquet file"
         raise DataError(file, f"after row {number}", f"cannot be read ({reason})", remedy) from None
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, ended by LF, CRLF or CR; bytes that are no UTF-8 arrive as surrogates U+DC80…DCFF."""
+    """Give numbered lines, ended by LF, CRLF or CR; bytes that are not UTF-8 become surrogates U+DC80…DCFF."""
     line = 0
     try:
         with _open(file) as lines:
             for line, text in enumerate(lines, start=1):
                 yield line, text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        remedy = "Fetch the file again: it is incomplete or no gzip file"
+        remedy = "Download the file again: it is incomplete or not a gzip file"
         raise DataError(file, f"after line {line}", f"cannot be unpacked ({error})", remedy) from None
 
 

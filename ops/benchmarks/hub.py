@@ -27,7 +27,7 @@ class HubRefused(DataError):
 
 
 class HubChanged(DataError):
-    """The dataset came, but without the configuration, split, columns or rows that are read from it."""
+    """The dataset was found without the configuration, split, columns or rows that are needed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Hub:
     read_from: str
     veiled: bool = False
     gated: bool = False
-    """Whether the hub gives it only to accounts that have accepted its terms."""
+    """Return whether the hub provides it only to accounts that have accepted its terms."""
 
     def rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
         """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.
@@ -104,7 +104,7 @@ def _load(name: str, config: str | None, split: str, where: str, revision: str |
     place = f"hub dataset {name}"
     try:
         builder = load_dataset_builder(name, config, revision=revision)
-        # `datasets` falls back to whatever it has cached when the hub fails, also of another revision.
+        # If the hub fails, `datasets` uses any cached version, also of another revision.
         if not Path(name).is_dir() and builder.hash != revision:
             problem = f"cannot be reached, and revision {revision} is not in the local cache"
             raise HubUnreachable(place, where, problem, _OFFLINE)
@@ -121,7 +121,7 @@ _OFFLINE = (
 
 
 def _explain(error: Exception, place: str, where: str, revision: str | None) -> NoReturn:
-    """Say which of the many ways to fail it was. Messages quote no row: Arrow's can, so only types are named there."""
+    """Return the kind of failure. Only types are named, because Arrow's messages can quote rows."""
     from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
     text = str(error)
@@ -135,7 +135,7 @@ def _explain(error: Exception, place: str, where: str, revision: str | None) -> 
         reason = " ".join(text.split())[:300]
         remedy = "Pin a revision that has it, or use source: file"
         raise HubChanged(place, where, f"is not as it was ({type(error).__name__}: {reason})", remedy) from None
-    # A failed fetch is reported as "no such local folder" first; what the hub did comes after that.
+    # A failed download is first reported as "no such local folder"; the hub's own error follows.
     reason = (text.rpartition(" either: ")[2].splitlines() or ["no reason given"])[0][:200]
     problem = f"cannot be reached ({type(error).__name__}: {reason})"
     raise HubUnreachable(place, where, problem, _OFFLINE) from None
@@ -148,7 +148,7 @@ def _refused(text: str, place: str, where: str, revision: str | None) -> NoRetur
         remedy = f"Accept its terms at {page} and set HF_TOKEN (or run `hf auth login`)"
         raise HubRefused(place, where, "is gated", remedy) from None
     if "Revision" in text:
-        remedy = f"`git ls-remote {page} HEAD` prints the newest one"
+        remedy = f"`git ls-remote {page} HEAD` prints the newest revision"
         raise HubRefused(place, where, f"has no revision {revision}", remedy) from None
     remedy = f"Check {page}; a private one needs HF_TOKEN"
-    raise HubRefused(place, where, "does not exist or is not to be seen", remedy) from None
+    raise HubRefused(place, where, "does not exist or is private", remedy) from None

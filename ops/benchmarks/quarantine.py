@@ -1,9 +1,9 @@
-"""Malformed rows, and rows whose gold answer fails: set aside in a readable file with the reason, and counted.
+"""Quarantine malformed rows and rows with failing gold answers in a readable file with the reasons, and count them.
 
-Too many malformed ones are refused here; too many failing gold answers are not set aside (`ops.stages.problems`).
+Too many malformed rows are refused here; too many failing gold answers are not quarantined (`ops.stages.problems`).
 
-The files lie in `.podium/quarantine`, outside of DVC: they follow from the sources and no stage reads
-them, and they hold other people's rows, which should not travel with the data's versions.
+The files lie in `.podium/quarantine`, outside DVC: they follow from the sources, no stage reads them, and they contain
+other people's rows, which should not be copied with the data's versions.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ops.benchmarks.base import Benchmark, LoadedSplit
 
 SHOWN_REASONS = 3
-"""How many malformed rows an error names; the file names all."""
+"""Number of malformed rows in an error message; the file lists all."""
 FAILING_GOLD = "failing gold"
-"""What a row is set aside for, when it is not malformed."""
+"""Reason for quarantine of a row that is not malformed."""
 SHOWN_CHARS = 500
-"""How much of a value is kept, in characters: enough to find it, not a copy of a 10 MB line."""
+"""Maximum characters of a kept value: enough to find the row without a copy of a 10 MB line."""
 
 
 def quarantine_file(workspace: Workspace, benchmark: str, split: Split) -> Path:
@@ -35,7 +35,8 @@ def quarantine_file(workspace: Workspace, benchmark: str, split: Split) -> Path:
 
 
 def quarantine(workspace: Workspace, entry: Benchmark, split: Split, loaded: LoadedSplit) -> Path | None:
-    """Write the split's rows that are left out, one JSON object a line; the file's path, None (and no file) without."""
+    """Write the split's omitted rows, one JSON object per line; return the file's path, or None (and write no file)
+    without such rows."""
     file = quarantine_file(workspace, entry.name, split)
     entries = [_entry(error, entry.confidential) for error in loaded.rejected]
     entries += [_entry(error, entry.confidential) | {"kind": FAILING_GOLD} for error in loaded.set_aside]
@@ -47,14 +48,14 @@ def quarantine(workspace: Workspace, entry: Benchmark, split: Split, loaded: Loa
 
 
 def failing_gold(workspace: Workspace, benchmark: str, split: Split) -> int:
-    """How many rows of a split were set aside here because their grader misses their gold answer."""
+    """Return the number of rows of a split that are quarantined because their grader rejects their gold answer."""
     file = quarantine_file(workspace, benchmark, split)
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else ()
     return sum(json.loads(line).get("kind") == FAILING_GOLD for line in lines)
 
 
 def judge(entry: Benchmark, split: Split, loaded: LoadedSplit, max_share: float, listed_in: Path | None = None) -> None:
-    """Raise `DataError` when more than `max_share` of the rows are malformed: share, first reasons, file."""
+    """Raise `DataError` if more than `max_share` of the rows are malformed, with share, first reasons and file."""
     bad = len(loaded.rejected)
     if bad <= max_share * loaded.rows:
         return
@@ -62,7 +63,10 @@ def judge(entry: Benchmark, split: Split, loaded: LoadedSplit, max_share: float,
     where = f"{bad:,} of {loaded.rows:,} rows"
     if bad == loaded.rows and all(error.missing and error.column == first.column for error in loaded.rejected):
         problem = f"no row has a column {first.column!r}; found {_columns(entry, loaded)}"
-        remedy = f"Name the columns in the file's first line, as ours or as the hub's ({', '.join(entry.hub.columns)})"
+        remedy = (
+            "Name the columns in the file's first line, with Podium's names or the hub's "
+            f"({', '.join(entry.hub.columns)})"
+        )
         raise DataError(first.file, where, problem, remedy)
     reasons = "; ".join(f"{error.where} {error.problem}" for error in loaded.rejected[:SHOWN_REASONS])
     more = f"; and {bad - SHOWN_REASONS:,} more" if bad > SHOWN_REASONS else ""
@@ -75,7 +79,7 @@ def judge(entry: Benchmark, split: Split, loaded: LoadedSplit, max_share: float,
 def _columns(entry: Benchmark, loaded: LoadedSplit) -> str:
     columns = sorted({str(name) for error in loaded.rejected for name in error.row.values})
     if entry.confidential:
-        # The names of a file without a header are its first question and answers.
+        # The column names of a file without a header are its first question and answers.
         return f"{len(columns)} columns, which are not shown"
     return ", ".join(columns) or "none"
 

@@ -9,22 +9,22 @@ from ops.core.problem import Domain, Grade, Problem
 from ops.core.registry import Registry
 
 BENCHMARKS = Registry("ops.benchmarks.catalogue", Benchmark, lambda entry: (not entry.trains, entry.place))
-"""Those that are trained on first."""
+"""Name → benchmark, those with a training split first."""
 
 
 def training_benchmarks(among: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The benchmarks with a training split, in order; `among`: those of these names only."""
+    """Return the benchmarks with a training split, in order; `among`: only those of these names."""
     wanted = BENCHMARKS if among is None else set(among)
     return tuple(name for name, entry in BENCHMARKS.items() if entry.trains and name in wanted)
 
 
 def unseen_benchmarks() -> tuple[str, ...]:
-    """The benchmarks for evaluation only, in order: nothing of them is ever trained on."""
+    """Return the benchmarks for evaluation only, in order; their problems are never trained on."""
     return tuple(name for name, entry in BENCHMARKS.items() if not entry.trains)
 
 
 def training_domains(among: Iterable[str] | None = None) -> tuple[Domain, ...]:
-    """The domains of `training_benchmarks`, in order."""
+    """Return the domains of `training_benchmarks`, in order."""
     return tuple(dict.fromkeys(BENCHMARKS[name].domain for name in training_benchmarks(among)))
 
 
@@ -56,16 +56,17 @@ def is_confidential(benchmark: str) -> bool:
 
 
 def shown(problem: Problem) -> str:
-    """The question; of a confidential benchmark only `BENCHMARK/ID (not shown: …)`."""
+    """Return the question; for a confidential benchmark only `BENCHMARK/ID (not shown: …)`."""
     if is_confidential(problem.benchmark):
         return f"{problem.key} (not shown: its authors ask that no question be republished)"
     return problem.question
 
 
 def shown_response(benchmark: str, text: str, extracted: str) -> str:
-    """What a table on disk keeps of a response: all of it; of a confidential benchmark only the letter chosen.
+    """Return the part of a response that a table on disk keeps: all of it; for a confidential benchmark only the chosen
+    letter.
 
-    The letter is what a rehearsal needs to be graded as the real run was; the reasoning quotes the question.
+    A rehearsal needs the letter to be graded like the real run; the reasoning quotes the question.
     """
     if not is_confidential(benchmark):
         return text
@@ -73,7 +74,8 @@ def shown_response(benchmark: str, text: str, extracted: str) -> str:
 
 
 def shown_reason(benchmark: str, grade: Grade) -> str:
-    """Why a grade is what it is; of a confidential benchmark only which test failed, since reasons quote."""
+    """Return the reason of a grade; for a confidential benchmark only the failed test's number, because reasons quote.
+    """
     if not is_confidential(benchmark):
         return grade.reason
     return f"{grade.failed.which} failed (not shown)" if grade.failed else "not shown"

@@ -1,4 +1,4 @@
-"""Rows of a benchmark: where each came from, checked and turned into a `Problem` with its tests; their seeded order."""
+"""Rows of a benchmark: their origin, checks, conversion to a `Problem` with its tests, and seeded order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def code_tests(value: Any, fail: Fail) -> tuple[CodeTest, ...]:
 def _cases(group: Mapping[str, Any], part: str, fail: Fail) -> list[Any]:
     cases = group.get(part) or []
     if not isinstance(cases, list):
-        raise fail("tests", f"has {part} tests that are no list", "Write a list of {input, output}")
+        raise fail("tests", f"has {part} tests that are not a list", "Write a list of {input, output}")
     return cases
 
 
@@ -86,17 +86,17 @@ def _text(values: Mapping[str, Any], key: str, fail: Fail) -> str:
 
 
 GRADER_ALIASES = {"mcq": "choice"}
-"""Names that benchmark files use for our graders."""
+"""Other names of our graders in benchmark files."""
 MAX_TEXT_CHARS = 100_000
-"""Longer texts are no question or answer but a file gone wrong; the longest real one has some 5,000."""
+"""Longer texts indicate a damaged file; the longest real question or answer has about 5,000 characters."""
 _MISSING = "is missing"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _IDENTIFIER = re.compile(r"(?=.*\d|rec[a-z]*[A-Z])[A-Za-z0-9][\w./:-]{0,63}", re.ASCII)
-"""No spaces, and a digit or the form of Airtable's records: a word of a question is none."""
+"""No spaces, and a digit or the form of Airtable's records, which no word of a question has."""
 
 
 def is_identifier(text: object) -> bool:
-    """Whether `text` can only be an id: what a confidential benchmark's id must be before it is shown anywhere."""
+    """Return whether `text` can only be an id, which a confidential benchmark's id must be before it is shown."""
     return isinstance(text, str) and _IDENTIFIER.fullmatch(text) is not None
 
 
@@ -119,23 +119,24 @@ class Row:
     veiled: bool = False
 
     def error(self, column: str, problem: str, remedy: str) -> RowError:
-        """The error that names file, line and column ("" where the whole line is wrong)."""
+        """Return the error that names file, line and column ("" if the whole line is wrong)."""
         return RowError(self, column, problem, remedy)
 
     def quoted(self, value: object) -> str:
-        """`value` as an error may show it: at most 40 characters, none of a veiled row."""
+        """Return `value` for an error message: at most 40 characters, nothing of a veiled row."""
         return "(not shown)" if self.veiled else f"{value!r:.40}"
 
     def text(self, column: str, *, empty: bool = False) -> str:
-        """The column's text, numbers written out. Raises `RowError` if it is missing, no text, or empty."""
+        """Return the column's text, with numbers written out. Raises `RowError` if it is missing, not a text, or empty.
+        """
         if column not in self.values:
-            # Names are values too: those of a file without a header are its first row.
+            # Column names can be values too: those of a file without a header are its first row.
             others = "" if self.veiled else f"; the row has {', '.join(sorted(self.values)) or 'none'}"
             raise self.error(column, _MISSING, f"Add it{others}")
         return self.sound(column, self.values[column], empty=empty)
 
     def sound(self, column: str, value: object, *, empty: bool = False) -> str:
-        """`value`, found in `column`, as text that can be written. Raises `RowError`."""
+        """Return `value` of `column` as text that can be written. Raises `RowError`."""
         if value is None and empty:
             return ""
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -154,19 +155,22 @@ class Row:
         return value
 
     def identifier(self, column: str) -> str:
-        """The row's id in `column`; that of a veiled row must look like one, since ids are shown. Raises `RowError`."""
+        """Return the row's id in `column`; a veiled row's id must look like one, since ids are shown. Raises
+        `RowError`."""
         name = self.text(column)
         if self.veiled and not is_identifier(name):
-            remedy = "Give each row an id without spaces and with a digit; do the columns stand under their own names?"
+            remedy = (
+                "Give each row an id without spaces and with a digit; check that each column is under its own heading"
+            )
             raise self.error(column, "looks like text, not like an id", remedy)
         return name
 
     def maybe(self, column: str) -> str:
-        """The column's text, "" when it is absent or null."""
+        """Return the column's text, "" if it is missing or null."""
         return self.text(column, empty=True) if self.values.get(column) is not None else ""
 
     def structure(self, column: str) -> Any:
-        """The column's list or object; JSON text (as a CSV cell holds it) is read, "" is null."""
+        """Return the column's list or object; JSON text (as in a CSV cell) is parsed, "" is null."""
         value = self.values.get(column)
         if not isinstance(value, str):
             return value
@@ -177,7 +181,7 @@ class Row:
             raise self.error(column, f"is text but not JSON ({reason})", "Write the list as JSON") from None
 
     def having(self, **values: Any) -> Row:
-        """The row with columns replaced or added."""
+        """Return the row with columns replaced or added."""
         return replace(self, values={**self.values, **values})
 
 
@@ -191,12 +195,12 @@ class RowError(DataError):
 
     @property
     def missing(self) -> bool:
-        """Whether the column is absent: of every row, it means another schema."""
+        """Whether the column is missing; if it is missing in every row, the file has another schema."""
         return self.problem == _MISSING
 
 
 def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, split: Split) -> Problem:
-    """The problem that a checked row describes. Raises `RowError` naming the column and the remedy."""
+    """Return the problem of a checked row. Raises `RowError` with the column and the remedy."""
     _agree(row, "domain", domain, {})
     _agree(row, "grader", grader, GRADER_ALIASES)
     choices = _choices(row) if grader == "choice" else _no_choices(row)
@@ -215,7 +219,7 @@ def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, spl
         family=row.maybe("family"),
         source=row.maybe("source"),
     )
-    # Programs and their tests can have megabytes; the checks parse those of what is used.
+    # Programs and their tests can have megabytes; later checks parse the ones that are used.
     if grader in ("math", "text") and (reason := unreadable(made)):
         raise row.error("answer", f"cannot be read by the {grader} grader: {reason}", "Correct the answer")
     return made
@@ -232,7 +236,7 @@ class Unique:
         self._seen: dict[tuple[str, str], Row] = {}
 
     def check(self, row: Row) -> Row:
-        """The same row. Raises `RowError`."""
+        """Return the same row. Raises `RowError`."""
         name = (row.text(self._scope) if self._scope else "", row.text("id"))
         first = self._seen.setdefault(name, replace(row, values={}))
         if (first.place, first.line) != (row.place, row.line):
@@ -244,14 +248,14 @@ class Unique:
 
 
 def unique(rows: Iterable[Row], scope: str | None = None) -> Iterator[Row]:
-    """The same rows, checked by `Unique`. Raises `RowError`."""
+    """Give the same rows, checked by `Unique`. Raises `RowError`."""
     return map(Unique(scope).check, rows)
 
 
 def _agree(row: Row, column: str, expected: str, aliases: Mapping[str, str]) -> None:
     value = row.maybe(column)
     if value and aliases.get(value, value) != expected:
-        problem = f"is {row.quoted(value)}, but this benchmark's is {expected!r}"
+        problem = f"is {row.quoted(value)}, but this benchmark needs {expected!r}"
         raise row.error(column, problem, "Is it the right file?")
 
 
@@ -290,6 +294,6 @@ Item = TypeVar("Item")
 
 
 def shuffled(items: list[Item], names: list[str], seed: int) -> list[Item]:
-    """`items` in the order of the SHA-256 of the seed and their names."""
+    """Return `items` in the order of the SHA-256 of the seed and their names."""
     keys = {name: hashlib.sha256(f"{seed}:{name}".encode()).digest() for name in names}
     return [item for _, item in sorted(zip(names, items, strict=True), key=lambda pair: keys[pair[0]])]

@@ -1,4 +1,4 @@
-"""Problems as JSON lines, the one format in which stages hand problems to each other, and the files of `data/raw`."""
+"""Problems as JSON lines, the format between stages, and the files of `data/raw`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ops.core.workspace import Workspace
 
 
 def write_problems(file: Path, problems: Iterable[Problem]) -> None:
-    """Write one JSON object a line, in order, keys sorted: equal problems give equal bytes."""
+    """Write one JSON object per line, in order, with sorted keys, so that equal problems give equal bytes."""
     lines = (json.dumps(p.as_row(), ensure_ascii=False, sort_keys=True) for p in problems)
     write_text(file, "".join(f"{line}\n" for line in lines))
 
 
 def read_problems(file: Path) -> list[Problem]:
-    """Read what `write_problems` wrote; an id is unique within its benchmark. Raises `DataError`."""
+    """Read a file of `write_problems`; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
-        raise DataError(file, "(file)", "does not exist", "Run `podium run`, or the stage that writes it, first")
+        raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
     return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
 
 
 def _veiled(row: Row) -> Row:
-    """The row; no message shows its values if its benchmark is confidential or not named."""
+    """Veil a row whose benchmark is confidential or missing, so that no message shows its values."""
     entry = BENCHMARKS.get(str(row.values.get("benchmark")))
     return replace(row, veiled=entry is None or entry.confidential)
 
@@ -42,7 +42,7 @@ def _problem(row: Row) -> Problem:
     except TypeError as error:
         remedy = "The file was written by another version: materialize it again"
         reason = "" if row.veiled else f" ({error})"
-        raise DataError(row.place, f"line {row.line}", f"is no problem row{reason}", remedy) from None
+        raise DataError(row.place, f"line {row.line}", f"is not a problem row{reason}", remedy) from None
 
 
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -58,7 +58,7 @@ def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split)
 
 
 def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Split, Path]:
-    """The file of each split that the recipe has for `benchmark`, whether it exists or not."""
+    """Return the file of each split that the recipe has for `benchmark`, whether it exists or not."""
     source = recipe.benchmarks[benchmark]
     splits = [
         split
@@ -69,17 +69,18 @@ def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Spli
 
 
 def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """Every training candidate in `data/raw`, benchmark by benchmark. Raises `DataError` and `ConfigError`."""
+    """Return all training candidates in `data/raw`, benchmark by benchmark. Raises `DataError` and `ConfigError`."""
     names = training_benchmarks(recipe.benchmarks)
     if not names:
         remedy = f"Add one of {', '.join(training_benchmarks())}"
-        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "name none that is trained on", remedy)
+        raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "has no benchmark with training problems", remedy)
     files = [raw_file(workspace, recipe, name, "train") for name in names]
     return [problem for file in files for problem in read_problems(file)]
 
 
 def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Benchmark → the test questions that are asked: all that the recipe gives, or as many as its evaluation wants.
+    """Return benchmark → the test questions of the evaluation: all of the recipe's, or the number that its evaluation
+    sets.
 
     Raises `DataError`.
     """
@@ -88,8 +89,8 @@ def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list
 
 
 def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
-    """The test questions of a benchmark that the recipe's evaluation asks, in their order; drawn by their keys, so that
-    more questions hold those of fewer."""
+    """Return the evaluated test questions of a benchmark in order; drawn by their keys, so that a larger set contains a
+    smaller one."""
     most = recipe.evaluation.of(benchmark).most_questions
     if most is None or len(questions) <= most:
         return list(questions)
@@ -98,13 +99,13 @@ def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> li
 
 
 def held_out(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Benchmark → its test questions, where the recipe gives any: what no training may see. Raises `DataError`."""
+    """Return benchmark → its test questions, if the recipe has any; training must not use them. Raises `DataError`."""
     named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
     return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 
 
 def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
-    """Which tests scores of `benchmark` are of (`registry.graded_on`), "" where it hides none. Raises `DataError`."""
+    """Return which tests grade `benchmark` (`registry.graded_on`), "" if it hides none. Raises `DataError`."""
     if not BENCHMARKS[benchmark].hides_tests or recipe.benchmarks[benchmark].source == "embedded":
         return ""
     files = raw_files(workspace, recipe, benchmark)
@@ -112,9 +113,9 @@ def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
 
 
 def questions_key(questions: Sequence[Problem]) -> str:
-    """Hash (12 hex digits) of questions, with their gold answers and tests.
+    """Return a hash (12 hex digits) of questions with their gold answers and tests.
 
-    Which tests are hidden is left out: no grade depends on it, and no stored score is to be asked for again.
+    The hidden marks are not included, because no grade depends on them and stored scores stay valid.
     """
     return digest([_graded(question).as_row() for question in questions])
 

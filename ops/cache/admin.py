@@ -1,4 +1,4 @@
-"""Looking after a cache: what is in it, what can go, whether it is sound, and a copy as a table."""
+"""Maintain a cache: its contents, removal of entries, checks, and export as a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = "(unknown)"
 
 
 class Holding(NamedTuple):
-    """What is stored of one worker identity (the same settings under one model)."""
+    """The stored entries of one worker identity (the same settings under one model)."""
 
     model: str
     entries: int
@@ -30,18 +30,18 @@ class Holding(NamedTuple):
     """Bytes of responses and prompts."""
     oldest: float
     newest: float
-    """Seconds since the epoch."""
+    """Time of the newest entry in seconds since the epoch."""
 
 
 class Checked(NamedTuple):
-    """What `verify` found: how many entries it read, and the keys of the damaged ones."""
+    """The result of `verify`: number of entries read, and keys of the damaged ones."""
 
     entries: int
     damaged: tuple[str, ...]
 
 
 def holdings(cache: ResponseCache) -> list[Holding]:
-    """What the cache holds, by worker identity, the largest number of entries first."""
+    """Return the cache's contents by worker identity, those with most entries first."""
     sums: dict[int, tuple[int, int, float, float]] = {}
     for _, worker, created, size in cache.backend.heads():
         entries, characters, oldest, newest = sums.get(worker, (0, 0, created, created))
@@ -58,9 +58,9 @@ def prune(
     older_than_days: float | None = None,
     dry_run: bool = False,
 ) -> int:
-    """Delete the entries that no worker of `keep_pools` could ask for, and those that are older than `older_than_days`.
+    """Delete the entries that no worker of `keep_pools` uses, and those older than `older_than_days`.
 
-    None: that bound does not apply. Returns how many there were; `dry_run` deletes none.
+    None: that bound does not apply. Returns their number; `dry_run` deletes none.
     """
     workers = None if keep_pools is None else {
         fingerprint(canonical(worker.identity)) for pool in keep_pools for worker in pool.workers
@@ -75,7 +75,7 @@ def prune(
 
 
 def verify(cache: ResponseCache, *, repair: bool = False) -> Checked:
-    """Read every entry and compare its checksum; `repair` drops the damaged, so that they are asked again."""
+    """Read every entry and compare its checksum; `repair` drops damaged ones, so that they are requested again."""
     entries, damaged = 0, []
     for row in cache.backend.rows():
         entries += 1
@@ -106,7 +106,7 @@ def export(cache: ResponseCache, file: Path, *, texts: bool = True) -> int:
 
 
 def find(cache: ResponseCache, prefix: str) -> dict[str, Any] | None:
-    """One entry by its key, or by the beginning of it; None: no such entry, or a damaged one."""
+    """Return one entry by its key or the beginning of it; None: no such entry, or a damaged one."""
     row = cache.backend.row(prefix)
     return None if row is None else _entry(row)
 
@@ -128,7 +128,7 @@ def _entry(row: CacheRow) -> dict[str, Any] | None:
         "repetition": sample.repetition,
         "namespace": sample.namespace.value,
         "messages": canonical(call.get("messages", [])),
-        # What was a lone surrogate in the answer is no character that a table could hold.
+        # A former lone surrogate in the answer is not a character that a table can hold.
         "text": response.text.encode(errors="replace").decode(),
         "prompt_tokens": response.prompt_tokens,
         "completion_tokens": response.completion_tokens,

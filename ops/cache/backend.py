@@ -1,4 +1,4 @@
-"""What a place that keeps responses offers, the keys that responses have there, and their form on disk."""
+"""The interface of a store for responses, their keys, and their format on disk."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from ops.core.response import STORED, Message, Response, Sample
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
-"""Canonical JSON: one text for one value."""
+"""Return canonical JSON: one text for one value."""
 
 _BEFORE = '{"messages":'
 _BETWEEN = '],"sample":'
-"""No JSON string holds this (its quotes would be escaped), and a message's values are all strings."""
+"""A text in no JSON string (its quotes would be escaped); all values of a message are strings."""
 OPENING = 96
-"""Characters of a prompt's beginning that an index holds: with them, related prompts are found."""
+"""Characters of a prompt's beginning that an index stores, by which related prompts are found."""
 
 
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
-    """The canonical JSON of everything that can change a response."""
+    """Return the canonical JSON of everything that can change a response."""
     return canonical({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
 
 
 def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
-    """SHA-256 (64 hex digits) of `cache_material`."""
+    """Return the SHA-256 (64 hex digits) of `cache_material`."""
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 
 
 class Marks(NamedTuple):
-    """What an index keeps of a material: the start of its prompt, and fingerprints of its two large parts."""
+    """The indexed parts of a material: the start of its prompt, and fingerprints of its two large parts."""
 
     opening: str
     messages: int
@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 
 
 def marks(material: str) -> Marks:
-    """Read them off a material's text, without parsing it. Text that is no material has empty ones."""
+    """Return the marks of a material's text without parsing it; empty marks for other text."""
     cut = material.find(_BETWEEN)
     at = material.find(',"worker":', cut)
     if not material.startswith(_BEFORE) or cut < 0 or at < 0:
@@ -51,12 +51,12 @@ def marks(material: str) -> Marks:
 
 
 def fingerprint(text: str) -> int:
-    """64 bits of a text, as SQLite's signed integer."""
+    """Return 64 bits of a text's hash as SQLite's signed integer."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class CacheRow(NamedTuple):
-    """One entry as a backend keeps it: the bytes as read, so that damage can be detected."""
+    """One entry as stored: the bytes as read, so that damage can be detected."""
 
     key: str
     body: bytes
@@ -73,17 +73,17 @@ class Head(NamedTuple):
     worker: int
     created: float
     size: int
-    """Characters of response and prompt."""
+    """Return the characters of response and prompt."""
 
 
 def encode(response: Response) -> tuple[bytes, str]:
-    """Canonical JSON of what is stored of a response, and its checksum."""
+    """Return canonical JSON of a response, and its checksum."""
     body = canonical([getattr(response, name) for name in STORED]).encode()
     return body, _checksum(body)
 
 
 def decode(body: bytes, checksum: str) -> Response | None:
-    """The response with `cached=True`; None where the row is damaged."""
+    """Return the response with `cached=True`; None if the row is damaged."""
     if _checksum(body) != checksum:
         return None
     text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason = json.loads(body.decode("ascii"))
@@ -99,11 +99,11 @@ CACHE_URL = "PODIUM_CACHE_URL"
 
 
 class ClaimLost(Exception):
-    """The claim is another's by now: this process was suspended, or cut off, for too long."""
+    """Another process holds the claim: this process was suspended, or disconnected, for too long."""
 
 
 class CallClaim(Protocol):
-    """The right to make one call. Give it up through `release`, once, whatever became of the call."""
+    """The right to make one call. Give it up once through `release`, after any result of the call."""
 
     def release(self) -> None: ...
 
@@ -112,10 +112,10 @@ class Backend(Protocol):
     """Rows by key. Any method may raise the exceptions of `ResponseCache`."""
 
     name: str
-    """For messages to a person; holds no password."""
+    """Name for messages; contains no password."""
 
     def select(self, key: str) -> tuple[bytes, str] | None:
-        """Body and checksum, as they are."""
+        """Return the stored body and checksum."""
         ...
 
     def insert(self, rows: Sequence[CacheRow]) -> None:
@@ -125,37 +125,37 @@ class Backend(Protocol):
     def delete(self, keys: Sequence[str]) -> None: ...
 
     def holds(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that have a row."""
+        """Return those of the keys that have a row."""
         ...
 
     def count(self) -> int: ...
 
     def heads(self) -> Iterator[Head]:
-        """Every entry that exists during the whole iteration, in no order; other processes may write."""
+        """Give every entry that exists during the whole iteration, in any order; other processes may write."""
         ...
 
     def rows(self) -> Iterator[CacheRow]:
-        """The entries of `scan` in full."""
+        """Give the entries of `scan` in full."""
         ...
 
     def row(self, prefix: str) -> CacheRow | None:
-        """The first entry whose key begins so."""
+        """Return the first entry whose key has this prefix."""
         ...
 
     def identities(self) -> dict[int, str]:
-        """Canonical JSON of worker identities, by their fingerprint."""
+        """Return canonical JSON of worker identities by fingerprint."""
         ...
 
     def near(self, marks: Marks, limit: int) -> Iterator[str]:
-        """Materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
+        """Return materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
         ...
 
     def claim(self, *keys: str) -> Sequence[CallClaim | None]:
-        """The right to make the call of each key; None while another has it."""
+        """Return the right to make the call of each key; None for keys that another process holds."""
         ...
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """As `ResponseCache` says."""
+        """See `ResponseCache.mark_sent`."""
         ...
 
     def close(self) -> None: ...

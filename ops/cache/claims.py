@@ -1,4 +1,4 @@
-"""Claims of the local cache: of all processes of this machine one makes a call, and the others wait for it."""
+"""Claims of the local cache: one process of this machine makes a call, and the others wait for its response."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _SCHEMA = (
         key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
     ) WITHOUT ROWID""",
 )
-"""`until`: 0 before the call was sent; then when its answer can no longer come (seconds since the epoch)."""
+"""`until`: 0 before the call is sent; then the time from which its answer can no longer arrive (seconds since the
+epoch)."""
 _MINE = "key = ? AND pid = ? AND started = ?"
 _INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES {} RETURNING key"
 _SENT = "UPDATE claims SET until = ? WHERE pid = ? AND started = ? AND key IN ({}) RETURNING key"
 _TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
 _LOOK_AGAIN_S = 0.25
-"""So long another process is taken to be in the state that it was last seen in."""
+"""Seconds for which the last known state of another process is assumed."""
 
 
 _FARTHEST_S = 86_400.0
-"""No answer takes as long: what ends later was noted before the clock was set back, and would hold for ever."""
+"""No answer takes longer (seconds); a later `until` was noted before the clock was set back."""
 
 
 class LocalClaim:
-    """The claim of one key, until it is released or its process is gone."""
+    """The claim of one key, until it is released or its process ends."""
 
     def __init__(self, claims: LocalClaims, key: str) -> None:
         self._claims, self._key = claims, key
@@ -45,13 +46,12 @@ class LocalClaim:
 
 
 class LocalClaims:
-    """`claims.sqlite` in a cache's folder, as this process sees it.
+    """`claims.sqlite` in a cache's folder. It is separate from the responses because a commit to a small file costs a
+    fiftieth.
 
-    A file of its own: it stays small, so a commit costs a fiftieth of one among the responses.
-    A claim ends when its response is stored, with its release, or with its process: a claim
-    of a process that is gone is taken over, but not before `until`: the call that it had sent may
-    have been served, and is paid for. One that is suspended may lose its claim likewise; it hears
-    of that before it sends its call.
+    A claim ends when its response is stored, with its release, or with its process. The claim of an ended process is
+    taken over, but not before `until`, because a sent call may have been served and is paid for. A suspended process
+    may lose its claim likewise; it detects this before it sends its call.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,9 +62,9 @@ class LocalClaims:
         self._swept = self._warned = False
 
     def take(self, keys: Sequence[str]) -> list[LocalClaim | None]:
-        """Take the claim of each key, in one transaction; None for those that others have.
+        """Claim each key in one transaction; None for keys that others hold.
 
-        Who waits only reads: a transaction begins when there is something to take.
+        Waiting callers only read: a transaction begins only if there is a key to claim.
         """
         if not self._swept:
             self._sweep()
@@ -81,14 +81,14 @@ class LocalClaims:
         with self._lock:
             self._held |= taken
         claims: list[LocalClaim | None] = []
-        for key in keys:  # of several callers for one key in one turn the first has the claim
+        for key in keys:  # of several callers for one key in the same turn, the first has the claim
             claims.append(LocalClaim(self, key) if key in taken else None)
             taken.discard(key)
         return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """Note that the calls of these keys are sent now, and for how long an answer may come. Returns the keys still
-        held."""
+        """Record that the calls of these keys are sent now, and for how long an answer may arrive. Returns the keys
+        still held."""
         now = time.time()
         ours: set[str] = set()
         with self._file.writing() as connection:
@@ -99,7 +99,7 @@ class LocalClaims:
         return ours
 
     def drop(self, key: str) -> None:
-        """Give a claim up, unless its response was stored: then it has ended already."""
+        """Give a claim up, unless its response was stored, which ended it."""
         with self._lock:
             if key not in self._held:
                 return
@@ -118,7 +118,7 @@ class LocalClaims:
         self._file.close()
 
     def set_aside(self, why: Exception) -> None:
-        """Begin anew: the file is no database any more."""
+        """Begin a new file, because the present one is not a database any more."""
         self._file.set_aside(why)
 
     def _may_be_taken(self, holder: ProcessId, until: float) -> bool:
@@ -144,7 +144,7 @@ class LocalClaims:
         return state
 
     def _sweep(self) -> None:
-        """Delete what processes left behind that are gone, where no answer can come any more."""
+        """Delete claims of ended processes whose answers can no longer arrive."""
         self._swept = True
         with self._file.connection() as connection:
             holders = [ProcessId(*row) for row in connection.execute("SELECT DISTINCT pid, started FROM claims")]

@@ -1,4 +1,4 @@
-"""`ResponseCache`: a memory in front of a backend, and what is done about damage."""
+"""`ResponseCache`: an in-memory cache in front of a backend, and the treatment of damaged rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 
 
 class _Taken(NamedTuple):
-    """The result of an attempt to claim a key, and whether its response is stored by now."""
+    """The result of an attempt to claim a key, and whether its response is stored now."""
 
     claim: CallClaim | None
     stored: bool
@@ -47,7 +47,7 @@ class ResponseCache:
         self._claims = Together(self._take, undo=_release)
 
     def get(self, key: str) -> Response | None:
-        """The response of that key with `cached=True`, or None."""
+        """Return the response of that key with `cached=True`, or None."""
         if (kept := self._recall(key)) is not None:
             return kept
         row = self.backend.select(key)
@@ -62,14 +62,14 @@ class ResponseCache:
         return response
 
     def put(self, key: str, material: str, response: Response) -> None:
-        """Store a complete success; it outlives the process once this returns.
+        """Store a complete success, which is on disk once this returns.
 
-        `material` is `cache_material`'s text, kept so that a person can see what was asked.
+        `material` is the text of `cache_material`, kept so that a person can see the request.
         """
         self.put_many([(key, material, response)])
 
     def put_many(self, entries: Sequence[tuple[str, str, Response]]) -> None:
-        """`put` for several (key, material, response), in one transaction: all of them or none."""
+        """Store several (key, material, response) in one transaction: all of them or none."""
         if not entries:
             return
         now = time.time()
@@ -78,22 +78,22 @@ class ResponseCache:
             self._remember(key, replace(response, cached=True))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Drop entries; other processes may remember them until they end."""
+        """Drop entries; other processes may keep them in memory until they end."""
         self.backend.delete(keys)
         with self._lock:
             for key in keys:
                 self._memory.pop(key, None)
 
     def holds(self, keys: Sequence[str]) -> set[str]:
-        """The keys that are stored, which an estimate leaves out. Entries are not checked for damage."""
+        """Return the stored keys, which an estimate omits. Entries are not checked for damage."""
         return self.backend.holds(keys)
 
     async def claim(self, key: str) -> Response | CallClaim:
-        """Wait for the right to make the call of this key, or for its response from the process that has it.
+        """Wait for the right to make the call of this key, or for its response from the process that holds it.
 
-        Of all processes that share the cache one makes the call. A claim must be released when the
-        response is stored, or when the call has failed: then a waiting process takes over. It also takes over
-        when the holder has died, once no answer to the holder's call can come any more.
+        Of all processes that share the cache, one makes the call. A claim must be released when the response is stored
+        or the call has failed: then a waiting process takes over. It also takes over if the holder has ended, once no
+        answer to the holder's call can arrive any more.
         """
         pause = _FIRST_POLL_S
         while True:
@@ -107,15 +107,16 @@ class ResponseCache:
             pause = min(2 * pause, _LONGEST_POLL_S)
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """Note that the calls of these keys leave now, and for how long an answer may come; those that we still claim.
+        """Record that the calls of these keys are sent now, and for how long an answer may arrive; return those still
+        claimed.
 
-        If this process dies, no other process repeats the calls before then. A call whose claim another process
-        holds by now must not be made: this process was suspended, or cut off, for too long.
+        If this process dies, no other process repeats the calls before then. A call whose claim another process holds
+        must not be made: this process was suspended, or disconnected, for too long.
         """
         return self.backend.mark_sent(seconds)
 
     def __len__(self) -> int:
-        """How many responses are stored."""
+        """Return the number of stored responses."""
         return self.backend.count()
 
     def close(self) -> None:
@@ -148,9 +149,9 @@ def _release(taken: _Taken) -> None:
 
 
 def open_cache(folder: Path, *, memory_chars: int = 64_000_000) -> ResponseCache:
-    """The cache that this checkout is set up for: the server that PODIUM_CACHE_URL names, or the folder's file.
+    """Open the checkout's cache: the server in PODIUM_CACHE_URL, or the folder's file.
 
-    Raises `ConfigError` when the variable holds no Redis URL, or the client for it is not installed.
+    Raises `ConfigError` if the variable holds no Redis URL, or its client is not installed.
     """
     url = os.environ.get(CACHE_URL)
     if not url:

@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PAGE = 2000
-"""Rows read at a time when all are: no transaction stays open meanwhile, so that writers' WAL can shrink."""
+"""Rows per page of a full read: no transaction stays open in between, so that writers' WAL can shrink."""
 
 
-# An index on an expression keeps the prompt's beginning once, not twice.
+# An index on an expression stores the prompt's beginning once, not twice.
 _OPENING = f"substr(material, 13, {OPENING})"
 _VERSION = 3
 _SCHEMA = (
@@ -33,14 +33,14 @@ _INSERT = """
 INSERT OR REPLACE INTO responses (key, response, checksum, material, created, worker, messages)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 """
-# As bytes: what is no UTF-8 any more is damage to report, not an error of reading.
+# As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
 _COLUMNS = "CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
 
 
 class LocalBackend:
     """`responses.sqlite` in a folder, and the claims beside it.
 
-    A file that is no database any more is set aside, with a warning, and a new one begun.
+    A file that is not a database any more is renamed, with a warning, and a new one begun.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -92,7 +92,7 @@ class LocalBackend:
             return dict(connection.execute("SELECT worker, identity FROM identities"))
 
     def near(self, marks: Marks, limit: int) -> Iterator[str]:
-        # A prompt shorter than the opening is followed by what is no part of it.
+        # After a prompt shorter than the opening comes text that is not part of it.
         same = (marks.opening, marks.opening + "\x7f", marks.messages)
         queries: tuple[tuple[str, tuple[Any, ...]], ...] = (
             (f"{_OPENING} = ? AND messages = ?", same[::2])
@@ -140,7 +140,7 @@ class LocalBackend:
         return row
 
     def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        # What is replaced meanwhile gets a number past the end: following it would never end.
+        # Rows replaced meanwhile get numbers past the end; following them would never end.
         end = self._one("SELECT max(rowid) FROM responses")
         query = f"SELECT rowid, {columns} FROM responses WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
         last = 0
@@ -158,10 +158,10 @@ class LocalBackend:
 
 
 def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
-    """Do it; if the file proves to be no database any more, on a new one."""
+    """Run the write; if the file is not a database any more, begin a new one and repeat."""
     try:
         return work()
-    except Damaged as error:  # not one that is locked, full, read-only: that file is sound
+    except Damaged as error:  # not for a locked, full or read-only file, which is intact
         set_aside(error)
         return work()
 

@@ -1,7 +1,7 @@
-"""Why a call was not in the cache: which field of its key differs from the nearest entry that is.
+"""Explain a cache miss: the field of the key that differs from the nearest stored entry.
 
-Nothing is scanned: an index gives the entries with the same messages, and those whose prompts begin alike; among
-these the nearest is chosen.
+Nothing is scanned: an index gives the entries with the same messages and those whose prompts begin alike; the nearest
+of these is chosen.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ops.cache.front import ResponseCache
 from ops.core.response import Message, Sample
 
 NEIGHBOURS = 1000
-"""How many entries of each kind are compared at most: the same messages, the next in order, the previous."""
+"""Number of entries of each kind to compare at most: the same messages, the next in order, the previous."""
 _AROUND = 40
 """Characters shown before and after the first one that differs."""
 ABSENT = "(not set)"
 
 
 class Difference(NamedTuple):
-    """One field of the key: its path, what was asked, what is stored."""
+    """One field of the key: its path, the requested value, the stored value."""
 
     field: str
     wanted: str
     stored: str
     at: int | None = None
-    """Where two texts part (characters from the start)."""
+    """The first differing character of two texts."""
 
 
 class Lookup(NamedTuple):
@@ -37,17 +37,17 @@ class Lookup(NamedTuple):
     stored: bool
     differences: tuple[Difference, ...]
     nearest: str | None
-    """The nearest entry's material; None where nothing related is stored."""
+    """The nearest entry's material; None if nothing related is stored."""
 
 
 def why_miss(
     cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample = 0
 ) -> Lookup:
-    """Compare a call (as `cache_key` takes it) with what is stored.
+    """Compare a call (with the arguments of `cache_key`) with the stored entries.
 
-    Nearest is first the same question put to the same model, then the same worker's
-    entry whose prompt agrees longest, then another model's entry for the same
-    question. A prompt that differs in its first characters has no relatives.
+    The nearest entry is the same question to the same model, else the same worker's entry with the longest common
+    prompt prefix, else another model's entry for the same question. A prompt that differs in its first characters has
+    no related entry.
     """
     material = cache_material(identity, messages, sample)
     call = json.loads(material)
@@ -87,7 +87,7 @@ def _differences(call: Any, stored: Any) -> list[Difference]:
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Leaves by their path: ``worker.temperature``, ``messages[1].content``, ``sample``. Plain lists are one."""
+    """Return leaves by path: ``worker.temperature``, ``messages[1].content``, ``sample``. A plain list is one leaf."""
     if isinstance(value, dict):
         parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
     elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):

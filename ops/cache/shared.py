@@ -15,7 +15,7 @@ from ops.core.servers import Leases, redis_client, shown
 _PREFIX = "podium:response:"
 _CLAIM = "podium:claim:"
 _NEAR = "podium:near"
-"""A sorted set of OPENING, messages' fingerprint and key: equal scores sort by text."""
+"""A sorted set of OPENING, fingerprint of the messages and key; equal scores sort by text."""
 _IDENTITIES = "podium:identities"
 _PAGE = 500
 _TIMEOUT_S = 10.0
@@ -117,7 +117,7 @@ class SharedBackend:
         return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
-        """Close the connections; claims that are still held stay this process's."""
+        """Close the connections; this process keeps its claims."""
         with self._asking():
             self._client.close()
 
@@ -141,8 +141,8 @@ class SharedBackend:
             yield
         except redis.RedisError as error:
             raise CacheUnavailable(
-                f"the response cache {self.name} ({CACHE_URL}) does not do its work ({type(error).__name__}). "
-                "Start or repair the server and run again: what it has stored is not paid for again"
+                f"the response cache {self.name} ({CACHE_URL}) does not answer correctly ({type(error).__name__}). "
+                "Start or repair the server and run again: stored responses are not paid for again"
             ) from None
 
 
@@ -163,8 +163,9 @@ class SharedClaim:
 class _Claims:
     """This process's claims.
 
-    Each is a lock of redis-py's: its token, its scripts, which act only while the lock is still its holder's.
-    Not its `Lock`, which takes one a round trip: 256 claims in 12 ms became 54 ms, on loopback.
+    Each is a lock of redis-py: its token, and its scripts, which act only while the holder still has the lock.
+    redis-py's `Lock` is not used because it takes one lock per round trip: 256 claims would take 54 ms instead of 12 ms
+    on loopback.
     """
 
     def __init__(self, client: Any, lease_s: float, asking: Callable[[], AbstractContextManager[None]]) -> None:
@@ -174,7 +175,7 @@ class _Claims:
         self._renew = client.register_script(Lock.LUA_REACQUIRE_SCRIPT)
         self._release = client.register_script(Lock.LUA_RELEASE_SCRIPT)
         self._leases = Leases[str, tuple[str, float]]("cache claims", lease_s / 3, self._keep)
-        """By key: the token, and until when the answer to what was sent may come (by the monotonic clock)."""
+        """Key → token, and the time until which an answer to a sent call may arrive (monotonic clock)."""
 
     def take(self, keys: Sequence[str]) -> list[SharedClaim | None]:
         token = secrets.token_hex(16)
@@ -210,7 +211,7 @@ class _Claims:
     def _keep(self, held: dict[str, tuple[str, float]]) -> None:
         import redis
 
-        # The calls that hold them will hear of an error themselves.
+        # The calls that hold these claims receive an error themselves.
         with suppress(redis.RedisError), self._client.pipeline(transaction=False) as pipeline:
             for key, (token, until) in held.items():
                 self._renew([_CLAIM + key], [token, self._milliseconds(until)], client=pipeline)

@@ -23,7 +23,7 @@ from ops.core.response import Message
 
 @dataclass(frozen=True)
 class Chats:
-    """What a writer that is no model in this process needs of a policy."""
+    """The parts of a policy that a writer outside this process needs."""
 
     card: PolicyCard
     tokenizer: Any
@@ -42,13 +42,13 @@ class Chats:
         config = AutoConfig.from_pretrained(place, **given)
         try:
             declared = GenerationConfig.from_pretrained(place, **given)
-        except OSError:  # there is no such file: as transformers reads a model without one
+        except OSError:  # without this file, as transformers treats a model that lacks one
             declared = GenerationConfig.from_model_config(config)
         tokenizer = AutoTokenizer.from_pretrained(place, **given)
         return cls(card, tokenizer, tuple(end_of_turn(declared, tokenizer)), context_tokens(config))
 
     def prompts(self, chats: Sequence[Sequence[Message]], completion: int) -> list[list[int]]:
-        """Each chat's tokens. Raises `PromptTooLongError` where one leaves no room for `new` more."""
+        """Return each chat's tokens. Raises `PromptTooLongError` for one that leaves no room for `new` more."""
         texts = [chat_text(self.tokenizer, chat) for chat in chats]
         tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         check_lengths([len(prompt) for prompt in tokens], completion, self.context)
@@ -56,15 +56,15 @@ class Chats:
 
     @property
     def prompt_limit(self) -> int | None:
-        """The most tokens of a chat that leaves room for a completion of the card's length; None: unknown."""
+        """Return the highest number of tokens of a chat that leaves room for a completion; None: unknown."""
         return None if self.context is None else self.context - self.card.max_completion_tokens
 
     def fits(self, chat: Sequence[Message]) -> bool:
-        """Whether a chat keeps to `prompt_limit`."""
+        """Return whether a chat is within `prompt_limit`."""
         return chat_fits(self.tokenizer, chat, self.prompt_limit)
 
     def completions(self, prompts: Sequence[Sequence[int]], written: Sequence[Sequence[int]]) -> list[Completion]:
-        """What was written for each prompt, as text: without the token that ended it."""
+        """Return each prompt's completion as text, without the token that ended it."""
         return [
             Completion(
                 text=str(self.tokenizer.decode(tokens, skip_special_tokens=True)),
@@ -76,10 +76,11 @@ class Chats:
         ]
 
     def drawing(self, prompt: Sequence[int], temperature: float, seed: int, completion: int) -> dict[str, Any]:
-        """How one completion is drawn, in vLLM's words: every setting, so that a server's defaults count nowhere.
+        """Return how one completion is drawn, in vLLM's terms; every setting is explicit, so that a server's defaults
+        never apply.
 
-        Each prompt has a seed of its own, whatever is written beside it: with one for all, the draws of every question
-        would be the same.
+        Each prompt has its own seed, regardless of its batch: with one seed for all, all questions would have the same
+        draws.
         """
         drawn = self.card.generation
         own = hashlib.sha256(f"{seed} {list(prompt)}".encode()).digest()

@@ -1,4 +1,4 @@
-"""A Conductor on disk and in memory: load it and let it write."""
+"""A Conductor on disk and in memory: loading and generation."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ from ops.workflow.team import NO_CLIENT, Team
 
 CARD = "podium.json"
 _SLICE, _CUT = 4096, 16
-"""Characters of a slice, and the most tokens that a cut adds."""
+"""Characters of a slice, and the most tokens that a cut between slices adds."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
 def package_remedy(package: str) -> str:
-    """What to do where the package with a policy's weights is not installed."""
+    """Return the remedy if the package with a policy's weights is not installed."""
     return f"Install its files, which is all that is needed of it: {pip_install('--no-deps', package)}"
 
 
 class PolicyCard(Settings):
-    """Everything that is needed to use a policy's weights; stored beside them as `podium.json`."""
+    """Everything that the use of a policy's weights needs; stored beside them as `podium.json`."""
 
     recipe: str
     pool: Pool
     offered: tuple[str, ...]
-    """Workers' names by ordinal: what "Model 0" means to this policy."""
+    """Workers' names by ordinal: the meaning of "Model 0" to this policy."""
     prompting: Prompting
     cards: tuple[WorkerCard, ...] = ()
-    """What was measured of the workers, by ordinal; empty unless `prompting.cards`."""
+    """Worker descriptions by ordinal; empty unless `prompting.cards`."""
     execution: Execution = Execution()
     max_completion_tokens: int
     generation: Generation = Generation()
-    """How its tokens are drawn."""
+    """Sampling settings of its tokens."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights."""
     pretrained: PretrainedPolicy | None = None
@@ -70,10 +70,10 @@ class PolicyCard(Settings):
     trained_steps: int = Field(default=0, ge=0)
     """GRPO steps; 0: a base policy."""
     renumbered: bool = False
-    """Whether training renumbered the workers of each question from 0; False: a worker keeps its ordinal, and those
-    that are not on offer are missing in the list."""
+    """Whether training renumbered the workers of each question from 0; False: a worker keeps its ordinal, and workers
+    that are not offered are missing in the list."""
     rounds: RoundLimits | None = None
-    """How far it may go on from its own answers; None: it was never trained to, and writes one workflow."""
+    """Limits of its further rounds; None: it was not trained in rounds, and writes one workflow."""
 
     @classmethod
     def read(cls, folder: Path) -> PolicyCard:
@@ -82,14 +82,15 @@ class PolicyCard(Settings):
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(file, "(file)", f"is not a policy's card ({error})", "Train the policy again") from None
+            raise DataError(file, "", f"is not a valid policy card ({error})", "Train the policy again") from None
 
     def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
-        """The workers of `pool` by this policy's ordinals, shown as it learned them; `data` holds the few-shots.
+        """Return the workers of `pool` by this policy's ordinals, as it was trained to see them; `data` holds the
+        few-shot examples.
 
-        Those that the pool lacks are not on offer, and the others keep their ordinals; workers that the policy does
-        not know are left out (`with_newcomers`). Raises `DataError` where the pool has none of its workers,
-        `ConfigError` where the few-shots cannot be read.
+        Workers that the pool lacks are not offered, and the others keep their ordinals; workers that the policy does
+        not know are omitted (see `with_newcomers`). Raises `DataError` if the pool has none of its workers,
+        `ConfigError` if the few-shot examples cannot be read.
         """
         there = [ordinal for ordinal, name in enumerate(self.offered) if name in pool.names]
         if not there:
@@ -109,9 +110,11 @@ class PolicyCard(Settings):
         return team if len(there) == len(self.offered) else team.offering(there, renumbered=self.renumbered)
 
     def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
-        """The team, extended by the workers of `pool` that the policy was not trained with, at the next ordinals and
-        with their cards from `data/profiles.json`. A policy that was trained without cards knows nothing of a new
-        ordinal and is offered no new worker. Raises `DataError` where a newcomer was not measured.
+        """Return the team extended by the pool's workers that the policy was not trained with, at the next ordinals and
+        with their cards from `data/profiles.json`.
+
+        A policy that was trained without cards has no information on a new ordinal and is offered no new worker. Raises
+        `DataError` if a newcomer was not measured.
         """
         new = [name for name in pool.names if name not in self.offered]
         if not new or not self.cards:
@@ -126,15 +129,16 @@ class PolicyCard(Settings):
 
 
 def policy_key(folder: Path) -> str:
-    """The content key of what a policy was made from: its folder's name, or that of the run whose `policy` it is."""
+    """Return the content key of the inputs of a policy: its folder's name, or that of the run whose `policy` it is."""
     return folder.parent.name if folder.name == "policy" else folder.name
 
 
 def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
-    """(model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's precision.
+    """Return (model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's
+    precision.
 
-    A GGUF file is dequantized into a plain model, which can then be trained and saved. How tokens are drawn is not
-    taken from the model's files: transformers would take from them whatever a call leaves out.
+    A GGUF file is dequantized into a plain model, which can then be trained and saved. Sampling settings of the model's
+    files are ignored, because transformers would use them for every setting that a call omits.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -146,7 +150,8 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     declared = _tokens_alone(model.generation_config)
     if "gguf_file" in given:
         model = _plain_copy(model)
-        # transformers takes the tokenizer's end of text for its beginning: the model's own declaration is the file's.
+        # transformers mistakes the tokenizer's end of text for its beginning; the model's own declaration is in the
+        # file.
         if isinstance(declared.eos_token_id, int):
             tokenizer.eos_token = tokenizer.convert_ids_to_tokens(declared.eos_token_id)
     if tokenizer.pad_token is None:
@@ -170,19 +175,19 @@ def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
 
 
 def precision(card: PolicyCard) -> Literal["float32", "bfloat16"]:
-    """Type of a policy's weights while it writes."""
+    """Return the type of a policy's weights during generation."""
     return card.pretrained.dtype if card.pretrained else card.dtype
 
 
 def model_place(source: PretrainedPolicy) -> str:
-    """What transformers is to read: the name of a hub's model, or a folder. Raises `DataError` for a package that is
-    not installed here."""
+    """Return what transformers reads: the name of a hub's model, or a folder. Raises `DataError` for a package that is
+    not installed."""
     if source.package is None:
         return source.model
     spec = find_spec(source.package)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        raise DataError(source.model, "(package)", "is not installed here", package_remedy(source.package))
+        raise DataError(source.model, "", "is not installed here", package_remedy(source.package))
     return folders[0]
 
 
@@ -193,16 +198,16 @@ def context_tokens(config: Any) -> int | None:
 
 
 def chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
-    """Tokens of a chat as its policy reads it, with the template and the opening of the answer."""
+    """Return the tokens of a chat with the template and the opening of the answer."""
     return len(tokenizer(chat_text(tokenizer, messages), add_special_tokens=False)["input_ids"])
 
 
 def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) -> bool:
-    """Whether a chat has at most `limit` tokens (None: any number).
+    """Return whether a chat has at most `limit` tokens (None: any number).
 
-    A chat of a million characters costs no more than one at the limit: its text is tokenized in slices, until they
-    exceed the limit. The cut between two slices adds a few tokens, which are allowed for; only a chat that is near the
-    limit or below it is tokenized as a whole.
+    A chat of a million characters costs no more than one at the limit: its text is tokenized in slices until they
+    exceed the limit. The cut between two slices adds a few tokens, which are allowed for; only a chat near or below the
+    limit is tokenized as a whole.
     """
     if limit is None:
         return True
@@ -218,7 +223,7 @@ def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) ->
 
 
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """A chat in its template, up to the opening of the answer; control tokens in its contents are plain text."""
+    """Return a chat in its template up to the opening of the answer; control tokens in its contents are plain text."""
     shown = plain_messages(tokenizer, messages)
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
@@ -231,11 +236,12 @@ def check_lengths(tokens: Sequence[int], completion: int, context: int | None) -
 
 
 def end_of_turn(generation: Any, tokenizer: Any) -> list[int]:
-    """Ids of the tokens that end a completion: those that the model's generation configuration declares, the
-    tokenizer's, the chat template's.
+    """Return ids of the tokens that end a completion: those of the model's generation configuration, the tokenizer and
+    the chat template.
 
-    A base model may declare its end-of-text token alone and still close its turns with the template's, and write
-    the user's next turn after it. Where the template closes no turn by a special token, the one that opens the next.
+    A base model may declare only its end-of-text token and still close its turns with the template's token, and then
+    write the user's next turn. If the template closes no turn by a special token, the token that opens the next turn is
+    used.
     """
     declared = generation.eos_token_id
     ends = {declared} if isinstance(declared, int) else set(declared or ())
@@ -249,7 +255,7 @@ def end_of_turn(generation: Any, tokenizer: Any) -> list[int]:
 
 
 def _tokens_alone(declared: Any) -> Any:
-    """A generation configuration that declares the same control tokens and no other setting."""
+    """Return a generation configuration with the same control tokens and no other setting."""
     from transformers import GenerationConfig
 
     tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -266,11 +272,11 @@ def _plain_copy(model: Any) -> Any:
 
 
 class Completion(NamedTuple):
-    """What a policy wrote for one prompt."""
+    """A policy's completion of one prompt."""
 
     text: str
     ended: bool
-    """Whether it came to an end before the limit of tokens."""
+    """Whether it ended before the limit of tokens."""
     prompt_tokens: int = 0
     tokens: int = 0
     """Tokens of the completion, the one that ended it included."""
@@ -281,7 +287,7 @@ class Completion(NamedTuple):
 
 
 class TextWriter(ABC):
-    """Writes completions with the settings of a policy's card."""
+    """Generates completions with the settings of a policy's card."""
 
     card: PolicyCard
 
@@ -293,9 +299,9 @@ class TextWriter(ABC):
         seed: int = 0,
         max_tokens: int | None = None,
     ) -> list[Completion]:
-        """One completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
+        """Return one completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
 
-        Raises `PromptTooLongError`, its `index` the prompt's place, when no room is left for the completion.
+        Raises `PromptTooLongError`, with the prompt's place as `index`, if no room is left for the completion.
         """
         if not prompts:
             return []
@@ -305,7 +311,7 @@ class TextWriter(ABC):
     def _complete(
         self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        """As `complete`, of one prompt at least; `longest`: the most tokens of a completion."""
+        """Complete at least one prompt; `longest`: the maximum number of tokens of a completion."""
 
     def write(
         self,
@@ -315,13 +321,13 @@ class TextWriter(ABC):
         seed: int = 0,
         max_tokens: int | None = None,
     ) -> list[str]:
-        """The texts of `complete`, which it raises as."""
+        """Return the texts of `complete`; raises its errors."""
         completions = self.complete(prompts, temperature=temperature, seed=seed, max_tokens=max_tokens)
         return [completion.text for completion in completions]
 
 
 class Conductor(TextWriter):
-    """A policy that writes workflows by transformers, in this process."""
+    """A policy that generates workflows by transformers in this process."""
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
@@ -330,7 +336,7 @@ class Conductor(TextWriter):
 
     @classmethod
     def load(cls, folder: Path, card: PolicyCard | None = None) -> Conductor:
-        """Read the policy in `folder` onto the GPU if there is one; `card`: other than the folder's own. Raises
+        """Load the policy in `folder` onto the GPU if there is one; `card`: instead of the folder's own. Raises
         `DataError`."""
         import torch
 
@@ -372,20 +378,20 @@ class Conductor(TextWriter):
 
     @property
     def prompt_limit(self) -> int | None:
-        """The most tokens of a prompt that leaves room for a completion of the card's length; None: unknown."""
+        """Return the highest number of tokens of a prompt that leaves room for a completion; None: unknown."""
         context = context_tokens(self._model.config)
         return None if context is None else context - self.card.max_completion_tokens
 
     def fits(self, prompt: Sequence[Message]) -> bool:
-        """Whether the prompt keeps to `prompt_limit`; from any thread, also while another one writes."""
+        """Return whether the prompt fits; safe from any thread, also during generation."""
         with self._counting:
             return chat_fits(self._counter, prompt, self.prompt_limit)
 
     @cached_property
     def _counter(self) -> Any:
-        # A tokenizer of its own: padding changes the state of the one that writes, which another thread may not use
-        # meanwhile ("Already borrowed", tokenizers 0.23).
+        # A separate tokenizer: padding changes the state of the one in use, which another thread may not use meanwhile
+        # ("Already borrowed", tokenizers 0.23).
         return copy.deepcopy(self._tokenizer)
 
     def close(self) -> None:
-        """Does nothing: the memory is freed with the object."""
+        """Do nothing: the memory is freed with the object."""

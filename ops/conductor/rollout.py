@@ -1,6 +1,6 @@
-"""A rollout: one text of the Conductor, read, executed, graded and rewarded.
+"""A rollout: one text of the Conductor, parsed, executed, graded and rewarded.
 
-Training and evaluation both go through `ops.workflow.play`, so that what is optimised is what is measured.
+Training and evaluation both use `ops.workflow.play`, so that training optimises what evaluation measures.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CUT_OFF = Parsed(None, FormatFailure.CUT_OFF, "the limit of tokens came before t
 
 @dataclass(frozen=True)
 class Rollout:
-    """What became of one completion."""
+    """The outcome of one completion."""
 
     text: str
     parsed: Parsed
     trace: WorkflowTrace | None
-    """None when the completion is no workflow, or one that leaves the answer of the round before."""
+    """None if the completion is not a workflow, or keeps the answer of the previous round."""
     grade: Grade | None
     outcome: Outcome
     after: Rollout | None = None
@@ -43,12 +43,12 @@ class Rollout:
 
     @property
     def keeps(self) -> bool:
-        """Whether the round before has the last word: three empty lists, or its own workflow once more."""
+        """Whether the previous round's answer stands: three empty lists, or the same workflow again."""
         return self.after is not None and self.parsed.workflow is not None and self.trace is None
 
     @property
     def round(self) -> Round:
-        """The completion as the round that a later one goes on from."""
+        """The completion as the round that a later one continues."""
         return Round(self.text, self.parsed, self.trace)
 
 
@@ -61,14 +61,13 @@ async def roll_out(
     cut_off: Collection[int] = (),
     after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
-    """Execute every completion for its problem, all at once, and grade the answers.
+    """Execute every completion for its problem concurrently, and grade the answers.
 
     `texts` and `problems` correspond one to one; `team`: the workers on offer; `sample`: the sample index of the
-    workers' responses, one for all or one each. `cut_off`: the places of texts that reached the limit of tokens before
-    their end; they count as invalid, whatever they contain. `after`: the round with an answer that each text
-    continues, or None for a first round; a text that keeps that answer is not executed and has its outcome. Raises
-    `OverBudget` and `ConfigError`; a worker that cannot be reached, and a deadline that passes, make a rollout
-    unscorable instead.
+    workers' responses, one for all or one each. `cut_off`: places of texts that reached the limit of tokens before
+    their end, which count as invalid for any content. `after`: the round with an answer that each text continues, or
+    None for a first round; a text that keeps that answer is not executed and has its outcome. Raises `OverBudget` and
+    `ConfigError`; an unreachable worker or a passed deadline makes a rollout unscorable instead.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
@@ -86,7 +85,7 @@ async def roll_out(
 
 
 async def graded(problems: Sequence[Problem], answers: Sequence[str | None]) -> list[Grade | None]:
-    """The grade of each problem's answer, in a thread; None where there is no answer."""
+    """Return the grade of each problem's answer, computed in a thread; None without an answer."""
     there = [index for index, answer in enumerate(answers) if answer is not None]
     pairs = [(problems[index], answers[index] or "") for index in there]
     grades = dict(zip(there, await asyncio.to_thread(grade_many, pairs), strict=True))

@@ -1,4 +1,4 @@
-"""A Conductor whose workflows a vLLM server writes: this process needs no GPU and no weights."""
+"""A Conductor whose workflows a vLLM server generates: this process needs no GPU and no weights."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     import httpx
 
 KEY = "VLLM_API_KEY"
-"""The environment variable that holds the server's key, if it has one: vLLM reads the same."""
+"""The environment variable with the server's key, if it has one; vLLM reads the same."""
 AT_ONCE = 256
 """Requests in flight: vLLM's default number of concurrent sequences."""
 LONGEST = "-1"
-"""For vLLM's `--max-model-len`: what the model was made for, or less where the memory is too small for it."""
+"""For vLLM's `--max-model-len`: the model's own limit, or less if the memory is too small for it."""
 ATTEMPTS = 4
 ANSWER_S = 5.0
-"""How long a server may take to name its model, in seconds."""
+"""Seconds within which a server must name its model."""
 COMPLETION_S = 1800.0
-"""How long it may take to write one completion, its queue included."""
+"""Seconds within which it must write one completion, including its queue."""
 
 
 class WriterAway(PodiumError):
-    """The server that writes does not answer, or not as vLLM does."""
+    """The server does not answer, or not as vLLM does."""
 
 
 class Served(NamedTuple):
@@ -50,7 +50,7 @@ class Served(NamedTuple):
 
 
 def served(url: str) -> list[Served]:
-    """What a server serves. Raises `WriterAway`."""
+    """Return what a server serves. Raises `WriterAway`."""
     import httpx
 
     try:
@@ -62,12 +62,12 @@ def served(url: str) -> list[Served]:
 
 
 def command(place: str, name: str, dtype: str | None = None) -> str:
-    """What serves a policy under the name by which it is asked for."""
+    """Return the command that serves a policy under the name that requests use."""
     return f"vllm serve {place} --served-model-name {name}{f' --dtype {dtype}' if dtype else ''}"
 
 
 class ServedConductor(TextWriter):
-    """A policy that writes workflows by a server."""
+    """A policy that generates workflows on a server."""
 
     def __init__(self, url: str, model: str, chats: Chats) -> None:
         self.url, self._model, self._chats, self.card = url, model, chats, chats.card
@@ -75,10 +75,10 @@ class ServedConductor(TextWriter):
 
     @classmethod
     def load(cls, folder: Path, url: str, setting: str, key: str | None = None) -> ServedConductor:
-        """The policy in `folder`, which the server at `url` must serve: under its key, or from there.
+        """Connect to the server at `url`, which must serve the policy in `folder`: under its key, or from that folder.
 
-        `key`: the policy's key where it differs from the folder's. Raises `DataError`, and `ConfigError` that names
-        `setting` where no server answers or another model is served.
+        `key`: the policy's key if it differs from the folder's name. Raises `DataError`, and `ConfigError` that names
+        `setting` if no server answers or it serves another model.
         """
         chats, key = Chats.load(folder), key or policy_key(folder)
         place, _ = weights(folder, chats.card)
@@ -91,23 +91,23 @@ class ServedConductor(TextWriter):
         mine = next((model for model in models if names & {model.name, model.root}), None)
         if mine is None:
             others = ", ".join(model.name for model in models) or "nothing"
-            problem = f"{url} serves {others}, and not policy {key}"
+            problem = f"{url} serves {others}, not policy {key}"
             raise ConfigError(f"recipe {chats.card.recipe!r}", setting, problem, remedy)
         lengths = [length for length in (chats.context, mine.longest) if length]
         return cls(url, mine.name, replace(chats, context=min(lengths, default=None)))
 
     @classmethod
     def start(cls, folder: Path, workspace: Workspace, setting: str, key: str | None = None) -> ServedConductor:
-        """The policy in `folder`, behind a vLLM server that Podium starts on this machine in the policy's own precision
-        and ends with `close`.
+        """Start a vLLM server on this machine for the policy in `folder`, in the policy's own precision; `close` ends
+        it.
 
-        `key`: where it is not the folder's. Raises `DataError`, `WorkerUnreachable` with the end of the server's log,
-        and `ConfigError` that names `setting` where vLLM cannot read the policy, or the Python that lacks vLLM.
+        `key`: if it is not the folder's name. Raises `DataError`, `WorkerUnreachable` with the end of the server's log,
+        and `ConfigError` that names `setting` if vLLM cannot read the policy, or the Python that lacks vLLM.
         """
         chats, key = Chats.load(folder), key or policy_key(folder)
         place, given = weights(folder, chats.card)
         if "gguf_file" in given:
-            problem = f"vLLM cannot write for {place}: its weights are in GGUF"
+            problem = f"vLLM cannot load {place}, because its weights are in GGUF format"
             raise ConfigError(f"recipe {chats.card.recipe!r}", setting, problem, "Write `transformers`")
         revision = ("--revision", given["revision"]) if "revision" in given else ()
         options = ("--max-model-len", LONGEST, "--generation-config", "vllm", *revision)
@@ -157,11 +157,11 @@ class ServedConductor(TextWriter):
 
     @property
     def prompt_limit(self) -> int | None:
-        """As `Conductor.prompt_limit`."""
+        """See `Conductor.prompt_limit`."""
         return self._chats.prompt_limit
 
     def fits(self, prompt: Sequence[Message]) -> bool:
-        """As `Conductor.fits`."""
+        """See `Conductor.fits`."""
         return self._chats.fits(prompt)
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class ServedConductor(TextWriter):
 
 
 def _passes(error: BaseException) -> bool:
-    """Whether what went wrong may be gone a moment later."""
+    """Return whether an error may be transient."""
     import httpx
 
     if isinstance(error, httpx.HTTPStatusError):
@@ -187,6 +187,6 @@ def _client(url: str, seconds: float) -> httpx.Client:
         timeout=httpx.Timeout(seconds, connect=ANSWER_S),
         limits=httpx.Limits(max_connections=AT_ONCE),
         headers={"Authorization": f"Bearer {key}"} if key else {},
-        # A proxy that the environment names does not know this machine's ports.
+        # A proxy named in the environment does not know this machine's ports.
         trust_env=urlsplit(url).hostname not in ("127.0.0.1", "localhost"),
     )

@@ -25,8 +25,8 @@ def load_conductor(
     setting: str = "evaluation.writer",
     key: str | None = None,
 ) -> AnyConductor:
-    """The policy in `folder`, written for by `writer`: `transformers`, `vllm` (a server that Podium starts on the GPUs
-    of this machine), or a server's URL.
+    """Load the policy in `folder` with the backend `writer`: `transformers`, `vllm` (a server that Podium starts on the
+    GPUs of this machine), or a server's URL.
 
     An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
     result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.

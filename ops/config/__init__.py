@@ -1,8 +1,7 @@
-"""Every setting as a pydantic model: loading, validation, the resolved dump.
+"""Every setting as a pydantic model: loading, validation, output of the resolved values.
 
-What belongs here: what a user may set, and which combinations are impossible.
-What does not: anything that acts on a setting, and any heavy import (torch,
-dagster, litellm, mlflow): `podium` commands parse first and import after.
+What belongs here: the settings of a user, and impossible combinations of them. What does not: code that acts on a
+setting, and any slow import (torch, dagster, litellm, mlflow), because `podium` commands parse first and import after.
 """
 
 from ops.config.base import Settings, digest

@@ -1,4 +1,4 @@
-"""The base of every settings model, and the digest that keys are made of."""
+"""The base of every settings model, and the digest used in keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
-"""What may become part of a file name: a regular expression."""
+"""Regular expression of names that may become part of a file name."""
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 PoolName = Annotated[str, Field(pattern=f"^{NAME}(:{NAME})?$")]
 """`NAME` of a file in config/pools, or `NAME:VARIANT`."""
@@ -23,14 +23,14 @@ class Settings(BaseModel):
 
     @classmethod
     def of_file(cls, values: Any) -> Self:
-        """The settings that a person wrote. Text or a truth value is no number here, and a number is no text.
+        """Validate settings written by a person.
 
-        Raises `ValidationError`.
+        A text or a truth value is not accepted as a number, nor a number as a text. Raises `ValidationError`.
         """
         return cls.model_validate_json(json.dumps(values), strict=True)
 
 
 def digest(value: object) -> str:
-    """Twelve hex digits of the SHA-256 of `value`'s canonical JSON: content keys."""
+    """Return twelve hex digits of the SHA-256 of `value`'s canonical JSON, for content keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

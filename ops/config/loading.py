@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from ops.config.base import NAME, Settings
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
@@ -30,33 +31,33 @@ BASE = "base"
 
 
 class Layer(NamedTuple):
-    """What one file says."""
+    """The contents of one file."""
 
     file: Path
     values: dict[str, Any]
 
 
 def base_of(layer: Layer, above: list[Layer]) -> Path | None:
-    """The file that `layer` is based on, taken out of its values; None where it is based on none.
+    """Remove the `base` field from the layer's values and return the file that it names; None without a base.
 
-    `above`: the layers that lead here. Raises `ConfigError` for a base that is no recipe, or leads in a circle.
+    `above`: the layers that lead here. Raises `ConfigError` for a base that is not a recipe, and for a circle of bases.
     """
     name = layer.values.pop(BASE, None)
     if name is None:
         return None
     if not isinstance(name, str) or not re.fullmatch(NAME, name) or not layer.file.with_name(f"{name}.yaml").exists():
         known = ", ".join(sorted(path.stem for path in layer.file.parent.glob("*.yaml")))
-        raise ConfigError(layer.file, BASE, f"names no recipe ({name!r:.60})", f"Recipes there: {known}")
+        raise ConfigError(layer.file, BASE, f"is not the name of a recipe ({name!r:.60})", f"Recipes there: {known}")
     file = layer.file.with_name(f"{name}.yaml")
     chain = [*(each.file for each in above), layer.file]
     if file in chain:
         circle = " → ".join(path.stem for path in (*chain[chain.index(file) :], file))
-        raise ConfigError(layer.file, BASE, f"leads in a circle: {circle}", "Base one of them on another, or on none")
+        raise ConfigError(layer.file, BASE, f"is circular: {circle}", "Give one of them another base, or none")
     return file
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`below` with what `above` says instead: mappings are merged, all else is replaced, and null takes away.
+    """Return `below` overridden by `above`: mappings are merged, other values are replaced, and null removes a key.
 
     A mapping of another `kind` has other fields, so it replaces the one below.
     """
@@ -77,7 +78,7 @@ def _alike(below: dict[str, Any], above: dict[str, Any]) -> bool:
 
 
 def said_in(layers: list[Layer], place: tuple[str | int, ...]) -> Path:
-    """The file of `layers`, topmost first, that says what is at `place`, or else the most of the way there."""
+    """Return the topmost file of `layers` that has the value at `place`, or else the longest part of its path."""
     return max(layers, key=lambda layer: _depth(layer.values, place)).file
 
 
@@ -90,11 +91,11 @@ def _depth(values: Any, place: tuple[str | int, ...]) -> int:
 
 
 SYNTHETIC = "local/"
-"""What the model name of an embedded worker begins with."""
+"""Prefix of the model names of embedded workers."""
 
 
 class Unsafe(NamedTuple):
-    """A value that a recipe takes from its base, and what to write instead."""
+    """A value that a recipe inherits from its base, and its remedy."""
 
     field: str
     value: str
@@ -102,11 +103,11 @@ class Unsafe(NamedTuple):
 
 
 def check_inherited(layers: Sequence[Layer], values: dict[str, Any], synthetic: Callable[[str], bool]) -> None:
-    """Raise `ConfigError` for the first value of `values` that is safe in the synthetic environment alone and that a
-    recipe with real workers takes from a synthetic base.
+    """Raise `ConfigError` for the first value of `values` that is only safe in the synthetic environment and that a
+    recipe with real workers inherits from a synthetic base.
 
-    `layers`: the recipe's file first, then its bases; `values`: all of them merged. `synthetic` says whether every
-    worker of a pool is embedded. A value that a layer with real workers states may be inherited from there.
+    `layers`: the recipe's file first, then its bases; `values`: all of them merged. `synthetic` returns whether every
+    worker of a pool is embedded. A value that is stated by a layer with real workers may be inherited.
     """
     for unsafe, place in _unsafe(values):
         stated = _stating(layers, place)
@@ -138,7 +139,8 @@ def _mapping(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _stating(layers: Sequence[Layer], place: tuple[str, ...]) -> int:
-    """The topmost layer that states what is at `place`; of a default, the lowest layer that has the field around it."""
+    """Return the topmost layer that has the value at `place`; for a default, the lowest layer that has the section
+    around it."""
     if found := [number for number, layer in enumerate(layers) if _states(layer.values, place)]:
         return found[0]
     return max((number for number, layer in enumerate(layers) if _states(layer.values, place[:-1])), default=0)
@@ -169,31 +171,32 @@ def load(model: type[S], file: Path) -> S:
 
 
 def load_or_default(model: type[S], file: Path) -> S:
-    """As `load` does; the defaults where there is no file. What is there in place of a file is an error."""
+    """Load a file like `load`, or return the defaults if there is none. Anything else in its place is an error."""
     return load(model, file) if os.path.lexists(file) else model()
 
 
 def named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
-    """The file `NAME.yaml` of a folder. Raises `ConfigError` for what is no name: a path, an empty or endless one."""
+    """Return the file `NAME.yaml` of a folder. Raises `ConfigError` for an invalid name: a path, an empty or too long
+    one."""
     if not re.fullmatch(NAME, name):
         known = ", ".join(sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))) or "none"
-        raise ConfigError(folder, "(name)", f"{name!r:.60} is no name of a file there", f"Files there: {known}")
+        raise ConfigError(folder, "", f"{name!r:.60} is not the name of a file there", f"Files there: {known}")
     return folder / f"{name}{suffix}"
 
 
 def _read(model: type[Settings], file: Path) -> dict[str, Any]:
-    """What a file says, for `model`. Raises `ConfigError`."""
+    """Return the contents of a file for `model`. Raises `ConfigError`."""
     try:
         text = read_text(file)
     except FileNotFoundError:
         raise _absent(file) from None
     values = parse_yaml(text, file)
     if not isinstance(values, dict):
-        raise ConfigError(file, "(file)", "is not a mapping", f"Write the fields of {model.__name__}")
+        raise ConfigError(file, "", "is not a mapping", f"Write the fields of {model.__name__}")
     if KEY_SHAPE.search(text):
         raise ConfigError(
             file,
-            "(file)",
+            "",
             "seems to hold an API key",
             "Put it in the environment and name the variable in api_key_env",
         )
@@ -202,36 +205,49 @@ def _read(model: type[Settings], file: Path) -> dict[str, Any]:
 
 def _absent(file: Path) -> ConfigError:
     known = ", ".join(sorted(path.name.removesuffix(".yaml") for path in file.parent.glob(f"*{file.suffix}"))) or "none"
-    return ConfigError(file, "(file)", "does not exist", f"Files there: {known}")
+    return ConfigError(file, "", "does not exist", f"Files there: {known}")
 
 
 def mistake(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
-    """What is wrong with a file's values: field, problem and remedy of the first of its errors."""
+    """Return the first of pydantic's errors in a file's values as one line with file, field and remedy."""
     first, more = error.errors()[0], error.error_count() - 1
-    field = ".".join(str(part) for part in first["loc"]) or "(file)"
-    problem = first["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"])
+    problem = in_words(first)
     if first["type"] == "extra_forbidden":
-        problem, remedy = (
-            "is not a known key",
-            f"Remove it or correct its spelling (see {model.__name__} in ops/config)",
-        )
+        problem = "is not a known key"
+        remedy = f"Remove it or correct its spelling (see {model.__name__} in ops/config)"
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
     elif any(names_a_key(str(part)) or str(part).endswith("_env") for part in first["loc"]) or "key" in problem:
-        remedy = "Write the variable's name there, and the key itself nowhere but in the environment"
+        remedy = "Write the variable's name here, and put the key itself only into the environment"
     else:
-        remedy = f"Found {first['input']!r:.120}"
+        remedy = correction(first["input"])
     return ConfigError(file, field, problem, remedy + (f" (and {more} more)" if more else ""))
 
 
+def in_words(error: ErrorDetails) -> str:
+    """Return the message of one of pydantic's errors without its fixed openings."""
+    return error["msg"].removeprefix("Value error, ").replace("Input should", "should", 1)
+
+
+def correction(value: object) -> str:
+    """Return the remedy for a wrong value; a mapping or a list is not quoted, since it can be a whole file."""
+    if isinstance(value, Mapping | list | tuple):
+        return "Correct it (fields and limits: docs/reference/configuration.md)"
+    return f"Correct the value {value!r:.80}"
+
+
 def pool_file(config: Path, name: str) -> Path:
-    """The file of a pool "NAME" or of its variant "NAME:VARIANT". Raises `ConfigError` for what is no name."""
+    """Return the file of a pool "NAME" or of its variant "NAME:VARIANT". Raises `ConfigError` for an invalid name."""
     return named_file(config / "pools", name.partition(":")[0])
 
 
 def load_pool(config: Path, name: str) -> Pool:
-    """The pool "NAME" as `config/pools/NAME.yaml` has it, or its variant "NAME:VARIANT"; of a model that drifted, the
-    revision that `config/revisions.yaml` notes. Raises `ConfigError`."""
+    """Load the pool "NAME" of `config/pools/NAME.yaml`, or its variant "NAME:VARIANT", with the revisions that
+    `config/revisions.yaml` notes for drifted models.
+
+    Raises `ConfigError`.
+    """
     file = pool_file(config, name)
     pool_of_file = load(PoolFile, file)
     variant = name.partition(":")[2]
@@ -242,9 +258,11 @@ def load_pool(config: Path, name: str) -> Pool:
 
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
-    """`config/recipes/NAME.yaml` over the recipe that its `base` names, if it has one; with another seed where one is
-    given. Raises `ConfigError`, which names the file of the chain that is wrong, also where a recipe with real workers
-    takes from a synthetic base what is safe there alone (`ops.config.loading`)."""
+    """Load `config/recipes/NAME.yaml` over the recipe that its `base` names, if any, optionally with another seed.
+
+    Raises `ConfigError`, which names the wrong file of the chain, also if a recipe with real workers inherits a value
+    that is only safe in the synthetic environment (`check_inherited`).
+    """
     layers: list[Layer] = []
     file: Path | None = named_file(config / "recipes", name)
     while file is not None:
@@ -267,12 +285,15 @@ def _is_synthetic(config: Path, pool: str) -> bool:
 
 
 def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str, Pool]:
-    """Name → pool, of those that the recipe's evaluation names. Raises `ConfigError`, also for one whose workers have
-    other names than `pool`'s: a Conductor knows its workers by name."""
+    """Return name → pool for the pools that the recipe's evaluation names.
+
+    Raises `ConfigError`, also for a pool whose workers have other names than `pool`'s, because a Conductor identifies
+    its workers by name.
+    """
     pools = {name: load_pool(config, name) for name in recipe.evaluation.pools}
     for name, other in pools.items():
         if differing := sorted(set(other.names) ^ set(pool.names)):
-            problem = f"{name} has not the workers of {recipe.pool}: {', '.join(differing)}"
+            problem = f"{name} does not have the workers of {recipe.pool}: {', '.join(differing)}"
             remedy = f"Name {recipe.pool}, a variant of it, or a pool with workers of the same names"
             raise ConfigError(f"recipe {recipe.name!r}", "evaluation.pool", problem, remedy)
     return pools
@@ -302,27 +323,27 @@ def _named_workers(policy: Policy) -> list[tuple[str, str]]:
 
 
 def load_gate(config: Path) -> PromotionGate:
-    """`config/promotion.yaml`. Raises `ConfigError`."""
+    """Load `config/promotion.yaml`. Raises `ConfigError`."""
     return load(PromotionGate, config / "promotion.yaml")
 
 
 def load_alerts(config: Path) -> Alerts:
-    """`config/alerts.yaml`; where there is none, alerts go to the log alone. Raises `ConfigError`."""
+    """Load `config/alerts.yaml`; without the file, alerts only go to the log. Raises `ConfigError`."""
     return load_or_default(Alerts, config / "alerts.yaml")
 
 
 def load_retraining(config: Path) -> Retraining:
-    """`config/retraining.yaml`, or the defaults where a workspace has none. Raises `ConfigError`."""
+    """Load `config/retraining.yaml`, or the defaults if the workspace has none. Raises `ConfigError`."""
     return load_or_default(Retraining, config / "retraining.yaml")
 
 
 def load_serving(config: Path) -> Serving:
-    """`config/serving.yaml`; the defaults where there is none. Raises `ConfigError`."""
+    """Load `config/serving.yaml`, or the defaults if there is none. Raises `ConfigError`."""
     return load_or_default(Serving, config / "serving.yaml")
 
 
 def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
-    """What the recipe's DeepSpeed file says; `None`: it names none. Raises `ConfigError`."""
+    """Load the recipe's DeepSpeed file; `None`: the recipe names none. Raises `ConfigError`."""
     name = recipe.grpo.deepspeed
     if name is None:
         return None
@@ -332,10 +353,10 @@ def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
     except FileNotFoundError:
         raise _absent(file) from None
     if not isinstance(settings, dict):
-        raise ConfigError(file, "(file)", "is not a JSON object", "Write DeepSpeed's settings there")
+        raise ConfigError(file, "", "is not a JSON object", "Write DeepSpeed's settings there")
     return settings
 
 
 def resolved(settings: Settings) -> str:
-    """The resolved settings as YAML, defaults written out: what lies beside a run."""
+    """Return the resolved settings as YAML with defaults written out; a copy is stored with each run."""
     return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -11,14 +11,14 @@ from ops.config.pool import Pool
 
 
 class PromotionGate(Settings):
-    """When a challenger becomes the champion."""
+    """The conditions under which a challenger becomes champion."""
 
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of all looks at one champion together, two-sided: a challenger that is worse than a bound below allows takes
-    the champion's place with a chance of at most (1 - confidence) / 2, however often another one is tried."""
-    planned_looks: int | None = Field(default=None, ge=1)
-    """Challengers that are judged against one champion, where that is known: each has the same part of that chance,
-    and a later one is refused. None: look k has 1/(k·(k+1)) of it, without an end."""
+    """Two-sided confidence of all interim analyses against one champion together: a challenger that is worse than a
+    bound below allows is promoted with a probability of at most (1 - confidence) / 2, for any number of challengers."""
+    planned_analyses: int | None = Field(default=None, ge=1)
+    """Number of challengers to be judged against one champion: each gets the same part of that probability, and later
+    ones are refused. None: analysis k gets 1/(k·(k+1)) of it, and the number is unlimited."""
     min_gain_over_best_worker: float = Field(default=0.0, ge=-1, le=1)
     """Accuracy (0–1) by which the mean must exceed the best single worker's: lower end of the score interval."""
     max_loss_against_champion: float = Field(default=0.01, ge=0)
@@ -39,7 +39,7 @@ _VARIABLE = r"^[A-Z][A-Z0-9_]*$"
 
 
 class Slack(Settings):
-    """An incoming webhook of Slack, or of whatever takes its JSON (Mattermost, a relay of one's own)."""
+    """An incoming webhook of Slack, or of a service that accepts the same JSON (for example Mattermost)."""
 
     webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
     """The environment variable that holds the webhook's URL, which is a secret."""
@@ -48,12 +48,12 @@ class Slack(Settings):
 
 
 class Mail(Settings):
-    """A mail server that takes our messages."""
+    """A mail server for notices."""
 
     host: str = Field(min_length=1)
     port: int = Field(default=587, ge=1, le=65535)
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """"none" sends in the clear: for a relay on this machine."""
+    """"none" sends without encryption: for a relay on this machine."""
     user: str | None = None
     """None: the server asks for no password."""
     password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
@@ -71,7 +71,7 @@ class Mail(Settings):
 
 
 class Alerts(Settings):
-    """Where notices go. They are always kept in `.podium/alerts.jsonl`."""
+    """The destinations of notices, which are always recorded in `.podium/alerts.jsonl` too."""
 
     slack: Slack | None = None
     """None: nothing is posted."""
@@ -86,77 +86,77 @@ class Alerts(Settings):
 
 
 class Probing(Settings):
-    """Questions that are asked again, night by night, to see whether a worker is still the one that was precached."""
+    """Questions repeated every night to detect whether a worker has changed since precaching."""
 
     reference: int = Field(default=360, ge=8)
-    """Questions a worker whose second answer is asked for beside the precached one: what it differs from itself by.
-    Each is probed once; after the last, two new answers to each are asked for."""
+    """Number of questions per worker with a second answer beside the precached one, to measure how much the worker
+    differs from itself. Each is probed once; after the last, two new answers to each are requested."""
     questions: int = Field(default=24, ge=1)
-    """Asked of every worker in one round of probes."""
+    """Number of questions to every worker in one round of probes."""
     false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
-    """The chance that a worker that did not change is ever called changed, however long it is probed."""
+    """Probability that an unchanged worker is ever reported as changed, for any duration of probing."""
 
 
 class Retraining(Settings):
-    """What a change of the pool leads to. The gate itself is `config/promotion.yaml`'s."""
+    """The reaction to a change of the pool. The gate's settings are in `config/promotion.yaml`."""
 
     settle_s: float = Field(default=60.0, ge=0)
-    """The pool must read the same for so long before anything is done: ten edits in a minute are one change."""
+    """Seconds for which the pool's files must be unchanged before anything starts, so that several edits are one
+    change."""
     budget_usd: float = Field(default=5.0, ge=0)
-    """What the sensor may start by itself: above this expected cost (workers' calls) it waits for a person."""
+    """USD (workers' calls) up to which the sensor starts a plan automatically; a more expensive plan needs approval."""
     min_oracle_rise: float = Field(default=0.02, ge=0, le=1)
-    """Accuracy (0-1) by which choosing the best worker for each training problem must gain, at the interval's lower
+    """Accuracy (0-1) that the choice of the best worker for each training problem must gain, at the interval's lower
     end, for a new worker to pay for fine-tuning."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of the two-sided intervals by which a new worker pays."""
+    """Confidence of the two-sided intervals that decide whether a new worker pays."""
     slice_questions: int = Field(default=20, ge=1)
-    """Questions of each benchmark that the nightly evaluation asks afresh: the next ones every night."""
+    """Questions per benchmark of the nightly evaluation, the next ones every night."""
     probing: Probing = Probing()
 
 
 class PoolChange(Settings):
-    """Whose pool changed: the champion, and the pool that was last dealt with."""
+    """A change of the champion's pool, with the pool that was handled last."""
 
     version: str
-    """The champion's, in the registry."""
+    """The champion's version in the registry."""
     policy: str
-    """Its policy's key."""
+    """The key of its policy."""
     before: Pool
 
 
 class Serving(Settings):
-    """Limits of the server, and what a request may have that says nothing else."""
+    """Limits of the server, and defaults of requests."""
 
     pool: PoolName | None = None
-    """A pool of `config/pools` ("NAME" or "NAME:VARIANT") that is asked instead of the one that the champion was
-    released with: other endpoints or prices, or some of its workers. Workers are known by name."""
+    """A pool of `config/pools` ("NAME" or "NAME:VARIANT") to use instead of the one released with the champion: other
+    endpoints or prices, or some of its workers. Workers are identified by name."""
     budget_usd: float = Field(default=1.0, ge=0)
-    """USD that one request may spend on calls; it may ask for less, not for more."""
+    """USD that one request may spend on calls; a request may set a lower value, not a higher one."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds from a request's admission to its answer; it may ask for less, not for more."""
+    """Seconds from a request's admission to its answer; a request may set a lower value, not a higher one."""
     month_usd: float | None = Field(default=None, ge=0)
     """USD that all requests of a calendar month (UTC) may spend together, over all servers that share the ledger."""
     at_once: int = Field(default=256, ge=1)
-    """Requests that are worked on at once."""
+    """Requests that are processed at once."""
     waiting: int = Field(default=256, ge=0)
     """Requests that wait for a place; further ones are refused with 429."""
     batch: int = Field(default=64, ge=1)
     """Questions whose workflows are written at once, at most."""
     threads: int = Field(default=1, ge=1)
-    """CPU threads with which a policy writes that lies in this process. More than one pays for models of hundreds of
-    millions of parameters on cores that are idle otherwise; where others use them as well, threads wait for each other
-    far longer than they write."""
+    """CPU threads of a policy that generates in this process. More than one pays for models of hundreds of millions of
+    parameters on otherwise idle cores; on busy cores, threads wait for each other longer than they compute."""
     attempts: int = Field(default=3, ge=1)
-    """Completions tried for a workflow: a greedy one, then sampled ones."""
+    """Number of completions to try for a workflow: a greedy one, then sampled ones."""
     rewrites: int = Field(default=1, ge=0)
-    """How often the Conductor is asked for another workflow without the workers that failed; then the best of the
-    remaining workers is asked alone."""
+    """How often the Conductor may write another workflow without the workers that failed, before the best of the
+    remaining workers is called alone."""
     follow_s: float = Field(default=5.0, gt=0)
-    """Seconds between looks at the alias `champion`."""
+    """Seconds between checks of the alias `champion`."""
     drain_s: float = Field(default=30.0, ge=0)
     """Seconds that requests in flight may take to finish when the server is stopped."""
     stalled_s: float = Field(default=180.0, gt=0)
-    """Seconds after which `/health` is 503 because the Conductor has written nothing although requests wait for it."""
+    """Seconds without a finished batch, while requests wait for it, after which `/health` is 503."""
     keep_alive_s: float = Field(default=15.0, gt=0)
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     request_bytes: int = Field(default=1_000_000, ge=1000)
@@ -171,4 +171,4 @@ class Serving(Settings):
     """Open connections of clients; null: as many as the limit of open files allows, at most 20,000. Beyond them the
     connection that has been idle for longest is closed; while none is idle, new ones are refused with 503."""
     traced_share: float = Field(default=1.0, ge=0, le=1)
-    """Share of the requests to OpenAI's routes whose steps MLflow keeps as traces."""
+    """Share of the requests to OpenAI's routes whose steps MLflow stores as traces."""

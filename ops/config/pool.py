@@ -1,7 +1,7 @@
-"""The worker pool: its file, variants of it, and models that changed behind their names (`config/revisions.yaml`).
+"""The worker pool: its file, its variants, and models that changed under their names (`config/revisions.yaml`).
 
-The drift test writes a model's revision, and a person may take it back. The revision becomes part of every cache key
-of the model's workers, in every pool: old answers stay where they are, and no later run asks for them.
+The drift test writes a model's revision, and a person may remove it. The revision becomes part of every cache key of
+the model's workers, in every pool: old answers stay in the cache, and no later run uses them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
-"""What is known of a worker: weights closed or open, a tool that is no model, what it is made for."""
+"""Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
 
 
 class Rates(Settings):
@@ -32,7 +32,7 @@ class Rates(Settings):
     output: float = Field(ge=0)
 
     def plain(self) -> Rates:
-        """Without a date."""
+        """Return these rates without a date."""
         return Rates(input=self.input, output=self.output)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class LaterRates(Rates):
 
 
 class Price(Rates):
-    """USD per million tokens, with what is announced to change."""
+    """USD per million tokens, with announced changes."""
 
     later: tuple[LaterRates, ...] = ()
     """Announced changes, earliest first."""
@@ -57,33 +57,33 @@ class Price(Rates):
     def _one_after_another(cls, later: tuple[LaterRates, ...]) -> tuple[LaterRates, ...]:
         days = [rates.since for rates in later]
         if days != sorted(set(days)):
-            raise ValueError("dates must be different and stand in their order")
+            raise ValueError("dates must be different and in ascending order")
         return later
 
     def on(self, day: date | None = None) -> Rates:
-        """The rates of that day; None: today (UTC)."""
+        """Return the rates of that day; None: today (UTC)."""
         day = day or datetime.now(UTC).date()
         return next((rates for rates in reversed(self.later) if rates.since <= day), self).plain()
 
     def usd(self, prompt_tokens: int, completion_tokens: int, day: date | None = None) -> float:
-        """The cost of the tokens (USD) on that day; None: today (UTC)."""
+        """Return the cost of the tokens (USD) on that day; None: today (UTC)."""
         rates = self.on(day)
         return (prompt_tokens * rates.input + completion_tokens * rates.output) / 1e6
 
 
 class Serve(Settings):
-    """How Podium itself serves a worker's model with vLLM, at the port of its `api_base`.
+    """How Podium serves a worker's model with vLLM, at the port of its `api_base`.
 
-    Nothing of it is part of a cache key: raise the worker's `revision` when something here changes answers.
+    No field is part of a cache key: raise the worker's `revision` if a change here changes answers.
     """
 
     model_path: str = Field(min_length=1)
     """Folder of the model (safetensors, tokenizer), from the project's root; or an id on a model hub."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
     max_model_len: int | None = Field(default=None, ge=1)
-    """Tokens of prompt and answer together; None: what the model was made for."""
+    """Tokens of prompt and answer together; None: the model's own limit."""
     args: tuple[str, ...] = ()
-    """Further arguments of `vllm serve`, as they stand."""
+    """Further arguments of `vllm serve`, passed unchanged."""
 
 
 class Worker(Settings):
@@ -94,7 +94,7 @@ class Worker(Settings):
     model: str = Field(min_length=1)
     """LiteLLM model string, `provider/model`. `local/…` names an embedded tool worker."""
     revision: str = ""
-    """Raise it when another model answers under the same name: it is part of every cache key."""
+    """Raise it if another model answers under the same name: it is part of every cache key."""
     model_in_replies: str | None = None
     """The model's name in the endpoint's replies, if it differs (an alias, a deployment)."""
     api_base: str | None = None
@@ -112,14 +112,14 @@ class Worker(Settings):
     extra_headers: dict[str, str] | None = Field(default=None, min_length=1)
     """HTTP headers of every request (a provider's beta switch); never a key."""
     temperature: float | None = Field(default=0.2, ge=0, le=2)
-    """None: send none (reasoning models that accept only their default)."""
+    """None: not sent (for reasoning models that accept only their default)."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     max_tokens: int = Field(default=4096, ge=1)
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     thinking_budget: int | None = Field(default=None, ge=0)
-    """Reasoning tokens, for providers that take a number."""
+    """Reasoning tokens, for providers that accept a number."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Passed to the provider unchanged (for example a vLLM server's `chat_template_kwargs`); never a key."""
     price: Price | None = None
@@ -129,7 +129,7 @@ class Worker(Settings):
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Maximum requests per minute, spaced evenly. None: no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Maximum prompt and completion tokens per minute: estimated before a call, corrected after it."""
+    """Maximum prompt and completion tokens per minute, estimated before a call and corrected after it."""
     refuses_with: tuple[Annotated[str, Field(min_length=4)], ...] = ()
     """Phrases by which this provider refuses content with a 4xx, in addition to the known ones; any case."""
     timeout_s: float = Field(default=120.0, gt=0)
@@ -139,13 +139,13 @@ class Worker(Settings):
     retries: int = Field(default=4, ge=0)
     """Further attempts after a transient failure (429, 5xx, connection)."""
     breaker_failures: int = Field(default=5, ge=1)
-    """Consecutive failed calls, each after its retries, after which the worker rests."""
+    """Consecutive failed calls, each after its retries, after which the worker is paused."""
     breaker_rest_s: float = Field(default=30.0, gt=0)
-    """Seconds of that rest: calls fail at once, then one is let through as a test."""
+    """Seconds of that pause: calls fail at once, then one call is made as a test."""
     latency_s: float | None = Field(default=None, ge=0)
     """Declared latency of a worker that answers at once (embedded tools). None: as measured."""
     serve: Serve | None = None
-    """How Podium serves this worker's model with vLLM while assets ask it. None: it is served already."""
+    """How Podium serves this worker's model with vLLM while assets use it. None: Podium does not serve it."""
     tags: tuple[Tag, ...] = ()
     retired: date | None = None
     """The day from which its provider no longer answers, if known. Earlier responses stay valid."""
@@ -163,7 +163,7 @@ class Worker(Settings):
         if is_http and (secret := find_in_url(url)):
             raise ValueError(secret)
         if not is_http or any(character <= " " for character in url):
-            raise ValueError("is no address of an HTTP server: write http://HOST:PORT/v1 or https://HOST/v1")
+            raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT/v1 or https://HOST/v1")
         return url
 
     @field_validator("extra_body", "extra_headers")
@@ -180,12 +180,14 @@ class Worker(Settings):
                 f"thinking_budget {self.thinking_budget} leaves nothing of max_tokens {self.max_tokens} for the answer"
             )
         if self.thinking_budget and self.model.startswith("anthropic/") and self.temperature not in (None, 1):
-            raise ValueError("anthropic models that think take no temperature: write `temperature: null`")
+            raise ValueError(
+                "Anthropic models do not accept a temperature together with thinking: write `temperature: null`"
+            )
         return self
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What can change this worker's answers: the worker's part of a cache key. Not its name, not its price."""
+        """Return everything that can change this worker's answers: its part of a cache key, without name and price."""
         return self.model_dump(
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
@@ -213,19 +215,20 @@ class Pool(Settings):
 
     @property
     def answers_key(self) -> str:
-        """Hash (12 hex digits) of what can change an answer, in order of the workers' names.
+        """Return a hash (12 hex digits) of everything that can change an answer, in order of the workers' names.
 
-        It keys policies, training runs, scores: another price leaves all of them as they are.
+        It is part of the keys of policies, training runs and scores, which do not depend on prices.
         """
         return digest(sorted([worker.name, worker.identity] for worker in self.workers))
 
     @property
     def prices_key(self) -> str:
-        """Hash (12 hex digits) of today's prices, in order of the workers' names: what costs are computed with."""
+        """Return a hash (12 hex digits) of today's prices, in order of the workers' names, from which costs are
+        computed."""
         return digest(sorted([w.name, w.price.on().model_dump() if w.price else None] for w in self.workers))
 
     def worker(self, name: str) -> Worker:
-        """The worker of that name. Raises `KeyError`."""
+        """Return the worker of that name. Raises `KeyError`."""
         for worker in self.workers:
             if worker.name == name:
                 return worker
@@ -236,16 +239,16 @@ class Pool(Settings):
         return tuple(worker.name for worker in self.workers)
 
     def missing_keys(self) -> dict[str, str]:
-        """Worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
+        """Return worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
         return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}
 
 
 FIXED = ("name", "model", "api_key_env")
-"""What a variant may not change: with another model it would be another worker."""
+"""Fields that a variant may not change, because another model would be another worker."""
 
 
 class PoolFile(Pool):
-    """What `config/pools/NAME.yaml` holds; `resolve` gives the plain pool that everything else knows."""
+    """The contents of `config/pools/NAME.yaml`; `resolve` returns the pool that all other code uses."""
 
     variants: dict[Name, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     """Variant → worker → the settings that differ there; `NAME:VARIANT` in a recipe chooses it."""
@@ -257,7 +260,7 @@ class PoolFile(Pool):
         return self
 
     def resolve(self, variant: str = "") -> Pool:
-        """The pool itself, or that variant of it. Raises `ValueError` for settings that no worker can have."""
+        """Return the pool itself, or that variant of it. Raises `ValueError` for invalid settings of a worker."""
         if not variant:
             return Pool(name=self.name, description=self.description, workers=self.workers)
         changes = self.variants[variant]
@@ -292,13 +295,13 @@ _HEAD = """\
 
 
 class Revisions(Settings):
-    """Model, or `model @ endpoint` → the revision that its answers have from then on."""
+    """Model, or `model @ endpoint` → the revision of its later answers."""
 
     models: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, config: Path) -> Self:
-        """What the file in `config` says; nothing where there is none. Raises `ConfigError`."""
+        """Read the file in `config`; empty if there is none. Raises `ConfigError`."""
         file = config / FILE
         if not os.path.lexists(file):
             return cls()
@@ -307,20 +310,20 @@ class Revisions(Settings):
             return cls.of_file({"models": models or {}})
         except ValidationError as error:
             remedy = 'Write lines of `"provider/model": revision`, or delete the file'
-            raise ConfigError(file, "(file)", f"is no table of revisions ({error})", remedy) from None
+            raise ConfigError(file, "", f"is not a table of revisions ({error})", remedy) from None
 
     def noting(self, worker: Worker, revision: str) -> Self:
-        """The same with that worker's model at a new revision."""
+        """Return the revisions with a new one for that worker's model."""
         return type(self)(models={**self.models, model_of(worker): revision})
 
     def write(self, config: Path) -> Path:
-        """Replace the file, whole or not at all."""
+        """Replace the file atomically."""
         lines = (f"{json.dumps(model)}: {json.dumps(noted)}\n" for model, noted in sorted(self.models.items()))
         write_text(config / FILE, _HEAD + "".join(lines))
         return config / FILE
 
     def of(self, pool: Pool) -> Pool:
-        """The pool with every noted revision beside what its own file says."""
+        """Return the pool with every noted revision added to that of its own file."""
         if not any(model_of(worker) in self.models for worker in pool.workers):
             return pool
         return pool.model_copy(update={"workers": tuple(map(self._of, pool.workers))})
@@ -333,5 +336,5 @@ class Revisions(Settings):
 
 
 def model_of(worker: Worker) -> str:
-    """What a worker's provider could swap: the model, at its endpoint."""
+    """Return what a worker's provider could replace: the model at its endpoint."""
     return f"{worker.model} @ {worker.api_base}" if worker.api_base else worker.model

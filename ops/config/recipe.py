@@ -26,7 +26,7 @@ from ops.core.registry import check_names
 
 
 class BenchmarkSource(Settings):
-    """Where one benchmark's problems come from."""
+    """The source of one benchmark's problems."""
 
     source: Literal["embedded", "file", "hub"] = "embedded"
     train_file: str | tuple[str, ...] | None = None
@@ -53,20 +53,20 @@ class BenchmarkSource(Settings):
         return self
 
     def files(self, split: Literal["train", "test"]) -> tuple[str, ...]:
-        """The paths named for `split`; none where the recipe gives none."""
+        """Return the paths for `split`; none if the recipe has none."""
         named = self.train_file if split == "train" else self.test_file
         return (named,) if isinstance(named, str) else named or ()
 
 
 class Curation(Settings):
-    """How the training mix is chosen."""
+    """How the training mix is selected."""
 
     per_domain: int = Field(default=240, ge=1)
     """Places in the mix for each domain of the recipe's training benchmarks."""
     shortlist_factor: float = Field(default=1.0, ge=1)
     """Candidates shortlisted (and precached) per place; more than 1 leaves the selector a choice."""
     selector: str = "signal"
-    """How problems are preferred: the name of a file in `ops/curation/selectors`."""
+    """Selection rule: the name of a file in `ops/curation/selectors`."""
     rescued: float = Field(default=0.05, ge=0, lt=1)
     """For the forecast: share of failing rollouts that a chain of workers rescues (an assumption; 0: none)."""
     near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
@@ -81,22 +81,22 @@ class Curation(Settings):
 
 
 class Grading(Settings):
-    """How programs of unknown origin are run."""
+    """How programs of unknown origin are executed."""
 
     isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
-    """The weakest wall that is accepted. "bubblewrap": where it does not work, no program is run.
-    "resource_limits": where it does not work, limits and an audit hook alone, which stop accidents and not an
-    attacker: for programs of known origin."""
+    """The weakest permitted isolation. "bubblewrap": without it, no program is executed. "resource_limits": without
+    bubblewrap, only limits and an audit hook, which stop accidents but not an attacker; for programs of known origin.
+    """
     environments: Mapping[str, str] = Field(default={})
-    """Benchmark to the virtual environment whose libraries its programs are given, where that environment is
-    there; a path from the project's folder. A benchmark that is not named: `.venv-BENCHMARK`."""
+    """Benchmark → the virtual environment with the libraries of its programs, if it exists; a path from the project's
+    folder. Default: `.venv-BENCHMARK`."""
 
 
 class Versions(Settings):
-    """What happens to data after a stage has been materialized and recorded in dvc.lock."""
+    """Treatment of data after a stage has been materialized and recorded in dvc.lock."""
 
     push: bool = False
-    """Copy each stage's new files to a DVC remote. Off: `dvc push` does it by hand, for all stages."""
+    """Copy each stage's new files to a DVC remote. Off: run `dvc push` by hand for all stages."""
     remote: str | None = None
     """A remote of .dvc/config or .dvc/config.local (`dvc remote add NAME URL`); None: DVC's default one."""
 
@@ -107,11 +107,11 @@ class Precaching(Settings):
 
 
 class Replay(Settings):
-    """A rehearsal: workers answer from what was recorded, and nothing is paid for."""
+    """A rehearsal: workers answer from recorded responses, and nothing is paid for."""
 
     match: Literal["prompt", "problem"] = "prompt"
-    """"prompt": exactly the same messages, settings and sample were recorded. "problem": otherwise the worker's answer
-    to that problem alone, whatever the subtask."""
+    """"prompt": only a response to exactly the same messages, settings and sample. "problem": otherwise the worker's
+    answer to that problem alone, for any subtask."""
     on_miss: Literal["unscorable", "live"] = "unscorable"
     """For a call that was never recorded: leave the rollout out ("unscorable"), or make the call ("live"), which
     costs."""
@@ -125,7 +125,7 @@ class Budget(Settings):
 
 
 class Prompting(Settings):
-    """What the Conductor is shown."""
+    """What the Conductor's prompt shows."""
 
     style: Literal["full", "compact"] = "full"
     """"full" explains the task and the grammar; "compact" shows only the problem and the workers'
@@ -143,24 +143,24 @@ class Prompting(Settings):
 
 
 class Generation(Settings):
-    """How the Conductor's tokens are drawn, beside the temperature: in training, evaluation and serving alike.
+    """How the Conductor's tokens are sampled, besides the temperature: in training, evaluation and serving alike.
 
-    What a model's own `generation_config.json` says counts nowhere (Qwen2.5-7B-Instruct's: top-p 0.8, top-k 20,
-    repetition penalty 1.05), but for the tokens that end a text.
+    A model's own `generation_config.json` is ignored (Qwen2.5-7B-Instruct's: top-p 0.8, top-k 20, repetition penalty
+    1.05), except for the tokens that end a text.
     """
 
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Share of the probability that is drawn from, likeliest tokens first; 1: all of it."""
+    """Share of the probability to sample from, likeliest tokens first; 1: all of it."""
     top_k: int = Field(default=0, ge=0)
-    """How many tokens are drawn from, likeliest first; 0: all of them."""
+    """Number of tokens to sample from, likeliest first; 0: all of them."""
     min_p: float | None = Field(default=None, ge=0, le=1)
-    """Tokens below this share of the likeliest one's probability are not drawn; None: all may be."""
+    """Tokens below this share of the likeliest token's probability are not sampled; None: no limit."""
     repetition_penalty: float = Field(default=1.0, gt=0)
-    """Above 1, tokens that stand in the prompt or the text become less likely, in greedy texts too; 1: they do not."""
+    """Above 1, tokens of the prompt or the text become less likely, also in greedy texts; 1: no effect."""
 
 
 class Execution(Settings):
-    """How a workflow is run."""
+    """How a workflow is executed."""
 
     deadline_s: float | None = Field(default=None, gt=0)
     """Maximum seconds of a workflow's own work along its longest chain, without waits for limits. Longer: timed out,
@@ -172,19 +172,19 @@ class Execution(Settings):
 
     @property
     def what_answers_depend_on(self) -> dict[str, object]:
-        """The settings that can change an answer: a part of a training run's content key."""
+        """Return the settings that can change an answer: a part of a training run's content key."""
         changed = {"deadline_s": self.deadline_s, "carried_tokens": self.carried_tokens}
         return {name: value for name, value in changed.items() if value is not None}
 
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
-"""Writers that are no server's URL: transformers in this process, a vLLM server that Podium starts."""
+"""Writers other than a server's URL: transformers in this process, a vLLM server that Podium starts."""
 WORST_VARIANCE = 0.25
-"""Of right or wrong: p (1 - p) at p = ½."""
+"""The largest variance of a correct-or-wrong outcome: p (1 - p) at p = ½."""
 
 
 class Asked(Settings):
-    """How one benchmark is asked, where it is not asked as the others are; None: as they are."""
+    """How one benchmark is evaluated if it differs from the others; None: as the others."""
 
     repeats: int | None = Field(default=None, ge=1)
     questions: int | None = Field(default=None, ge=1)
@@ -194,8 +194,8 @@ class Asked(Settings):
 
 class Evaluation(Settings):
     pool: PoolName | None = None
-    """Another pool or variant with the same workers' names that answers (trained with short answers, evaluated with
-    long ones). None: the recipe's. In no policy's key."""
+    """Another pool or variant with the same workers' names for the answers (for example, trained with short answers,
+    evaluated with long ones). None: the recipe's pool. Not part of a policy's key."""
     repeats: int = Field(default=1, ge=1)
     """Workflows written and executed per question (sample indices 0 … repeats-1)."""
     questions: int | None = Field(default=None, ge=1)
@@ -209,11 +209,11 @@ class Evaluation(Settings):
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
     batch: int = Field(default=128, ge=1)
-    """Workflows written at once; workers answer one batch while the next is written."""
+    """Workflows generated at once; workers answer one batch while the next is generated."""
     writer: str = TRANSFORMERS
-    """What writes them: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU (the `gpu`
-    extra); or a vLLM server's URL, `http://HOST:PORT`, which serves the policy under its key. In no content key: the
-    scores are the policy's, whatever wrote."""
+    """Where workflows are generated: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU
+    (the `gpu` extra); or the URL `http://HOST:PORT` of a vLLM server that serves the policy under its key. Not part of
+    a content key, because the scores are the policy's in each case."""
     baselines: tuple[str, ...] | None = None
     """Files in `ops/evaluation/baselines` to compare with, in the table's order (docs/reference/baselines.md). None:
     best worker, random worker and oracle, which cost nothing more."""
@@ -231,7 +231,7 @@ class Evaluation(Settings):
 
     @property
     def server(self) -> str | None:
-        """The server's URL, where one writes."""
+        """Return the server's URL if the writer is a server."""
         return None if self.writer in (TRANSFORMERS, VLLM) else self.writer
 
     @field_validator("baselines")
@@ -247,20 +247,20 @@ class Evaluation(Settings):
         return benchmarks
 
     def of(self, benchmark: str) -> Self:
-        """The settings on one benchmark: its own over everybody's."""
+        """Return the settings for one benchmark, whose own settings override the general ones."""
         own = self.benchmarks.get(benchmark, Asked()).model_dump(exclude_none=True)
         return self.model_copy(update={**own, "benchmarks": {}})
 
     @property
     def most_questions(self) -> int | None:
-        """Of one benchmark (`of`); None: all that there are."""
+        """Return the maximum number of questions of one benchmark (see `of`); None: all."""
         wanted = None if self.target_error is None else math.ceil(WORST_VARIANCE / self.target_error**2)
         limits = [limit for limit in (self.questions, wanted) if limit is not None]
         return min(limits, default=None)
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The pools that are named, each once."""
+        """Return the named pools, each once."""
         named = (self.pool, *(each.pool for each in self.benchmarks.values()))
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
@@ -288,11 +288,11 @@ class Recipe(Settings):
     generation: Generation = Generation()
     grpo: Grpo = Grpo()
     adaptive: Adaptive | None = None
-    """A stage of GRPO on random subsets of the pool. None: the whole pool is always offered."""
+    """A stage of GRPO on random subsets of the pool. None: no such stage."""
     recursive: Recursive | None = None
-    """A stage of GRPO with second rounds. None: one workflow per question."""
+    """A stage of GRPO with second rounds. None: no such stage."""
     fine_tune: GrpoStage = GrpoStage()
-    """The last training stage once more, from the champion, after the pool has changed."""
+    """Repeat the last training stage from the champion after the pool has changed."""
     guards: Guards = Guards()
     evaluation: Evaluation = Evaluation()
     grading: Grading = Grading()
@@ -301,7 +301,7 @@ class Recipe(Settings):
 
     @property
     def policy_name(self) -> str:
-        """What the names of its policies and runs begin with."""
+        """Return the prefix of the names of its policies and runs."""
         return self.trained_as or self.name
 
     @property
@@ -311,7 +311,7 @@ class Recipe(Settings):
 
     @property
     def asks_workers(self) -> bool:
-        """Whether any worker may be called: not in a rehearsal that leaves out what was never recorded."""
+        """Return whether any worker may be called: not in a rehearsal that skips unrecorded responses."""
         return self.replay is None or self.replay.on_miss == "live"
 
     @field_validator("benchmarks")
@@ -377,7 +377,7 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _lora_needs_weights(self) -> Self:
         if self.policy.kind == "scratch" and self.cold_start is not None and self.cold_start.lora is not None:
-            raise ValueError("cold_start.lora adds to weights that are pretrained: a policy made from scratch has none")
+            raise ValueError("cold_start.lora needs pretrained weights: a policy made from scratch has none")
         return self
 
     @model_validator(mode="after")
@@ -388,7 +388,8 @@ class Recipe(Settings):
             return self
         if self.adaptive.reshuffle and not self.prompting.cards:
             raise ValueError(
-                "adaptive.reshuffle needs prompting.cards: nothing else says who Model 0 is. Or leave it false, "
+                "adaptive.reshuffle needs prompting.cards: otherwise the prompt does not say which worker Model 0 "
+                "is. Or leave it false,  "
                 "and workers keep their ordinals"
             )
         try:
@@ -413,11 +414,11 @@ class Recipe(Settings):
 
 
 _SECTIONS = ("curation", "prompting", "policy", "cold_start", "generation", "grpo", "adaptive", "recursive")
-"""What training depends on: evaluation, guards and budgets change no policy."""
+"""The sections that training depends on; evaluation, guards and budgets change no policy."""
 
 
 def hyperparameters(recipe: Recipe) -> dict[str, str]:
-    """`grpo.learning_rate` → `0.0003` and so on: name, seed, pool and each training setting that is set."""
+    """Return name, seed, pool and each training setting that is set (`grpo.learning_rate` → `0.0003`)."""
     settings = recipe.model_dump(mode="json", include={"seed", "pool", *_SECTIONS})
     return {"recipe": recipe.name, **dict(_flat(settings, ""))}
 

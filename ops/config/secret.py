@@ -1,4 +1,4 @@
-"""Telling a key from a setting, so that no file holds one and no message repeats one."""
+"""Distinguish a key from a setting, so that no file holds a key and no message repeats one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY_SHAPE = re.compile(
     r"|\bAKIA[A-Z0-9]{16}\b"  # AWS
     r"|\bBearer\s+[-_.A-Za-z0-9]{12,}"
 )
-"""How keys look. A text in which it is found holds one in all likelihood."""
+"""The form of keys. A text that matches very likely contains one."""
 _KEY_NAME = re.compile(
     r"(^|.*[-_])(api[-_]?key|(access|private|secret|subscription)[-_]key|secret|password|authorization|auth[-_]token)"
     r"|key|token",
@@ -25,12 +25,12 @@ _REMEDY = "put it into an environment variable and name that in api_key_env"
 
 
 def names_a_key(name: str) -> bool:
-    """Whether a setting of that name can only hold a key (`max_tokens` cannot, `x-api-key` can)."""
+    """Return whether a setting of that name can only hold a key (`max_tokens` cannot, `x-api-key` can)."""
     return _KEY_NAME.fullmatch(name) is not None
 
 
 def key_problem(variable: str) -> str | None:
-    """Why the environment's variable holds nothing that a provider takes for a key, in words without its value."""
+    """Return why the environment variable holds no usable key, without its value."""
     key = os.environ.get(variable)
     if not key:
         return "is not set"
@@ -40,7 +40,7 @@ def key_problem(variable: str) -> str | None:
 
 
 def find_in_url(url: str) -> str | None:
-    """What in a URL is a key, in words; None where nothing is."""
+    """Return what part of a URL is a key, in words; None if there is none."""
     parts = urlsplit(url)
     if parts.username or parts.password:
         return f"holds a user or a password: {_REMEDY}"
@@ -51,7 +51,7 @@ def find_in_url(url: str) -> str | None:
 
 
 def find_in(values: Mapping[str, Any]) -> str | None:
-    """What in a nested mapping is a key, in words, with the path to it; None where nothing is."""
+    """Return what in a nested mapping is a key, in words, with its path; None if there is none."""
     for path, value in _leaves(values, ()):
         if any(names_a_key(part) for part in path) or (isinstance(value, str) and KEY_SHAPE.search(value)):
             return f"holds a key at {'.'.join(path)}: {_REMEDY}"

@@ -1,6 +1,6 @@
-"""What a run is about: checkout, recipe and pools (`Setup`), and all of it resolved at launch (`Snapshot`).
+"""The inputs of a run: checkout, recipe and pools (`Setup`), and all of them resolved at launch (`Snapshot`).
 
-A run reads nothing else than its snapshot.
+A run reads only its snapshot.
 """
 
 from __future__ import annotations
@@ -36,46 +36,47 @@ from ops.core.workspace import Workspace
 
 @dataclass(frozen=True)
 class Setup:
-    """Where, what and with whom: what nearly every operation is about."""
+    """Workspace, recipe and pools: the argument of nearly every operation."""
 
     workspace: Workspace
     recipe: Recipe
     pool: Pool
     pools: Mapping[str, Pool] = field(default_factory=dict)
-    """Name → pool, of those that the recipe's evaluation names."""
+    """Name → pool, for the pools that the recipe's evaluation names."""
 
     @classmethod
     def read(cls, workspace: Workspace, recipe: str, seed: int | None = None) -> Self:
-        """The recipe `config/recipes/RECIPE.yaml` and its pool as their files are now. Raises `ConfigError`."""
+        """Read the recipe `config/recipes/RECIPE.yaml` and its pool from the present files. Raises `ConfigError`."""
         settings = load_recipe(workspace.config, recipe, seed)
         pool = load_pool(workspace.config, settings.pool)
         check_against_pool(settings, pool)
         return cls(workspace, settings, pool, load_evaluation_pools(workspace.config, settings, pool))
 
     def asked_on(self, benchmark: str) -> Self:
-        """The setup as its evaluation asks this benchmark: its pool, and the benchmark's own settings."""
+        """Return the setup with which the evaluation runs this benchmark: its pool, and the benchmark's own settings.
+        """
         settings = self.recipe.evaluation.of(benchmark)
         pool = self.pool if settings.pool is None else self.pools[settings.pool]
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}), pool=pool)
 
     @property
     def every_pool(self) -> dict[str, Pool]:
-        """Name → pool: the recipe's own and those of its evaluation."""
+        """Return name → pool: the recipe's own and those of its evaluation."""
         return {self.recipe.pool: self.pool, **self.pools}
 
     @property
     def run(self) -> str:
-        """The run that spending is counted under: recipe, seed and what the workers answer."""
+        """Return the name under which the ledger counts spending: recipe, seed and the pool's answers key."""
         return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
 
     @property
     def pool_file(self) -> Path:
-        """The pool's file, which messages about it name."""
+        """Return the pool's file, which error messages name."""
         return pool_file(self.workspace.config, self.recipe.pool)
 
 
 def asked_alike(setup: Setup, benchmarks: Iterable[str]) -> list[tuple[Setup, list[str]]]:
-    """The benchmarks in groups that the same workers are asked equally often, each with the setup `asked_on` them."""
+    """Return the benchmarks in groups with the same workers and repeats, each with its setup `asked_on`."""
     groups: dict[tuple[str, int], tuple[Setup, list[str]]] = {}
     for benchmark in benchmarks:
         asked = setup.asked_on(benchmark)
@@ -85,7 +86,7 @@ def asked_alike(setup: Setup, benchmarks: Iterable[str]) -> list[tuple[Setup, li
 
 
 TEXTS = ("few_shots", "cold_start")
-"""Folders of `data/` with what people write."""
+"""Folders of `data/` with texts written by people."""
 
 
 class Snapshot(Settings):
@@ -94,27 +95,27 @@ class Snapshot(Settings):
     recipe_file: str
     """The file in config/recipes, without `.yaml`."""
     seed: Seed | None = None
-    """The run's own seed, where one was given; the recipe has it too."""
+    """The run's own seed, if one was given; the recipe has it too."""
     recipe: Recipe
     pool: Pool
     evaluation_pools: dict[str, Pool] = Field(default_factory=dict)
-    """By the names that the recipe's evaluation gives them."""
+    """Keyed by the names in the recipe's evaluation."""
     gate: PromotionGate
     deepspeed: dict[str, Any] | None = None
-    """What the recipe's DeepSpeed file says."""
+    """The contents of the recipe's DeepSpeed file."""
     git_commit: str
     texts: dict[str, str] = Field(default_factory=dict)
-    """Path below `data/` → content, of the few-shots and of the cold start's subtasks."""
+    """Path below `data/` → content, for the few-shot examples and the cold start's subtasks."""
     retraining: Retraining = Retraining()
     studies: Studies | str = Studies()
-    """What `config/studies.yaml` says, or what is wrong with it."""
+    """The contents of `config/studies.yaml`, or its error."""
     change: PoolChange | None = None
     """The change of the champion's pool that the run is about: what it trains goes on from that champion. None: it is
     about none."""
 
     @classmethod
     def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
-        """Read the files below `config` as they are now. Raises `ConfigError`."""
+        """Read the present files below `config`. Raises `ConfigError`."""
         recipe = load_recipe(config, recipe_file, seed)
         pool = load_pool(config, recipe.pool)
         check_against_pool(recipe, pool)
@@ -134,16 +135,16 @@ class Snapshot(Settings):
 
     @classmethod
     def read(cls, folder: Path, key: str) -> Snapshot:
-        """The snapshot that `write` stored under `key`. Raises `DataError`."""
+        """Read the snapshot that `write` stored under `key`. Raises `DataError`."""
         file = _file(folder, key)
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            remedy = "It is what the run works from: start a new run"
-            raise DataError(file, "(file)", f"is no snapshot of a run ({error})", remedy) from None
+            remedy = "The run reads all its settings from it: start a new run"
+            raise DataError(file, "", f"is not a snapshot of a run ({error})", remedy) from None
 
     def setup(self, workspace: Workspace) -> Setup:
-        """What its run works with, in that checkout; its texts are written beside the snapshots."""
+        """Return the setup of its run in that checkout; its texts are written beside the snapshots."""
         if self.texts:
             workspace = replace(workspace, kept_texts=self._keep_texts(workspace.snapshots))
         return Setup(workspace, self.recipe, self.pool, self.evaluation_pools)
@@ -157,11 +158,11 @@ class Snapshot(Settings):
 
     @property
     def key(self) -> str:
-        """Hash (12 hex digits) of all of it."""
+        """Return a hash (12 hex digits) of the whole snapshot."""
         return digest(self.model_dump(mode="json"))
 
     def write(self, folder: Path) -> Path:
-        """Store it as `FOLDER/KEY.json`, whole or not at all; equal snapshots are one file."""
+        """Store the snapshot atomically as `FOLDER/KEY.json`; equal snapshots are one file."""
         file = _file(folder, self.key)
         if not file.is_file():
             write_text(file, json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`config/studies.yaml`: studies of a recipe, each with what is changed, on which seeds, and how much is measured."""
+"""`config/studies.yaml`: studies of a recipe, each with its changes, seeds and number of measurements."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Change = dict[str, dict[str, Any]]
 """Section of the recipe (`cold_start`, `grpo`, `prompting`, `policy` …) → field → its value instead."""
 STUDIES = "studies.yaml"
 StudyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
-"""Also the name of the study's asset."""
+"""The study's name, also of its asset."""
 
 
 class RecipeStudy(Settings):
-    """What every study of a recipe states."""
+    """The fields of every study of a recipe."""
 
     title: str
-    """Head of the study's table."""
+    """Heading of the study's table."""
     recipe: Name
     """A file in config/recipes."""
     seeds: tuple[Seed, ...] = Field(default=(1,), min_length=1)
-    """Each is a pipeline run of the recipe; means over several have the standard error over seeds."""
+    """Each seed is a pipeline run of the recipe; means over several seeds have the standard error over seeds."""
     version: ClassVar[int] = 1
 
     @property
@@ -38,7 +38,7 @@ class RecipeStudy(Settings):
 
     @property
     def about(self) -> str:
-        """What is changed, in a sentence."""
+        """Return the change in one sentence."""
         return self.title
 
 
@@ -48,11 +48,11 @@ class Changes(RecipeStudy):
     kind: Literal["changes"]
     """Trains the recipe again with each change."""
     changes: dict[str, Change] = Field(default_factory=dict)
-    """By name; none: the recipe alone."""
+    """Changes by name; none: only the recipe itself."""
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0,)
-    """At which the policies write; 0 is greedy."""
+    """Temperatures of generation; 0 is greedy."""
     baselines: tuple[str, ...] = ()
-    """Registered baselines that stand beside, learned from the first seed's mix."""
+    """Registered baselines to compare with, learned from the first seed's mix."""
 
     @field_validator("baselines")
     @classmethod
@@ -62,7 +62,7 @@ class Changes(RecipeStudy):
 
     @property
     def about(self) -> str:
-        """What is changed, in a sentence."""
+        """Return the change in one sentence."""
         changed = f", trained again with: {'; '.join(self.changes)}" if self.changes else ""
         return f"the cold start and the Conductor of recipe {self.recipe}{changed}"
 
@@ -75,11 +75,11 @@ class Subsets(RecipeStudy):
     per_size: int = Field(default=3, ge=1)
     """Subsets of each size."""
     questions: int = Field(default=50, ge=1)
-    """Of each benchmark that is trained on."""
+    """Number of questions of each training benchmark."""
     unseen: str = ""
-    """A worker for one row, on which policies are evaluated that were trained without it; empty: no such row."""
+    """A worker for one row, which evaluates policies trained without it; empty: no such row."""
     retrained: int = Field(default=0, ge=0)
-    """Subsets of the middle size for each of which a Conductor is trained."""
+    """Number of middle-size subsets for each of which a Conductor is trained."""
 
     @property
     def after(self) -> str:
@@ -88,14 +88,14 @@ class Subsets(RecipeStudy):
 
 
 class Rounds(RecipeStudy):
-    """The policies before and after the recursive stage, with 0 to `deepest` rounds after the first."""
+    """The policies before and after the recursive stage, with 0 to `deepest` further rounds."""
 
     kind: Literal["rounds"]
-    """Evaluates with more and more rounds."""
+    """Evaluates with an increasing number of rounds."""
     deepest: int = Field(default=3, ge=0)
-    """Rounds after the first, at most."""
+    """Maximum number of rounds after the first."""
     questions: int | None = Field(default=None, ge=1)
-    """Of each benchmark; None: all of them."""
+    """Number of questions of each benchmark; None: all."""
 
     @property
     def after(self) -> str:
@@ -107,30 +107,31 @@ AnyStudy = Annotated[Changes | Subsets | Rounds, Field(discriminator="kind")]
 
 
 class Studies(Settings):
-    """Studies of a recipe, by name; `podium study NAME` makes one."""
+    """Studies of a recipe, by name; `podium study NAME` runs one."""
 
     studies: dict[StudyName, AnyStudy] = Field(default_factory=dict)
-    """Name → study, of the kind that its `kind` names."""
+    """Name → study, of the class for its `kind`."""
 
     def named(self, name: str, recipe_file: str, file: Path) -> Changes | Subsets | Rounds:
-        """The study of that name. Raises `ConfigError` that names `file` where there is none, or of another recipe."""
+        """Return the study of that name. Raises `ConfigError` that names `file` if there is none, or it is of another
+        recipe."""
         if name not in self.studies:
             remedy = f"Studies there: {', '.join(self.studies)}"
             raise ConfigError(file, f"studies.{name}", "does not exist", remedy)
         if recipe_file != (study := self.studies[name]).recipe:
             problem = f"is of recipe {study.recipe!r}, not {recipe_file!r}"
-            remedy = f"Ask for recipe {study.recipe!r}, or write `recipe: {recipe_file}` there"
+            remedy = f"Use recipe {study.recipe!r}, or write `recipe: {recipe_file}` there"
             raise ConfigError(file, f"studies.{name}", problem, remedy)
         return study
 
 
 def load_studies(config: Path) -> Studies:
-    """The studies of `config/studies.yaml`; none where there is no such file. Raises `ConfigError`."""
+    """Load the studies of `config/studies.yaml`; none without the file. Raises `ConfigError`."""
     return load_or_default(Studies, config / STUDIES)
 
 
 def studies_now(config: Path) -> Studies | str:
-    """The file's studies, or what is wrong with it: a run that needs none of them is not stopped."""
+    """Return the file's studies, or its error, so that a run that needs no study continues."""
     try:
         return load_studies(config)
     except (ConfigError, OSError) as error:
@@ -138,14 +139,14 @@ def studies_now(config: Path) -> Studies | str:
 
 
 def readable(studies: Studies | str) -> Studies:
-    """The studies. Raises `PodiumError` with what was wrong with their file."""
+    """Return the studies. Raises `PodiumError` with the error of their file."""
     if isinstance(studies, str):
         raise PodiumError(studies)
     return studies
 
 
 def changed(recipe: Recipe, change: Change, file: Path) -> Recipe:
-    """The recipe with a change made. Raises `ConfigError` that names `file` where the result is no recipe."""
+    """Return the recipe with a change applied. Raises `ConfigError` that names `file` for an invalid result."""
     values = recipe.model_dump(mode="json")
     for section, fields in change.items():
         values[section] = (values.get(section) or {}) | fields

@@ -17,7 +17,7 @@ PACKAGE = "package:"
 
 
 class ScratchPolicy(Settings):
-    """A small Qwen2-architecture policy made here, with its own tokenizer."""
+    """A small Qwen2-architecture policy with random weights and its own tokenizer."""
 
     kind: Literal["scratch"] = "scratch"
     vocabulary: int = Field(default=1024, ge=300)
@@ -50,7 +50,7 @@ class PretrainedPolicy(Settings):
 
     @property
     def package(self) -> str | None:
-        """The package that its files come with; None where they come from elsewhere."""
+        """Return the package of its files; None if they come from elsewhere."""
         return self.model.removeprefix(PACKAGE) if self.model.startswith(PACKAGE) else None
 
 
@@ -85,8 +85,8 @@ Policy = ScratchPolicy | PretrainedPolicy | UntrainedPolicy
 
 
 class Lora(Settings):
-    """Low-rank updates of every linear layer in place of new weights (arXiv:2106.09685), merged into the weights when
-    the cold start ends: GRPO and servers load a plain model."""
+    """Low-rank updates of every linear layer instead of new weights (arXiv:2106.09685), merged into the weights when
+    the cold start ends, so that GRPO and servers load a plain model."""
 
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
@@ -94,12 +94,12 @@ class Lora(Settings):
 
 
 class Validation(Settings):
-    """What a cold start must have taught before GRPO may start."""
+    """The result of the cold start that GRPO requires."""
 
     problems: int = Field(default=100, ge=1)
-    """Problems of the mix that are held out; the policy writes one workflow for each, sampled as in GRPO."""
+    """Number of problems of the mix to hold out; the policy writes one workflow for each, sampled as in GRPO."""
     least_valid: float = Field(default=0.95, ge=0, le=1)
-    """Minimum share of valid workflows. In no policy's key."""
+    """Minimum share of valid workflows. Not part of a policy's key."""
 
 
 class ColdStart(Settings):
@@ -111,7 +111,7 @@ class ColdStart(Settings):
     success_share: float = Field(default=0.7, ge=0, le=1)
     """Share of the examples that are workflows known to work, or whose last worker solved the problem alone."""
     attempts: int = Field(default=0, ge=0)
-    """Random workflows tried on each problem that no worker solves alone; those that work are taught."""
+    """Random workflows tried on each problem that no worker solves alone; successful ones become examples."""
     recursive_share: float = Field(default=0.0, ge=0, lt=1)
     """Share of the examples that are recursive rounds: half keep a right answer, half replace a wrong one."""
     parts_share: float = Field(default=0.0, ge=0, le=1)
@@ -123,8 +123,8 @@ class ColdStart(Settings):
     validation: Validation | None = None
     """Problems held out to check the grammar. None: `least_valid` is checked instead."""
     least_valid: float = Field(default=0.5, ge=0, le=1)
-    """Without `validation`: minimum share of valid workflows on problems outside the mix, or GRPO does not start. 0:
-    not checked. In no policy's key."""
+    """Without `validation`: minimum share of valid workflows on problems outside the mix that GRPO requires. 0: not
+    checked. Not part of a policy's key."""
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:
@@ -159,8 +159,9 @@ class Grpo(Settings):
     """Rollouts per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
     staleness: int = Field(default=0, ge=0, le=1)
-    """Updates between the policy that wrote a rollout and the one that learns from it. 1: the next step's rollouts are
-    written while workers answer this step's, and the ratio of the two policies corrects for it (docs/training.md)."""
+    """Number of updates between the policy that wrote a rollout and the one trained on it. 1: the next step's rollouts
+    are generated while workers answer this step's, and the ratio of the two policies corrects for it
+    (docs/training.md)."""
     vllm: bool = False
     """Generate rollouts with vLLM (needs the `gpu` extra)."""
     vllm_memory: float = Field(default=0.3, gt=0, lt=1)
@@ -299,39 +300,41 @@ class Grpo(Settings):
 
 
 class Guards(Settings):
-    """When a finished training run is warned of. The guards change no result and are in no run's key.
+    """Thresholds for warnings about a finished training run.
 
-    The last `window` steps are looked at, and held against the first as many. Shares are in [0, 1].
+    The guards change no result and are not part of a run's key. The last `window` steps are compared with the first
+    `window` steps. Shares are in [0, 1].
     """
 
     window: int = Field(default=10, ge=1)
     """Steps compared at the beginning and at the end of a run, at most half of it."""
     max_invalid: float = Field(default=0.1, ge=0, le=1)
-    """Share of completions that are no workflow. Twice what the gate allows, since training samples and serving is
+    """Share of completions that are not valid workflows. Twice the gate's limit, since training samples and serving is
     greedy."""
     max_invalid_first_step: float = Field(default=0.5, ge=0, le=1)
-    """Completions that are no workflow in the first step of fine-tuning a champion. Above it the training stops before
-    a worker is asked; 1: it never does. The only guard that acts."""
+    """Share of completions in the first step of fine-tuning a champion that are not valid workflows. Above it, training
+    stops before a worker is called; 1: never. The only guard that acts."""
     max_worker_share: float = Field(default=0.75, ge=0, le=1)
     """Share of steps given to one worker, in the domain that uses it least."""
     max_worker_gap: float = Field(default=0.15, ge=0, le=1)
-    """Accuracy that a domain's most used worker may lack, alone, to the best one there."""
+    """Accuracy by which a domain's most used worker may, alone, be below the best one there."""
     max_pattern_share: float = Field(default=0.7, ge=0, le=1)
     """Share of workflows with the most common pattern."""
     min_entropy_kept: float = Field(default=0.25, ge=0)
     """Entropy of the patterns at the end relative to the beginning."""
     min_gain: float = Field(default=0.01, ge=-1, le=1)
-    """Rise of the share of right answers among valid workflows; below it the reward rose by format alone."""
+    """Rise of the share of correct answers among valid workflows; below it, the reward rose only because of the format.
+    """
     max_unscorable: float = Field(default=0.05, ge=0, le=1)
     """Share of the run's rollouts without a reward."""
     max_loops: float = Field(default=0.25, ge=0, le=1)
     """Share of recursive rounds that repeat the workflow or turn more right answers wrong than wrong ones right."""
     max_zero_variance: float = Field(default=0.8, ge=0, le=1)
-    """Share of groups with uniform rewards, which teach nothing."""
+    """Share of groups with uniform rewards, which have no gradient."""
 
 
 class GrpoStage(Settings):
-    """GRPO once more, from the last policy: what differs from `grpo`. None: nothing does."""
+    """GRPO again, from the last policy: the settings that differ from `grpo`. None: none differs."""
 
     steps: int = Field(default=20, ge=1)
     learning_rate: float | None = Field(default=None, gt=0)
@@ -341,16 +344,16 @@ class GrpoStage(Settings):
     micro_batch: int | None = Field(default=None, ge=1)
 
     def grpo(self, before: Grpo) -> Grpo:
-        """The settings of this stage, where `before` are those of the one before. Raises `ValidationError` where they
-        do not fit together."""
+        """Return the settings of this stage; `before` are those of the previous stage. Raises `ValidationError` for an
+        impossible combination."""
         own: dict[str, Any] = self.model_dump(include=set(GrpoStage.model_fields), exclude_none=True)
         return Grpo.model_validate(before.model_dump() | own)
 
 
 class Adaptive(GrpoStage):
-    """GRPO from the Conductor's policy while each question offers a random part of the workers.
+    """GRPO from the Conductor's policy in which each question offers a random subset of the workers.
 
-    Section 3.2 of arXiv:2512.04388, which does not publish how many workers are offered, nor for how many steps.
+    Section 3.2 of arXiv:2512.04388, which states neither the number of offered workers nor the number of steps.
     """
 
     smallest: int = Field(default=1, ge=1)
@@ -368,10 +371,10 @@ class Adaptive(GrpoStage):
         return self
 
     def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
-        """The ordinals of `workers` that the problem of this key offers in this epoch: the same whenever it is asked.
+        """Return the ordinals of `workers` that the problem of this key offers in this epoch, always the same.
 
-        How many are offered is drawn first, every size alike; of fewer workers than a size names, all of them. In
-        order, or shuffled where the stage reshuffles.
+        The size is drawn first, with every size equally likely; if there are fewer workers than the size, all are
+        offered. The ordinals are in order, or shuffled if the stage reshuffles.
         """
         random = Random(f"{seed} {epoch} {problem}")
         most = min(self.largest or workers, workers)
@@ -380,7 +383,7 @@ class Adaptive(GrpoStage):
 
 
 class RoundLimits(Settings):
-    """What bounds a Conductor's rounds where it is evaluated or served (Section 3.2 of arXiv:2512.04388)."""
+    """Limits of a Conductor's rounds in evaluation and serving (Section 3.2 of arXiv:2512.04388)."""
 
     rounds: int = Field(default=1, ge=0)
     """Maximum number of rounds after the first."""
@@ -391,7 +394,7 @@ class RoundLimits(Settings):
 
 
 class Recursive(GrpoStage):
-    """GRPO from the last policy in which half of a question's rollouts go on from the answers of the other half.
+    """GRPO from the last policy in which half of a question's rollouts continue from the answers of the other half.
 
     Section 3.2 of arXiv:2512.04388: 20 iterations on 175 problems of LiveCodeBench and 175 of RLPR.
     """
@@ -405,12 +408,14 @@ class Recursive(GrpoStage):
     limits: RoundLimits = RoundLimits()
     """Limits on rounds that evaluation and serving apply to the trained policy."""
     rollouts_per_question: int | None = Field(default=None, ge=4)
-    """Of both rounds together: even."""
+    """Rollouts of both rounds together: an even number."""
 
     def grpo(self, before: Grpo) -> Grpo:
-        """The settings of this stage, where `before` are those of the ones before: a round waits for the answers of the
-        one before it, so that nothing overlaps. Raises `ValidationError` where they do not fit together, `ValueError`
-        where rollouts cannot be halved."""
+        """Return the settings of this stage; `before` are those of the previous stages. Nothing overlaps, because a
+        round waits for the previous round's answers.
+
+        Raises `ValidationError` for an impossible combination, and `ValueError` if rollouts cannot be halved.
+        """
         grpo = super().grpo(before.model_copy(update={"staleness": 0}))
         if grpo.rollouts_per_question % 2 or grpo.rollouts_per_step // grpo.processes % 2:
             raise ValueError(

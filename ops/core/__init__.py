@@ -1,5 +1,5 @@
-"""What all packages share: problems, responses, paths, processes, errors.
+"""Types and functions that all packages share: problems, responses, paths, processes, errors.
 
-What belongs here: types and file formats that several packages use. What does not: settings (`ops.config`), and
-anything that only one package needs.
+What belongs here: types and file formats that several packages use. What does not: settings (`ops.config`), and code
+that only one package needs.
 """

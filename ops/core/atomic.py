@@ -1,4 +1,4 @@
-"""Files that are replaced whole, and the temporary files that killed writers leave."""
+"""Atomic replacement of files, and removal of temporary files left by killed writers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `file`, which takes its place in one step at the end of the block.
+    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block.
 
-    After an error `file` is as before. What killed writers of `file` left is removed. Raises `OSError`, which names
-    `file`.
+    After an error `file` is unchanged. Temporary files of killed writers of `file` are removed. Raises `OSError`, which
+    names `file`.
     """
     with written(file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,8 @@ def write_text(file: Path, text: str) -> None:
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove what writers of the file `name` in `folder` left that died on this machine; "*": of all files below."""
+    """Remove temporary files of the file `name` in `folder` whose writers died on this machine; "*": of all files
+    below."""
     found = folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}")
     for file in found:
         if is_left_over(file):
@@ -56,8 +57,8 @@ def sweep(folder: Path, name: str = "*") -> None:
 
 
 def is_left_over(file: Path) -> bool:
-    """Whether the writer of a temporary file died on this machine."""
-    import psutil  # here: it is imported by few of those who write a file
+    """Return whether the writer of a temporary file died on this machine."""
+    import psutil  # imported here, because few writers need it
 
     owner = _OWNER.search(file.name)
     return owner is not None and owner["host"] == _host() and not psutil.pid_exists(int(owner["pid"]))

@@ -1,8 +1,9 @@
-"""Back up what cannot be made again (responses, ledger, registry), and move checkouts to another folder.
+"""Back up data that cannot be made again (responses, ledger, registry), and move checkouts to another folder.
 
 A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md).
+
 MLflow's SQLite store holds the absolute path of every artifact, and reads a relative one as relative to the current
-folder of the process. So `settle` rewrites the paths when the store is next opened, in one transaction.
+folder of the process. Therefore `settle` rewrites the paths in one transaction when the store is next opened.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ _PLACES = (
     ("model_versions", "storage_location"),
     ("trace_tags", "value"),
 )
-"""Where MLflow 3 keeps places of artifacts. A store of another schema may lack some."""
+"""Columns in which MLflow 3 stores paths of artifacts. A store of another schema may lack some."""
 
 
 def settle(workspace: Workspace) -> int:
-    """Rewrite the artifact paths in the workspace's own MLflow store after a move. Returns how many were rewritten.
+    """Rewrite the artifact paths in the workspace's own MLflow store after a move. Returns the number of rewritten
+    paths.
 
-    MLflow's experiment "Default" is one of them: MLflow gives it a path in the folder where the store was made. A
-    server's store, artifacts outside the old folder, and an old folder that is the same folder under another name
-    are left alone. Raises `sqlite3.Error` when the file cannot be written,
-    `DataError` when it is no file.
+    MLflow's experiment "Default" is included: MLflow gives it a path in the folder where the store was made. A server's
+    store, artifacts outside the old folder, and an old folder that is the same folder under another name are unchanged.
+    Raises `sqlite3.Error` if the file cannot be written, and `DataError` if it is not a file.
     """
     file = workspace.outcome / "mlflow" / "mlflow.db"
     if workspace.mlflow_uri != f"sqlite:///{file}" or not file.exists():
         return 0
     if not file.is_file():
-        raise DataError(file, "(file)", "is no file, and MLflow's store is to be there", "Move it away")
+        raise DataError(file, "", "is not a file, and MLflow's store belongs there", "Move it away")
     tail = workspace.mlflow_artifacts.relative_to(workspace.root)
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
         _settle_default(connection, workspace.mlflow_artifacts)
@@ -61,7 +62,7 @@ def settle(workspace: Workspace) -> int:
         connection.execute("BEGIN IMMEDIATE")
         places = _columns(connection)
         count = sum(_rewrite(connection, places, folder, workspace.mlflow_artifacts) for folder in old)
-        connection.execute("COMMIT")  # until then closing the connection undoes all of it
+        connection.execute("COMMIT")  # until the commit, closing the connection undoes the changes
     if count:
         roots = ", ".join(str(folder).removesuffix(f"/{tail}") for folder in old)
         log.warning("%s: this checkout lay in %s: %d places of artifacts now name %s", file, roots, count,
@@ -70,7 +71,7 @@ def settle(workspace: Workspace) -> int:
 
 
 def _artifact_folders(connection: sqlite3.Connection, tail: Path) -> set[Path]:
-    """The folders of artifacts that experiments name and that end as a checkout's own does."""
+    """Return the artifact folders of experiments that end like a checkout's own."""
     if ("experiments", "artifact_location") not in _columns(connection):
         return set()
     folders = set()
@@ -124,17 +125,17 @@ _FORMAT = 1
 
 
 class BackupPart(NamedTuple):
-    """One thing to keep: a SQLite file or a folder of files, by its place below `.podium`."""
+    """One part of a backup: a SQLite file or a folder of files, by its path below `.podium`."""
 
     name: str
     place: str
     elsewhere: str
-    """The environment variable that, if set, names the server that has it instead."""
+    """The environment variable that names the server which, if set, has this part instead."""
 
 
 PARTS = (
-    # In this order. What the ledger knows of is in the cache that is copied after it, since answers are stored before
-    # they are booked; what the registry names is in the folder that is copied after it.
+    # The order matters. The cache is copied after the ledger, since answers are stored before they are booked;
+    # artifacts are copied after the registry that names them.
     BackupPart("ledger", "ledger.sqlite", "PODIUM_LEDGER_URL"),
     BackupPart("cache", "cache/responses.sqlite", "PODIUM_CACHE_URL"),
     BackupPart("registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI"),
@@ -144,9 +145,9 @@ PARTS = (
 
 
 def backup(workspace: Workspace, file: Path) -> dict[str, str]:
-    """Write every part that there is into `file`, a tar archive, while others may write. Part → what became of it.
+    """Write every existing part into `file`, a tar archive, while other processes may write. Return part → result.
 
-    The file appears whole or not at all. Raises `DataError` where there is nothing to keep, `OSError`.
+    The file appears atomically. Raises `DataError` if there is nothing to back up, and `OSError`.
     """
     said: dict[str, str] = {}
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as scratch:
@@ -165,7 +166,7 @@ def backup(workspace: Workspace, file: Path) -> dict[str, str]:
                 size = sum((staged / name).stat().st_size for name in own)
                 said[part.name] = f"{len(own):,} file{'s' * (len(own) != 1)}, {size:,} bytes"
         if not sums:
-            raise DataError(workspace.state, "(folder)", "holds nothing to keep", "Begin with `podium run`")
+            raise DataError(workspace.state, "", "has nothing to back up", "Start with `podium run`")
         manifest = {"format": _FORMAT, "made": time.time(), "root": str(workspace.root), "sha256": sums}
         Path(staged, _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         whole = Path(scratch, "archive")
@@ -189,7 +190,7 @@ def restore(workspace: Workspace, file: Path) -> list[str]:
             place = workspace.state / part.place
             if place.is_file() or any(_files(place)):
                 remedy = "Move it away, or restore into a checkout without state"
-                raise DataError(place, "(path)", "is there already", remedy)
+                raise DataError(place, "", "is there already", remedy)
         for part in held:
             place = workspace.state / part.place
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +203,7 @@ def restore(workspace: Workspace, file: Path) -> list[str]:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        # What is being written beside its place, to be renamed, is nothing yet.
+        # A temporary file that is still being written is not part of the backup.
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*.tmp"))
         return
     # SQLite's own copy is consistent while other processes write.
@@ -224,21 +225,23 @@ def _extract(file: Path, staged: Path) -> None:
         wanted, made_by = dict(manifest["sha256"]), int(manifest["format"])
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
         remedy = "Name a file that `podium backup` wrote"
-        raise DataError(file, "(file)", f"is no back-up, or half of one ({error})", remedy) from None
+        raise DataError(file, "", f"is not a complete back-up ({error})", remedy) from None
     if made_by > _FORMAT:
-        raise DataError(file, "format", f"is {made_by}, and this Podium knows up to {_FORMAT}", "Update Podium")
+        raise DataError(
+            file, "format", f"is {made_by}, and this version of Podium reads formats up to {_FORMAT}", "Update Podium"
+        )
     (staged / _MANIFEST).unlink()
     sums = {str(path.relative_to(staged)): _sha256(path) for path in _files(staged)}
     if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
-        raise DataError(file, damaged[0], "is not what was backed up", "Take another back-up")
+        raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
 
 
 def _extract_plainly(archive: tarfile.TarFile, staged: Path) -> None:
-    """Files and folders alone, none of which lies elsewhere: all that `backup` writes."""
+    """Extract only files and folders inside the target, which is all that `backup` writes."""
     for member in archive:
         target = (staged / member.name).resolve()
         if not target.is_relative_to(staged.resolve()) or not (member.isfile() or member.isdir()):
-            raise tarfile.TarError(f"{member.name} is no file or folder of a back-up")
+            raise tarfile.TarError(f"{member.name} is not a file or folder of a back-up")
         archive.extract(member, staged, set_attrs=False)
 
 

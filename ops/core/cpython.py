@@ -1,8 +1,8 @@
-"""Faults of CPython 3.11 and how to avoid them: parsing in threads, and possessive quantifiers.
+"""Workarounds for faults of CPython 3.11: parsing in threads, and possessive quantifiers.
 
-CPython 3.11 counts the depth of a syntax tree in one place for all threads. Where a garbage collection lets a second
-thread in, one of the two ends in a `SystemError` about a text that is sound (python/cpython#106905). CPython 3.11.0 to
-3.11.4 match possessive quantifiers of groups wrongly (python/cpython#106052).
+CPython 3.11 counts the depth of a syntax tree in one place for all threads. If a garbage collection lets a second
+thread in, one of the two raises a `SystemError` for a valid text (python/cpython#106905). CPython 3.11.0 to 3.11.4
+match possessive quantifiers of groups wrongly (python/cpython#106052).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 _PARSING = threading.Lock()
 _ATTEMPTS = 5
-"""Libraries parse beside us without the lock."""
+"""Number of attempts, because libraries parse in other threads without the lock."""
 
 
 def parse(source: str, mode: str = "exec") -> Any:
-    """As `ast.parse`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` for what is no Python."""
+    """Parse like `ast.parse`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` for invalid Python.
+    """
     for _ in range(_ATTEMPTS - 1):
         try:
             with _PARSING:
@@ -31,7 +32,8 @@ def parse(source: str, mode: str = "exec") -> Any:
 
 
 def literal(source: str) -> Any:
-    """As `ast.literal_eval`. Raises what `parse` does, `ValueError` and `TypeError` for what is no literal."""
+    """Evaluate like `ast.literal_eval`. Raises the errors of `parse`, and `ValueError` and `TypeError` for other
+    expressions than literals."""
     return ast.literal_eval(parse(source.lstrip(" \t"), "eval"))
 
 
@@ -40,12 +42,12 @@ _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)([*+?])\+|\)|.", re.DO
 
 
 def possessive(pattern: str) -> str:
-    """The pattern as this Python is to be given it: where it must be, `(…)*+` stands as the atomic `(?>(…)*)`."""
+    """Return the pattern for this Python version: if necessary, the atomic `(?>(…)*)` replaces `(…)*+`."""
     return atomic(pattern) if WRONG else pattern
 
 
 def atomic(pattern: str) -> str:
-    """The pattern with atomic groups in place of possessive quantifiers."""
+    """Return the pattern with atomic groups in place of possessive quantifiers."""
     pieces: list[str] = []
     opened: list[int] = []
     for match in _PIECE.finditer(pattern):

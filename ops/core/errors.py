@@ -14,27 +14,27 @@ class PodiumError(Exception):
 
 
 class ConfigError(PodiumError):
-    """A setting is wrong: names the file, the field and the remedy."""
+    """A setting is wrong: names the file, the field ("" if the whole file is meant) and the remedy."""
 
     def __init__(self, file: Path | str, field: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{file}: {field}: {problem}. {remedy}")
+        super().__init__(_located(file, field, problem, remedy))
         self.file, self.field, self.problem, self.remedy = str(file), field, problem, remedy
 
 
 class AccountError(ConfigError):
-    """A provider's account cannot pay or is closed: nothing is known of the worker's answers, and the run stops."""
+    """A provider's account has no credit or is closed. The run stops, since the worker cannot answer any question."""
 
 
 class DataError(PodiumError):
-    """A data file or a row of it cannot be used: names the file, the row or column and the remedy."""
+    """A data file cannot be used: names the file, the row or column ("" if the whole file is meant) and the remedy."""
 
     def __init__(self, file: Path | str, where: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{file}: {where}: {problem}. {remedy}")
+        super().__init__(_located(file, where, problem, remedy))
         self.file, self.where, self.problem, self.remedy = str(file), where, problem, remedy
 
 
 class WorkerError(PodiumError):
-    """Base of what can go wrong with one call to a worker."""
+    """Base of the errors of one call to a worker."""
 
 
 class WorkerUnreachable(WorkerError):
@@ -42,27 +42,27 @@ class WorkerUnreachable(WorkerError):
 
 
 class ReplayMiss(WorkerUnreachable):
-    """A rehearsal was asked for a response that was never recorded: unscorable, like an outage."""
+    """A rehearsal needs a response that was never recorded: unscorable, like an outage."""
 
 
 class WorkerRefused(WorkerError):
-    """The provider will not answer these messages, however often it is asked (a content filter): not retried."""
+    """The provider refuses to answer these messages (for example a content filter): not retried."""
 
 
 class ContextTooLong(WorkerRefused):
-    """The messages and the answer together are longer than the worker's context: not retried."""
+    """The messages and the answer together exceed the worker's context length: not retried."""
 
 
 class RequestRejected(WorkerRefused):
-    """The provider rejects this request for another reason than key, account or model name: not retried."""
+    """The provider rejects this request, and not because of the key, the account or the model name: not retried."""
 
 
 class OverBudget(WorkerError):
-    """The next call's worst case would pass the cap: nothing was sent."""
+    """The highest possible cost of the next call would exceed the cap: nothing was sent."""
 
 
 class LedgerUnavailable(PodiumError):
-    """The shared ledger does not answer: nothing may be spent that could not be counted."""
+    """The shared ledger does not answer. No call is made, since its cost could not be recorded."""
 
 
 class LimitsUnavailable(PodiumError):
@@ -70,11 +70,15 @@ class LimitsUnavailable(PodiumError):
 
 
 class CacheUnavailable(PodiumError):
-    """The shared response cache does not answer: nothing may be paid for that could not be kept."""
+    """The shared response cache does not answer. No call is made, since its response could not be stored."""
+
+
+def _located(file: Path | str, place: str, problem: str, remedy: str) -> str:
+    return f"{file}: {place}: {problem}. {remedy}" if place else f"{file}: {problem}. {remedy}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """“1 process”, “1,200 processes”; `plural` where it is not the noun with an s (or es after s, x, ch)."""
+    """Return for example “1 process” or “1,200 processes”; `plural` is needed only for irregular nouns."""
     if number == 1:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("s", "x", "ch")) else "s"

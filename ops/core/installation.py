@@ -14,39 +14,39 @@ from ops.core.workspace import Workspace
 
 _OPS = Path(__file__).resolve().parents[1]
 _PACKAGED = "files"
-"""The folder of `ops` that a wheel has them in (setup.py copies them there)."""
+"""The folder of `ops` in which a wheel has these files (setup.py copies them there)."""
 
 
 def resources() -> Path:
-    """The folder that holds `config/`, `data/` and `mlflow/agent.py` of this code.
+    """Return the folder with `config/`, `data/` and `mlflow/agent.py` of this code.
 
-    A wheel has them inside `ops`; a checkout, and a released model, beside it.
+    A wheel has them inside `ops`; a checkout and a released model have them beside it.
     """
     packaged = _OPS / _PACKAGED
     return packaged if packaged.is_dir() else _OPS.parent
 
 
 DISTRIBUTION = "podium-conductor"
-"""The name under which pip has this code."""
+"""The name of this code's distribution for pip."""
 _CONSTRAINTS = "constraints.txt"
 
 
 def pip_install(*requirements: str) -> str:
-    """The command, in backquotes, that installs `requirements` beside this code in its tested versions."""
+    """Return the command, in backquotes, that installs `requirements` in the tested versions."""
     constraints = resources() / _CONSTRAINTS
     tested = ["-c", _from_here(constraints)] if constraints.is_file() else []
     return f"`{shlex.join([_from_here(Path(sys.executable)), '-m', 'pip', 'install', *tested, *requirements])}`"
 
 
 def install_extra(extra: str) -> str:
-    """The command, in backquotes, that installs what an extra of pyproject.toml names."""
+    """Return the command, in backquotes, that installs an extra of pyproject.toml."""
     if is_checkout():
         return pip_install("-e", f"{_from_here(resources())}[{extra}]")
-    return pip_install(f"{DISTRIBUTION}[{extra}]")  # which is installed: pip fetches the extra's libraries alone
+    return pip_install(f"{DISTRIBUTION}[{extra}]")  # already installed: pip only downloads the extra's libraries
 
 
 def make(target: str, otherwise: str) -> str:
-    """What runs a target of the Makefile; `otherwise` where there is none, since a wheel has no Makefile."""
+    """Return the command for a target of the Makefile; `otherwise` in a wheel, which has no Makefile."""
     if not is_checkout():
         return otherwise
     there = _from_here(resources())
@@ -54,12 +54,12 @@ def make(target: str, otherwise: str) -> str:
 
 
 def is_checkout() -> bool:
-    """Whether this code runs from its repository."""
+    """Return whether this code runs from its repository."""
     return (resources() / "pyproject.toml").is_file() and (resources() / "Makefile").is_file()
 
 
 def _from_here(path: Path) -> str:
-    """The path, relative to the current folder where it lies below."""
+    """Return the path, relative to the current folder if it lies below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):
@@ -78,7 +78,7 @@ def need_mlflow() -> None:
 
 
 def git_commit(workspace: Workspace) -> str:
-    """The checked-out commit; "-dirty" follows when tracked files other than dvc.lock were changed.
+    """Return the checked-out commit; "-dirty" follows if tracked files other than dvc.lock were changed.
 
     "uncommitted" in a repository without a commit, "unknown" without a repository or without git.
     """

@@ -1,4 +1,4 @@
-"""`Problem` and `Grade`, the two nouns that every package shares, and the question as a worker reads it."""
+"""`Problem` and `Grade`, which every package uses, and the question as a worker reads it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CodeTest:
     hidden: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        """A JSON-ready row; `hidden` is left out of a public test's."""
+        """Return a row for JSON; `hidden` is omitted for a public test."""
         row = asdict(self)
         return row if self.hidden else {key: value for key, value in row.items() if key != "hidden"}
 
@@ -66,7 +66,7 @@ class Problem:
         return problem_key(self.benchmark, self.id)
 
     def as_row(self) -> dict[str, Any]:
-        """A JSON-ready row; `from_row` is its inverse."""
+        """Return a row for JSON; `from_row` is its inverse."""
         row = asdict(self)
         row["choices"] = list(self.choices)
         row["tests"] = [test.as_row() for test in self.tests]
@@ -82,26 +82,26 @@ class Problem:
 
 
 def problem_key(benchmark: str, problem_id: str) -> str:
-    """A problem's one identity everywhere, `BENCHMARK/ID` (`mmlu/7`): an id alone is unique in its benchmark only."""
+    """Return a problem's identity `BENCHMARK/ID` (`mmlu/7`); an id alone is unique only within its benchmark."""
     return f"{benchmark}/{problem_id}"
 
 
 def benchmark_of(key: str) -> str:
-    """The benchmark of a problem's key."""
+    """Return the benchmark of a problem's key."""
     return key.partition("/")[0]
 
 
 class FailedTest(NamedTuple):
-    """The first test that a program fails, its texts shortened for a person.
+    """The first test that a program fails, with texts shortened for display.
 
-    `number` counts from 1 among the problem's tests; of unit tests, among the module's methods.
+    `number` counts from 1 among the problem's tests; for unit tests, among the module's methods.
     """
 
     number: int
     of: int
     kind: TestKind
     got: str
-    """What came of it: `printed '4'`, `f(2) gave 5`, `TestCases.test_empty: ValueError: …`."""
+    """The actual result: `printed '4'`, `f(2) gave 5`, `TestCases.test_empty: ValueError: …`."""
     expected: str = ""
     """The expected output; "" for an assertion, whose message is in `got`."""
     hidden: bool = False
@@ -116,7 +116,7 @@ class FailedTest(NamedTuple):
 
 
 class Grade(NamedTuple):
-    """A grader's verdict: `score` in [0, 1], the answer it `extracted`, why, and the test where a program failed."""
+    """A grader's verdict: `score` in [0, 1], the `extracted` answer, the reason, and the failed test of a program."""
 
     score: float
     extracted: str
@@ -134,14 +134,14 @@ ANSWER_FORMAT: dict[GraderName, str] = {
     "text": 'Finish with "Answer: " and a short answer.',
     "code": "Give the complete program in one ```python block.",
 }
-"""The last line of the prompt, by grader: what the grader will look for."""
+"""The last line of the prompt, by grader: the form of answer that the grader expects."""
 
 
 def choice_lines(problem: Problem) -> list[str]:
-    """The choices as `A) …` lines; none where the question offers none."""
+    """Return the choices as `A) …` lines; none for an open question."""
     return [f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)]
 
 
 def worker_prompt(problem: Problem) -> str:
-    """The question as a worker reads it: its text, its choices, and how to give the answer."""
+    """Return the question as a worker reads it: its text, its choices, and the form of the answer."""
     return "\n".join([problem.question, *choice_lines(problem), ANSWER_FORMAT[problem.grader]])

@@ -1,7 +1,7 @@
-"""Processes: whether one is still there, and locks by which one waits until another has written a file.
+"""Identify processes, and lock files between processes.
 
-A pid is used again, so a process is named by its start too. A lock is the operating system's (flock), so a killed
-process holds nothing; a volume that machines share must keep such locks (NFS 4 and most cluster file systems do).
+Pids are reused, so a process is identified by its start too. Locks are the operating system's (flock), so a killed
+process holds none; a volume shared by machines must support such locks (NFS 4 and most cluster file systems do).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class ProcessId(NamedTuple):
-    """A process for all time: its pid, and a number that only its start had."""
+    """A unique identity of a process: its pid, and a number derived from its start."""
 
     pid: int
     started: float
-    """On Linux which boot, and its clock ticks since then: no clock that a person or NTP sets is in it. Elsewhere
-    seconds since the epoch, as the kernel noted them."""
+    """On Linux the boot and clock ticks since then, which do not depend on the settable clock. Elsewhere seconds since
+    the epoch, as recorded by the kernel."""
 
 
 State = Literal["running", "suspended", "gone"]
@@ -37,7 +37,7 @@ _own: ProcessId | None = None
 
 
 def this_process() -> ProcessId:
-    """The identity of the process that asks; a forked child has its own."""
+    """Return the identity of the calling process; a forked child has its own."""
     global _own
     if _own is None or _own.pid != os.getpid():
         import psutil
@@ -47,7 +47,8 @@ def this_process() -> ProcessId:
 
 
 def state_of(process: ProcessId) -> State:
-    """What has become of it: "suspended" by a signal or a debugger, "gone" also while it is only not yet reaped."""
+    """Return the state of a process: "suspended" by a signal or a debugger; "gone" also if it has ended but is not yet
+    reaped."""
     import psutil
 
     try:
@@ -61,9 +62,9 @@ def state_of(process: ProcessId) -> State:
 
 
 def name_of(pid: int) -> str:
-    """A process's name for all time: the pid with what only its start had, for pids are used again.
+    """Return a process's unique name: the pid with a number of its start, because pids are reused.
 
-    A process that is gone, or only not yet reaped, has a name that no other ever had.
+    A process that has ended, or is not yet reaped, gets a name that no other process had.
     """
     import psutil
 
@@ -76,7 +77,7 @@ def name_of(pid: int) -> str:
 
 
 def _start(process: psutil.Process) -> float:
-    """`ProcessId.started` of a process that is there. Raises `psutil.NoSuchProcess`."""
+    """Return `ProcessId.started` of a running process. Raises `psutil.NoSuchProcess`."""
     import psutil
 
     if not psutil.LINUX:
@@ -85,13 +86,13 @@ def _start(process: psutil.Process) -> float:
         content = Path(f"/proc/{process.pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(process.pid) from None
-    ticks = int(content.rpartition(b")")[2].split()[19])  # field 22; the name, in brackets, may hold anything
+    ticks = int(content.rpartition(b")")[2].split()[19])  # field 22; the name, in brackets, may contain any characters
     return float(_boot() << 33 | ticks)
 
 
 @cache
 def _boot() -> int:
-    """A number of up to 20 bits for this boot, never 0: pids and ticks begin again with each."""
+    """Return a number of up to 20 bits for this boot, never 0, because pids and ticks restart with each boot."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
@@ -120,22 +121,22 @@ def one_at_a_time(workspace: Workspace) -> AcquireReturnProxy:
 
 @contextmanager
 def alone(workspace: Workspace, *files: Path) -> Iterator[None]:
-    """Be the only one, of all processes on the workspace, that writes these files. Waits, however long it takes.
+    """Exclude all other processes on the workspace from writing these files; wait without a limit.
 
-    Not for a process that holds one of them already.
+    Not for a process that already holds one of them.
     """
     from filelock import FileLock, Timeout
 
     folder = workspace.state / "locks"
     with ExitStack() as stack:
-        # In one order for everybody, so that no two wait for each other.
+        # All processes lock in one order, so that no two wait for each other.
         for name in sorted({_name(workspace, file) for file in files}):
             lock = FileLock(folder / name)
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire(blocking=False)
             except Timeout:
-                log.warning("another run writes %s: waiting for it", name.removesuffix(".lock").replace("--", "/"))
+                log.warning("waiting for another run that writes %s", name.removesuffix(".lock").replace("--", "/"))
                 lock.acquire()
             stack.callback(lock.release)
         yield

@@ -1,4 +1,4 @@
-"""How far a long operation is and how long it still takes: a bar on a terminal, now and then a line elsewhere."""
+"""Progress and remaining time of a long operation: a bar on a terminal, elsewhere occasional lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 FIRST_LINE_S, EVERY_S = 5.0, 60.0
-"""Without a bar: a phase gets a line after `FIRST_LINE_S`, one every `EVERY_S` and one at its end."""
+"""Without a bar, a phase prints a line after `FIRST_LINE_S`, one every `EVERY_S` and one at its end."""
 STALLED_S = 300.0
-"""A line that would repeat the one before waits for so long."""
+"""Seconds before a line is repeated without progress."""
 TELLS = 0.02
-"""The share of a phase that must be done before a remaining time is given."""
+"""The share of a phase that must be done before a remaining time is shown."""
 
 
 class RemainingTime:
@@ -32,7 +32,7 @@ class RemainingTime:
         self._left_s = math.inf
 
     def left(self, done: int, total: int) -> str:
-        """“about 18 min left”; empty while too little is done to tell, and at the end."""
+        """Return “about 18 min left”; empty if too little is done for an estimate, and at the end."""
         now = self._clock()
         if total != self._total or done < self._done:
             self._total, self._first, self._began, self._said = total, done, now, now
@@ -44,7 +44,7 @@ class RemainingTime:
         return duration(self._left_s) if done < total and math.isfinite(self._left_s) else ""
 
     def line(self, done: int, total: int, note: str = "") -> str | None:
-        """A line for a log, where one is due."""
+        """Return a line for a log if one is due."""
         left = self.left(done, total)
         now = self._clock()
         pause = FIRST_LINE_S if self._spoke is None else STALLED_S if self._spoke == done else EVERY_S
@@ -56,7 +56,7 @@ class RemainingTime:
 
 
 def duration(seconds: float) -> str:
-    """A remaining time in words: minutes are rounded up, hours to halves."""
+    """Return a remaining time in words: minutes are rounded up, hours to halves."""
     if seconds < 60:
         return "less than a minute left"
     if seconds <= 90 * 60:
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """Gives a function of (done, total, note) that shows all three and the remaining time."""
+    """Give a function of (done, total, note) that shows all three and the remaining time."""
     console = console or Console(highlight=False, stderr=True)
     columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
                TextColumn("{task.description}"))  # fmt: skip

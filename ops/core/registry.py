@@ -1,4 +1,4 @@
-"""Registries: what recipes may name, one file each, and the plug-ins, packages whose workers run in this process."""
+"""Registries of what recipes may name, one file each, and plug-ins: packages whose workers run in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ops.core.response import Sample
 
 
 class Named(Protocol):
-    """What a registry holds: its name is that of its file."""
+    """An object of a registry; its name is that of its file."""
 
     @property
     def name(self) -> str: ...
@@ -24,26 +24,26 @@ T = TypeVar("T", bound=Named)
 
 
 def names(package: str) -> tuple[str, ...]:
-    """The modules of a package below `ops` by their files' names, sorted; nothing is imported.
+    """Return the modules of a package below `ops` by file name, sorted, without importing them.
 
-    A name that begins with an underscore is no entry: such a file may hold what several share.
+    A name that begins with an underscore is not an entry: such a file may contain shared code.
     """
     folder = Path(__file__).parents[1].joinpath(*package.split(".")[1:])
     return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.name[0] != "_"))
 
 
 def check_names(kind: str, package: str, given: Iterable[str]) -> None:
-    """Raise `ValueError` where `given` names what has no file in the package: which, and what there is."""
+    """Raise `ValueError` if `given` has a name without a file in the package; the message lists both."""
     known = names(package)
     if unknown := sorted(set(given) - set(known)):
         raise ValueError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
 
 
 class Registry(Mapping[str, T]):
-    """Name → the one object of type `holds` in the module of that name; imported when first looked into.
+    """Name → the one object of type `holds` in the module of that name, imported at first use.
 
-    Iterates by `order`, and by name where it is equal. Raises `TypeError` for a file that does not hold exactly
-    one object of its own name.
+    Iterates by `order`, and by name for equal ones. Raises `TypeError` for a file that does not contain exactly one
+    object of its own name.
     """
 
     def __init__(self, package: str, holds: type[T], order: Callable[[T], Any] = lambda entry: 0) -> None:
@@ -51,7 +51,7 @@ class Registry(Mapping[str, T]):
 
     @cached_property
     def entries(self) -> dict[str, T]:
-        """All of it, in order."""
+        """Return all entries in order."""
         entries = [self._entry(name) for name in names(self.package)]
         return {entry.name: entry for entry in sorted(entries, key=lambda entry: (self._order(entry), entry.name))}
 
@@ -78,7 +78,7 @@ PLUGINS = {"local": "ops.synthetic.plugin"}
 
 
 class StaticStep(NamedTuple):
-    """One step of a workflow that is the same whatever is asked."""
+    """One step of a fixed workflow."""
 
     worker: str
     subtask: str
@@ -86,7 +86,7 @@ class StaticStep(NamedTuple):
 
 
 class Plugin(Protocol):
-    """What the module of a plug-in has."""
+    """The contents of a plug-in's module."""
 
     NAMES: tuple[str, ...]
     """The prefix of the plug-in's worker models, `PREFIX/NAME`."""
@@ -94,29 +94,29 @@ class Plugin(Protocol):
     def answer(
         self, messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = ..., **settings: Any
     ) -> Any:
-        """The response of a worker, in the shape of OpenAI's chat completions."""
+        """Return the response of a worker, in the shape of OpenAI's chat completions."""
         ...
 
     def benchmarks(self) -> Collection[str]:
-        """The benchmarks that it generates problems of."""
+        """The benchmarks for which it generates problems."""
         ...
 
     def problems(self, benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-        """Distinct problems of a benchmark."""
+        """Return distinct problems of a benchmark."""
         ...
 
     def workflows(self) -> Mapping[str, Sequence[StaticStep]]:
-        """Name → workflow of the plug-in's workers that does not depend on the question."""
+        """Return name → workflow of the plug-in's workers that does not depend on the question."""
         ...
 
 
 @cache
 def plugin_of(model: str) -> Plugin | None:
-    """The plug-in that answers for a model; None: a provider does."""
+    """Return the plug-in for a model; None: a provider serves it."""
     module = PLUGINS.get(model.partition("/")[0])
     return None if module is None else cast("Plugin", import_module(module))
 
 
 def plugins() -> dict[str, Plugin]:
-    """Prefix → plug-in."""
+    """Return prefix → plug-in."""
     return {prefix: cast("Plugin", import_module(module)) for prefix, module in PLUGINS.items()}

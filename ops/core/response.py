@@ -10,10 +10,10 @@ Message = dict[str, str]
 
 
 class Namespace(StrEnum):
-    """What a sample index counts. Uses of one namespace share responses; uses of two never do."""
+    """The meaning of a sample index. Uses of the same namespace share responses; different namespaces never do."""
 
     ANSWERS = "answers"
-    """Precaching, training, evaluation, baselines, serving: an answer is paid for once and used by all of them."""
+    """Precaching, training, evaluation, baselines, serving: an answer is paid for once and shared."""
     PROBES = "probes"
     NIGHTS = "nights"
     """The nightly evaluation: the index is the night."""
@@ -21,16 +21,16 @@ class Namespace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Which of a worker's answers to the same messages is meant."""
+    """Identifies one of a worker's answers to the same messages."""
 
     index: int = 0
     repetition: int = 0
-    """Above 0: a further step of one workflow that asks the same worker the same."""
+    """Above 0: a later step of the same workflow with the same worker and messages."""
     namespace: Namespace = Namespace.ANSWERS
 
     @classmethod
     def of(cls, sample: int | Sample) -> Sample:
-        """The sample itself; of a number, the first answer at that index."""
+        """Return the sample itself; for a number, the first answer at that index."""
         return sample if isinstance(sample, Sample) else cls(sample)
 
     @classmethod
@@ -42,7 +42,7 @@ class Sample:
         return cls(index, repetition, Namespace(namespace))
 
     def as_json(self) -> int | tuple[str, int, int]:
-        """The index alone of a first answer, else all three, which JSON makes a list: none equals a number."""
+        """Return only the index for a first answer, else a list of all three, which never equals a number."""
         if self == Sample(self.index):
             return self.index
         return self.namespace.value, self.index, self.repetition
@@ -50,12 +50,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a worker answered, with what it cost.
+    """A worker's answer and its cost.
 
-    ``cost_usd`` is in US dollars and ``latency_s`` in seconds; both are those of the
-    call that was paid for, also when the response now comes from the cache.
-    ``retries`` counts the failed attempts before this answer. ``replayed``: recorded earlier
-    and given again by a rehearsal, which pays for nothing (``cached`` is then true as well).
+    ``cost_usd`` is in US dollars and ``latency_s`` in seconds; both are those of the original paid call, also if the
+    response now comes from the cache. ``retries`` counts the failed attempts before this answer. ``replayed``: recorded
+    earlier and returned by a rehearsal, which pays for nothing (``cached`` is then true as well).
     """
 
     text: str
@@ -64,19 +63,19 @@ class Response:
     cost_usd: float
     latency_s: float
     finish_reason: str
-    """As the provider gave it: "stop", "length" (cut at the worker's `max_tokens`) …"""
+    """The provider's value: "stop", "length" (cut at the worker's `max_tokens`) …"""
     cached: bool = False
     retries: int = 0
     replayed: bool = False
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion together."""
+        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def is_blank(self) -> bool:
-        """Whether the text is empty or white space alone: paid for, and no answer."""
+        """Return whether the text is empty or only white space: paid for, but not an answer."""
         return not self.text.strip()
 
 
@@ -84,4 +83,4 @@ NO_RESPONSE = Response("", 0, 0, 0.0, 0.0, "")
 """A placeholder for a missing response: no text, tokens or cost. The row's status has the reason."""
 
 STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
-"""The fields of a response that are stored; the others depend on the run."""
+"""The stored fields of a response; the others depend on the run."""

@@ -1,4 +1,4 @@
-"""Tables in Parquet files: graded responses as rows, and what a table was made from."""
+"""Tables in Parquet files: graded responses as rows, and the origin of a table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Status = Literal["ok", "refused", "unreachable"]
 class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
-    `status` is "ok" with a `response`. Without one `score` is 0; a refusal counts as wrong, an "unreachable" row
-    not at all.
+    `status` is "ok" with a `response`. Without a response `score` is 0; a refusal counts as wrong, and an "unreachable"
+    row is not counted.
     """
 
     worker: str
@@ -34,12 +34,12 @@ class ResponseRow:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
-        """A row of a table. Raises `KeyError` for a missing column."""
+        """Make a row from a table's columns. Raises `KeyError` for a missing column."""
         response = Response(**{name: columns[name] for name in STORED})
         return cls(response=response, **{name: columns[name] for name in COLUMNS if name not in STORED})
 
     def as_columns(self) -> dict[str, Any]:
-        """The row as a table holds it, in the order of `COLUMNS`."""
+        """Return the row as columns in the order of `COLUMNS`."""
         return {name: getattr(self.response if name in STORED else self, name) for name in COLUMNS}
 
     @property
@@ -76,7 +76,8 @@ def response_file(folder: Path, worker: str, benchmark: str) -> Path:
 
 
 def load_responses(folder: Path) -> list[ResponseRow]:
-    """All rows below a folder (or of one file), sorted. Raises `DataError` where a file is no such table."""
+    """Return all rows below a folder (or of one file), sorted. Raises `DataError` for a file that is not such a table.
+    """
     files = [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
     rows = [row for file in files for row in _read(file)]
     return sorted(rows, key=order)
@@ -86,12 +87,12 @@ def _read(file: Path) -> list[ResponseRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    remedy = "Delete it and precache again: what was answered is still in the cache"
+    remedy = "Delete it and precache again: the answers are still in the cache"
     try:
         table = pq.ParquetFile(file).read()
     except (pa.ArrowInvalid, OSError) as error:
         what = f"is not a readable Parquet file ({type(error).__name__})"
-        raise DataError(file, "(file)", what, remedy) from None
+        raise DataError(file, "", what, remedy) from None
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
     rows = [ResponseRow.from_columns(columns) for columns in table.select(list(COLUMNS)).to_pylist()]
@@ -125,14 +126,14 @@ def with_origin(table: Any, origin: Origin | None) -> Any:
 
 
 def check_origin(file: Path, wanted: Origin, remedy: str) -> None:
-    """Raise `OtherOriginError`, naming what differs, unless the table in `file` was made from `wanted`.
+    """Raise `OtherOriginError` with the differences unless the table in `file` was made from `wanted`.
 
-    `DataError` when there is no file, or none that can be read.
+    Raises `DataError` if there is no readable file.
     """
     stored = _origin(file, remedy)
     if differing := [name for name, value in wanted.items() if stored.get(name) != value]:
         pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
-        raise OtherOriginError(file, "(file)", f"is of another origin: {', '.join(pairs)}", remedy)
+        raise OtherOriginError(file, "", f"was made from other inputs: {', '.join(pairs)}", remedy)
 
 
 def _origin(file: Path, remedy: str) -> dict[str, str]:
@@ -142,8 +143,8 @@ def _origin(file: Path, remedy: str) -> dict[str, str]:
     try:
         metadata = pq.read_schema(file).metadata or {}
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist", remedy) from None
+        raise DataError(file, "", "does not exist", remedy) from None
     except pa.ArrowInvalid as error:
-        raise DataError(file, "(file)", f"is not parquet ({error})", remedy) from None
+        raise DataError(file, "", f"is not parquet ({error})", remedy) from None
     origin: dict[str, str] = json.loads(metadata.get(_NAME, b"{}"))
     return origin

@@ -17,7 +17,7 @@ _TIMEOUT_S = 10.0
 
 
 class _Kind(NamedTuple):
-    """What an environment variable may hold."""
+    """The valid content of an environment variable."""
 
     name: str
     schemes: tuple[str, ...]
@@ -40,9 +40,9 @@ _VARIABLES = {
 
 
 def wrong_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
-    """The error of each variable that is set and holds no address of its kind; no server is asked.
+    """Return the error of each set variable without a valid address; no server is contacted.
 
-    `mlflow`: also of MLflow's, which a rehearsal does not read.
+    `mlflow`: check MLflow's variable too, which a rehearsal does not read.
     """
     for variable in _VARIABLES:
         url = os.environ.get(variable)
@@ -54,16 +54,17 @@ def wrong_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
 
 
 def check_addresses(*, mlflow: bool = True) -> None:
-    """Raise the first of `wrong_addresses`: before anything is spent."""
+    """Raise the first of `wrong_addresses`, before anything is spent."""
     for error in wrong_addresses(mlflow=mlflow):
         raise error
 
 
 def check_address(url: str, variable: str) -> None:
-    """Raise `ConfigError` where `url` is no address of the kind that `variable` names. Its text is not shown."""
+    """Raise `ConfigError` if `url` is not an address of the kind that `variable` needs. The message does not contain
+    it."""
     kind = _VARIABLES[variable]
     if not _is_address(url, kind):
-        raise ConfigError(variable, "(value)", f"is no address of a {kind.name}", f"Write {kind.example}, or unset it")
+        raise ConfigError(variable, "", f"is not an address of a {kind.name}", f"Write {kind.example}, or unset it")
 
 
 def _is_address(url: str, kind: _Kind) -> bool:
@@ -82,15 +83,15 @@ def _is_address(url: str, kind: _Kind) -> bool:
 
 
 def shown(url: str) -> str:
-    """The URL without what may be a password."""
+    """Return the URL without a possible password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def redis_client(url: str, variable: str) -> Any:
-    """A client of the Redis server that the environment's `variable` names; it connects when it is first used.
+    """Return a client of the Redis server in the environment variable `variable`; it connects at its first use.
 
-    Raises `ConfigError` where the client is not installed or the URL is none.
+    Raises `ConfigError` if the client is not installed or the URL is invalid.
     """
     check_address(url, variable)
     try:
@@ -122,8 +123,8 @@ class Leases(Generic[K, V]):
 
     @contextmanager
     def held(self) -> Iterator[dict[K, V]]:
-        """All of them, for this thread alone while in the block: what is put in is renewed from then on, what is
-        taken out no more."""
+        """Give all leases to this thread alone inside the block: added ones are renewed from then on, removed ones no
+        more."""
         if self._pid != os.getpid():  # after a fork: the thread and the holder of the lock are gone
             self._held, self._thread, self._lock, self._pid = {}, None, threading.Lock(), os.getpid()
         with self._lock:

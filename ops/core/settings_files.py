@@ -1,4 +1,4 @@
-"""Files that people edit, YAML and JSON: read within bounds, and only where their text has one meaning.
+"""Read YAML and JSON files that people edit, within bounds and without ambiguous values.
 
 YAML 1.1 and 1.2 read some plain scalars differently (`010`, `1:30`, `no`). Such a scalar is an error here; the others
 are read by the core schema of YAML 1.2. Every error is a `ConfigError` that names the file, the field and the line.
@@ -21,9 +21,9 @@ from ops.core.errors import ConfigError
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000
-"""Values in one file, those of an alias counted at each place."""
+"""Maximum number of values in one file; the values of an alias count at each use."""
 DEEPEST = 40
-"""Levels of nesting."""
+"""Maximum number of nesting levels."""
 _LARGEST_INT = 2**63 - 1
 
 _CORE = {
@@ -32,7 +32,7 @@ _CORE = {
     "int": re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+"),
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
-"""Plain scalars of YAML 1.2's core schema, but for `0o17`, which is text in YAML 1.1."""
+"""Plain scalars of YAML 1.2's core schema, except for `0o17`, which is text in YAML 1.1."""
 _TWO_READINGS = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "is a truth value in YAML 1.1 and text in YAML 1.2",
      "Write true or false, or put it in quotes"),
@@ -50,39 +50,40 @@ _KINDS = ((stat.S_ISDIR, "is a folder"), (stat.S_ISFIFO, "is a pipe"), (stat.S_I
 
 
 def read_text(file: Path) -> str:
-    """The text of a regular file of at most `MOST_BYTES`. Raises `FileNotFoundError`, and `ConfigError` otherwise."""
+    """Return the text of a regular file of at most `MOST_BYTES`. Raises `FileNotFoundError`, and `ConfigError`
+    otherwise."""
     try:
-        mode = file.stat().st_mode  # before it is opened: opening a pipe waits for a writer
+        mode = file.stat().st_mode  # checked before it is opened, because opening a pipe waits for a writer
         if not stat.S_ISREG(mode):
             kind = next((what for is_kind, what in _KINDS if is_kind(mode)), "is a device")
-            raise ConfigError(file, "(file)", f"{kind}, not a text file", "Put a text file there")
+            raise ConfigError(file, "", f"{kind}, not a text file", "Put a text file there")
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         remedy = "Make it a text file that this user may read"
-        raise ConfigError(_shown(file), "(file)", f"cannot be read ({os.strerror(error.errno or 0)})", remedy) from None
+        raise ConfigError(_shown(file), "", f"cannot be read ({os.strerror(error.errno or 0)})", remedy) from None
     if len(content) > MOST_BYTES:
-        raise ConfigError(file, "(file)", f"is larger than {MOST_BYTES:,} bytes", "Shorten it")
+        raise ConfigError(file, "", f"is larger than {MOST_BYTES:,} bytes", "Shorten it")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(file, "(file)", f"is not UTF-8 ({error.reason})", "Save it as UTF-8") from None
+        raise ConfigError(file, "", f"is not UTF-8 ({error.reason})", "Save it as UTF-8") from None
 
 
 def read_yaml(file: Path) -> Any:
-    """The value of a YAML file. Raises as `read_text` does."""
+    """Return the value of a YAML file. Raises the errors of `read_text`."""
     return parse_yaml(read_text(file), file)
 
 
 def parse_yaml(text: str, file: Path) -> Any:
-    """The value of YAML text, with strings for dates; `file` names it in errors. Raises `ConfigError`."""
+    """Return the value of YAML text, with strings for dates; `file` is named in errors. Raises `ConfigError`."""
     try:
         node = _composed(text, file)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
-        line = f"line {where.line + 1}" if where else "(file)"
+        line = f"line {where.line + 1}" if where else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(file, line, f"is not valid YAML ({problem})", "Correct it") from None
     return None if node is None else _Values(file).of(node, ())
@@ -90,12 +91,12 @@ def parse_yaml(text: str, file: Path) -> Any:
 
 @lru_cache(maxsize=32)
 def _composed(text: str, file: Path) -> yaml.Node | None:
-    """The text's nodes, which are only read. A plan reads the same few files again and again."""
+    """Return the text's nodes, which callers only read. Cached, because a plan reads the same files repeatedly."""
     return _Composer(text, file).get_single_node()
 
 
 def read_json(file: Path) -> Any:
-    """The value of a JSON file. Raises as `read_text` does."""
+    """Return the value of a JSON file. Raises the errors of `read_text`."""
     text = read_text(file)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,18 +106,18 @@ def read_json(file: Path) -> Any:
         return dict(pairs)
 
     def refused(constant: str) -> NoReturn:
-        raise ConfigError(file, "(file)", f"{constant} is no finite number", "Write a number")
+        raise ConfigError(file, "", f"{constant} is not a finite number", "Write a number")
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refused)
     except RecursionError:
-        raise ConfigError(file, "(file)", "is nested too deeply", "Write fewer levels") from None
+        raise ConfigError(file, "", "is nested too deeply", "Write fewer levels") from None
     except ValueError as error:  # also for an integer of thousands of digits
-        raise ConfigError(file, "(file)", f"is not JSON ({error})", "Correct it") from None
+        raise ConfigError(file, "", f"is not JSON ({error})", "Correct it") from None
 
 
 class _Composer(yaml.SafeLoader):
-    """Nodes of the text, of which only tags that the text itself gives are resolved, down to `DEEPEST` levels."""
+    """Nodes of the text down to `DEEPEST` levels, with only those tags resolved that the text contains."""
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(text)
@@ -152,7 +153,7 @@ class _Values:
         self._file, self._left = file, MOST_VALUES
 
     def of(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
-        """The value of a node at `path`. Raises `ConfigError`."""
+        """Return the value of a node at `path`. Raises `ConfigError`."""
         self._left -= 1
         if self._left < 0 or len(path) > DEEPEST:
             self._refuse(node, path, "expands to too many values", "Use fewer aliases")
@@ -216,14 +217,14 @@ class _Values:
             return value
         number = math.nan if text.lower().endswith(("inf", "nan")) else float(text)
         if not math.isfinite(number):
-            self._refuse(node, path, f"{text:.40} is no finite number", "Write a number")
+            self._refuse(node, path, f"{text:.40} is not a finite number", "Write a number")
         return number
 
     def _refuse(self, node: yaml.Node, path: tuple[str, ...], problem: str, remedy: str) -> NoReturn:
-        where = f"{'.'.join(path) or '(file)'} (line {node.start_mark.line + 1})"
+        where = f"{'.'.join(path)} (line {node.start_mark.line + 1})".strip()
         raise ConfigError(self._file, where, problem, remedy)
 
 
 def _shown(file: Path) -> str:
-    """The path, shortened where its last part is too long for any file system."""
+    """Return the path, shortened if its last part is too long for any file system."""
     return str(file) if len(str(file)) < 300 else f"{str(file)[:200]}…"

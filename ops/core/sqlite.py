@@ -1,4 +1,4 @@
-"""One SQLite file, opened so that many processes and threads may use it together."""
+"""A SQLite file that many processes and threads use together."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ops.core.errors import DataError
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 60.0
-"""How long a writer waits for the writers of other processes."""
+"""Seconds that a writer waits for the writers of other processes."""
 PAGES_KIB = 32_768
-"""Memory for pages of the file: enough for all but the leaves of a tree of ten million keys."""
+"""Page cache in KiB: enough for all but the leaves of a tree of ten million keys."""
 
 _AT_ONCE = 500
-"""Values in one statement: SQLite has a limit."""
+"""Values in one statement, which SQLite limits."""
 
 _REMEDIES = {
     "full": "Make room and give the same command again: what was kept is kept",
@@ -30,11 +30,11 @@ _REMEDIES = {
     "unable to open": "Let a file that this user may write be there, or none",
     "disk I/O": "Check the disk",
 }
-"""Words of SQLite → what to do about it."""
+"""Words of SQLite's messages → remedy."""
 
 
 class Damaged(DataError):
-    """The file is no database any more."""
+    """The file is not a database any more."""
 
 
 class SqliteFile:
@@ -57,10 +57,10 @@ class SqliteFile:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection, in autocommit mode, for this thread alone while in the block.
+        """Give the connection, in autocommit mode, to this thread alone inside the block.
 
-        Raises `DataError` for a file that cannot be used now (a full disk, a lock that is held, no permission), and
-        `Damaged` for one that is no database any more. Earlier commits are kept, uncommitted changes are not.
+        Raises `DataError` for a file that cannot be used now (a full disk, a held lock, no permission), and `Damaged`
+        for one that is not a database any more. Earlier commits are kept, uncommitted changes are not.
         """
         try:
             with self._lock:
@@ -69,16 +69,16 @@ class SqliteFile:
                 yield self._connection
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError:
-                remedy = "Restore it from a backup (`podium restore`), or move it away to begin a new one"
-                raise Damaged(self.path, "(file)", str(error), remedy) from error
+                remedy = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
+                raise Damaged(self.path, "", str(error), remedy) from error
             known = [remedy for words, remedy in _REMEDIES.items() if words in str(error)]
             if not isinstance(error, sqlite3.OperationalError) or not known:
                 raise
-            raise DataError(self.path, "(file)", str(error), known[0]) from error
+            raise DataError(self.path, "", str(error), known[0]) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the write lock from its start: what it reads stays true."""
+        """Run one transaction that holds the write lock from its start, so that values read in it stay valid."""
         with self.connection() as connection, _transaction(connection):
             yield connection
 
@@ -90,18 +90,18 @@ class SqliteFile:
             self._connection = None
 
     def set_aside(self, why: Exception) -> None:
-        """Keep what is no database any more under another name; the next use begins a new file."""
+        """Rename a file that is not a database any more; the next use begins a new file."""
         self.close()
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-        log.warning("%s cannot be read (%s): set aside as %s, a new one begins", self.path, why, aside.name)
+        log.warning("%s cannot be read (%s): it was renamed to %s, and a new file is begun", self.path, why, aside.name)
         for suffix in ("", "-wal", "-shm"):
             source = self.path.with_name(self.path.name + suffix)
             if source.exists():
                 source.replace(aside.with_name(aside.name + suffix))
 
     def _open(self) -> sqlite3.Connection:
-        # A connection inherited through a fork must be neither used nor closed: both
-        # would release locks that the parent holds. It is only forgotten.
+        # A connection inherited through a fork must be neither used nor closed: both would release the parent's locks.
+        # It is only dropped.
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
@@ -116,7 +116,7 @@ class SqliteFile:
         return connection
 
     def _make(self, connection: sqlite3.Connection) -> None:
-        """All tables in one transaction: a kill meanwhile leaves an empty file."""
+        """Make all tables in one transaction, so that a kill leaves an empty file."""
         with _transaction(connection):
             if self._is_made(connection):  # by another process
                 return
@@ -125,15 +125,16 @@ class SqliteFile:
             connection.execute(f"PRAGMA user_version={self._version}")
 
     def _is_made(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file has its tables; False for a new one. Raises `DataError` for those of another version."""
+        """Return whether the file has its tables; False for a new one. Raises `DataError` for those of another version.
+        """
         tables = _has_tables(connection)  # before the version: another process makes both in one transaction
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version == self._version:
             return True
         if version or tables:
             raise DataError(
-                self.path, "schema", f"is version {version}, and this Podium uses version {self._version}",
-                "Use the Podium that made the file, or move the file away to begin a new one",
+                self.path, "schema", f"is version {version}, and this version of Podium uses version {self._version}",
+                "Use the version of Podium that made the file, or move the file away to begin a new one",
             )  # fmt: skip
         return False
 
@@ -144,14 +145,14 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if connection.in_transaction:  # a full disk has rolled the transaction back already
+        if connection.in_transaction:  # a full disk has already rolled the transaction back
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to WAL. Where several processes do it at once SQLite does not wait, but gives up."""
+    """Switch a new file to WAL. If several processes do so at once, SQLite does not wait but fails."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -168,10 +169,10 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Parts that are small enough for one statement."""
+    """Give parts that are small enough for one statement."""
     return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
 
 
 def placeholders(values: Sequence[str]) -> str:
-    """What stands in a statement's `IN (…)` for these values."""
+    """Return the placeholders of these values for a statement's `IN (…)`."""
     return ",".join("?" * len(values))

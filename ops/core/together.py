@@ -1,4 +1,4 @@
-"""What the tasks of one turn of an event loop ask for, done together: a commit costs as much as a tool's call."""
+"""Batch the requests of one turn of an event loop, because a commit costs as much as a tool's call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Together(Generic[Item, Result]):
     _waiting: dict[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Result]]]] = field(default_factory=dict)
 
     async def do(self, item: Item) -> Result:
-        """The item's own result."""
+        """Return the item's own result."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Result] = loop.create_future()
         if (waiting := self._waiting.get(loop)) is None:

@@ -11,23 +11,21 @@ from ops.core.errors import PodiumError
 
 @dataclass(frozen=True)
 class Workspace:
-    """A checkout, or what `podium init` laid out: `config/`, `data/`, `dvc.yaml` at `root`, state in `.podium/`.
+    """A checkout, or a folder made by `podium init`: `config/`, `data/`, `dvc.yaml` at `root`, state in `.podium/`.
 
-    A `rehearsal` reads the same data and the same cache, and leaves what it makes (policies, runs, scores,
-    models) in a folder of its own: no rehearsed score ever stands beside a real one.
+    A `rehearsal` reads the same data and the same cache, and writes its results (policies, runs, scores, models) into
+    its own folder, so that rehearsed scores are never beside real ones.
     """
 
     root: Path
     rehearsal: bool = False
     kept_texts: Path | None = field(default=None, compare=False)
-    """Where a run's snapshot keeps the texts that it was launched with; None: they are read where people edit them."""
+    """The folder in which a run's snapshot stores its texts; None: the original folders."""
 
     @classmethod
     def find(cls) -> Workspace:
-        """`$PODIUM_ROOT`, or the nearest folder upwards from here that holds `dvc.yaml` and `config/`.
-
-        Raises `PodiumError` when there is none.
-        """
+        """Return `$PODIUM_ROOT`, or the nearest parent folder with `dvc.yaml` and `config/`. Raises `PodiumError` if
+        there is none."""
         if value := os.environ.get("PODIUM_ROOT"):
             return cls(Path(value).resolve())
         try:
@@ -51,12 +49,12 @@ class Workspace:
 
     @property
     def texts(self) -> Path:
-        """What people write and a run reads besides `config/`: `few_shots/`, `cold_start/`."""
+        """Texts that people write and a run reads besides `config/`: `few_shots/`, `cold_start/`."""
         return self.kept_texts or self.data
 
     @property
     def state(self) -> Path:
-        """Everything that a run leaves behind and git ignores."""
+        """Everything that runs leave behind and git ignores."""
         return self.root / ".podium"
 
     @property
@@ -70,7 +68,7 @@ class Workspace:
 
     @property
     def snapshots(self) -> Path:
-        """What each run was asked to do, by its key."""
+        """The snapshots of all runs, by key."""
         return self.state / "snapshots"
 
     @property
@@ -100,7 +98,7 @@ class Workspace:
 
     @property
     def mlflow_uri(self) -> str:
-        """`$MLFLOW_TRACKING_URI`, or a SQLite store of our own; a rehearsal's is always its own."""
+        """`$MLFLOW_TRACKING_URI`, or the workspace's SQLite store; a rehearsal always uses its own."""
         own = f"sqlite:///{self.outcome / 'mlflow' / 'mlflow.db'}"
         return own if self.rehearsal else os.environ.get("MLFLOW_TRACKING_URI") or own
 

@@ -1,4 +1,4 @@
-"""The data card: what the training mix is and why, in words and tables that a person can read."""
+"""The data card: the composition of the training mix and its reasons, in words and tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, agreements
 
 BINS = 5
-"""Columns of a distribution over 0-1."""
+"""Number of columns of a distribution over 0-1."""
 
 
 class Choice(NamedTuple):
-    """What there was, what was shortlisted and chosen; and the weights (0-1) that the selector went by, if any."""
+    """The candidates, the shortlist, the chosen problems, and the selector's weights (0-1), if any."""
 
     candidates: Sequence[Problem]
     shortlisted: Sequence[Problem]
@@ -28,7 +28,7 @@ class Choice(NamedTuple):
 
 
 def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], tallies: Tallies | None = None) -> str:
-    """Markdown: composition, coverage, forecast, how the workers agree, what was removed, licences and cautions."""
+    """Return Markdown: composition, coverage, forecast, agreement of the workers, removals, licences and caveats."""
     mix = choice.mix
     parts = [
         f"# Training mix of the recipe `{recipe.name}`",
@@ -54,7 +54,7 @@ def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], 
 
 
 def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A markdown table; bars in cells are escaped."""
+    """Return a Markdown table; vertical bars in cells are escaped."""
     lines = [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows)]
     return "\n".join(lines)
 
@@ -101,7 +101,7 @@ def _coverage(choice: Choice) -> str:
 
 
 def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
-    """The distribution of what the selector went by, in the shortlist and in the mix."""
+    """Return the distribution of the selector's weights in the shortlist and in the mix."""
     weighing = SELECTORS[recipe.curation.selector].weighing
     if weighing is None or not choice.weights:
         return []

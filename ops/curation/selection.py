@@ -51,7 +51,7 @@ def _enough(domain: Domain, kept: int, before: int, needed: int) -> None:
         raise DataError(
             "shortlist",
             f"domain {domain!r}",
-            f"has {kept} candidates, of {before}, that repeat nothing; the mix needs {needed}",
+            f"has {kept} candidates, of {before}, without duplicates; the mix needs {needed}",
             "Give its benchmark more candidates (`train` in the recipe) or lower curation.per_domain",
         )
 

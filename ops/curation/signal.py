@@ -177,5 +177,5 @@ def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str])
     for file in files:
         if not file.is_file():
             remedy = "Materialize worker_responses for this worker and benchmark"
-            raise DataError(file, "(file)", "does not exist", remedy)
+            raise DataError(file, "", "does not exist", remedy)
     return [row for file in files for row in load_responses(file)]

@@ -32,7 +32,7 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     folder = setup.workspace.data / "responses"
     precached = [row for row in load_responses(folder) if row.worker in setup.pool.names]
     if not precached:
-        raise DataError(folder, "(folder)", "holds no responses to choose the best worker by", "Precache first")
+        raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
     return (best_single(precached).worker,)
 
 

@@ -53,7 +53,7 @@ def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: i
         other = arm.change(workflow, dice)
         text = other.render()
         if (failure := team.read(text).failure) is not None:
-            raise ValueError(f"arm {arm.name!r} makes of {workflow.render()!r} what is no workflow ({failure})")
+            raise ValueError(f"arm {arm.name!r} turned {workflow.render()!r} into an invalid workflow ({failure})")
         valid, others = valid + 1, others + (other != workflow)
         made.append(each._replace(text=text))
     return Changed(made, others / valid if valid else 0.0)

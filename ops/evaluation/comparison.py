@@ -25,7 +25,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
-from ops.evaluation.stored_baselines import kept, shelves
+from ops.evaluation.stored_baselines import baseline_stores, kept
 from ops.precaching.profiles import best_single
 
 _REMEDY = "Materialize leaderboard"
@@ -120,7 +120,7 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
     asked = [name for name, own in questions_of.items() if own]
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
-    files += [shelf.file(name) for shelf in shelves(setup) for name in asked]
+    files += [store.file(name) for store in baseline_stores(setup) for name in asked]
     return {
         "origin": _origin(setup, policy),
         "prices": " ".join(pool.prices_key for pool in (setup.pool, *setup.pools.values())),
@@ -156,9 +156,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist: this policy was compared with nothing", _REMEDY) from None
+        raise DataError(file, "", "does not exist: this policy has not been evaluated", _REMEDY) from None
     except ValueError as error:
-        raise DataError(file, "(file)", f"is not JSON ({error})", _REMEDY) from None
+        raise DataError(file, "", f"is not JSON ({error})", _REMEDY) from None
     return facts
 
 

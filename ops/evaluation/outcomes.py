@@ -16,7 +16,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
-from ops.evaluation.stored_baselines import BaselineStore, shelves
+from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,7 +49,7 @@ def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, C
     if (taught := base_policy) is not None and setup.recipe.cold_start is not None:
         made[COLD_START] = lambda: {COLD_START: stored_scores(setup, taught, COLD_START, list(questions_of))}
     made["workers"] = partial(_workers, setup)
-    return made | {shelf.entry.name: partial(_baseline, shelf, questions_of) for shelf in shelves(setup)}
+    return made | {store.entry.name: partial(_baseline, store, questions_of) for store in baseline_stores(setup)}
 
 
 def _workers(setup: Setup) -> Systems:
@@ -58,8 +58,8 @@ def _workers(setup: Setup) -> Systems:
     return {f"worker {name}": of_worker(answers, name) for name in asked}
 
 
-def _baseline(shelf: BaselineStore, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
-    return {shelf.entry.name: shelf.rows(questions_of)}
+def _baseline(store: BaselineStore, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
+    return {store.entry.name: store.rows(questions_of)}
 
 
 def outcomes_file(workspace: Workspace, policy: Path) -> Path:

@@ -44,9 +44,9 @@ def load_rows(file: Path) -> list[OutcomeRow]:
     try:
         frame = pd.read_parquet(file)
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist", "Materialize benchmark_scores first") from None
+        raise DataError(file, "", "does not exist", "Materialize benchmark_scores first") from None
     except ArrowInvalid as error:
-        raise DataError(file, "(file)", f"is not parquet ({error})", "Delete it and evaluate again") from None
+        raise DataError(file, "", f"is not parquet ({error})", "Delete it and evaluate again") from None
     if missing := [column.name for column in fields(OutcomeRow) if column.name not in frame]:
         raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
     return [_row(record) for record in frame.to_dict(orient="records")]

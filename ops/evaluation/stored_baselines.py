@@ -123,7 +123,7 @@ class BaselineStore(NamedTuple):
         return Standing(summarize(rows), detail)
 
 
-def shelves(setup: Setup) -> list[BaselineStore]:
+def baseline_stores(setup: Setup) -> list[BaselineStore]:
     """Return the stores of the recipe's baselines that run workflows.
 
     Raises `DataError` if there are such baselines and the training mix or its responses cannot be read.
@@ -141,5 +141,5 @@ def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:
     The function raises `DataError` if the scores are missing or stale.
     """
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    by_name = {shelf.entry.name: shelf for shelf in shelves(setup)}
+    by_name = {store.entry.name: store for store in baseline_stores(setup)}
     return lambda entry: by_name[entry.name].standing(questions_of)

@@ -115,9 +115,9 @@ class StudyStore:
         try:
             return json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise DataError(file, "(file)", "does not exist", remedy) from None
+            raise DataError(file, "", "does not exist", remedy) from None
         except ValueError as error:
-            raise DataError(file, "(file)", f"is not JSON ({error})", remedy) from None
+            raise DataError(file, "", f"is not JSON ({error})", remedy) from None
 
 
 def _origin(study: Study, lab: Lab) -> dict[str, str]:

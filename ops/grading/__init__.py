@@ -1,7 +1,7 @@
-"""One grader for training's reward and for evaluation: mathematics, choices, short text, programs.
+"""The graders of training's reward and of evaluation: mathematics, choices, short text, programs.
 
-What belongs here: `grade` and `grade_many`, total over any response text, safe from any
-thread, the same for the same input. What does not: the graders themselves, one file each.
+What belongs here: `grade` and `grade_many`, which accept any response text, are safe from any thread, and give the same
+result for the same input. What does not: the graders themselves, one file each.
 """
 
 from __future__ import annotations

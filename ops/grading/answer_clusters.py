@@ -1,4 +1,5 @@
-"""Responses that give the same answer to a question, by its grader's own extraction and equality, never by the gold."""
+"""Group responses by their answer to a question, with its grader's extraction and equality and without the gold answer.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ Same = Callable[[str, str, Problem], bool]
 
 
 def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
-    """Group the places of responses with the same answer, by first appearance; one without an answer is in no group.
+    """Group the indices of responses with the same answer, by first appearance; a response without an answer is in no
+    group.
 
-    Each is compared with the first of a group, from both sides: a grader's equality takes one of the two for gold.
+    Each response is compared with the first of a group in both directions, because a grader's equality treats one of
+    the two as gold.
     """
     blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
     extracted, same = GRADERS[problem.grader].extracted, _SAME[problem.grader]
@@ -31,7 +34,7 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
 
 
 def _normal(problem: Problem, answer: str) -> str:
-    """Programs are the same where their syntax is: comments, quotes and layout aside."""
+    """Return a program in a form in which comments, quotes and layout do not matter."""
     if problem.grader != "code":
         return answer.strip()
     try:

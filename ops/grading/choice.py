@@ -1,7 +1,7 @@
-"""Multiple choice: which letter did the response settle on?
+"""Multiple choice: the letter that the response settles on.
 
-"Answer: X" outranks sentences, unless a later sentence takes it back; the last statement outranks earlier ones;
-a letter that is only named counts where it is the only one.
+"Answer: X" outranks sentences, unless a later sentence retracts it; the last statement outranks earlier ones; a letter
+that is only mentioned counts if it is the only one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ops.core.problem import Grade, Problem
 from ops.grading import extract, labels
 
 PROSE = 12_000
-"""Length of the end of a response, in characters, that is searched for sentences that affirm a letter."""
+"""Characters at the end of a response that are searched for sentences that affirm a letter."""
 SHORT = 400
-"""A response of so few characters may be nothing but the answer."""
+"""A response of at most this many characters may be only the answer."""
 LATE = 700
-"""Length of the end of a response, in characters, that is searched for a letter that is only named."""
+"""Characters at the end of a response that are searched for a letter that is only mentioned."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
@@ -70,18 +70,18 @@ _QUOTING = re.compile(
     r"(?<![\w\\(\[])[(\[]?(?P<letter>[A-Za-z])"
     r"(?:[)\]*_`]{1,4}[.:,;]?[*_]{0,3}|[.:,;|][*_]{0,3}|[ \t]+[-–—|]|(?=[ \t]+\())[\s\\(\[\"'“`*_$]*"
 )
-"""A label and what may stand between it and the text of its choice."""
+"""A label and the text allowed between it and its choice."""
 _BEHIND = re.compile(r"[(\[](?P<letter>[A-Z])[)\]]")
-"""A label in brackets behind the text of its choice."""
+"""A label in brackets after the text of its choice."""
 _WORD = re.compile(r"\w+")
 _BETWEEN = r"[\s()\[\]{}*_`.,;:|/&+-]"
 _ONLY_LETTERS = re.compile(rf"{_BETWEEN}*(?:[A-Z]{_BETWEEN}+)+[A-Z]{_BETWEEN}*")
 _ENOUGH_WORDS = 3
-"""A choice that is quoted with fewer of its first words must be quoted whole."""
+"""A choice quoted with fewer of its first words must be quoted in full."""
 
 
 class Reading(NamedTuple):
-    """A letter that the response states from `start` to `end`; "" where it hedges or denies."""
+    """A letter that the response states from `start` to `end`; "" if it hedges or denies."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class Reading(NamedTuple):
 
 
 def extracted(problem: Problem, response: str) -> str:
-    """The letter, in upper case; "" when there is none or more than one is offered as the answer."""
+    """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
     text = _unwrapped(unicodedata.normalize("NFKC", extract.spoken(response)))
     letters, choices = offered(problem), problem.choices
     if len(text) <= SHORT and (letter := _equal_text(text, choices)):
@@ -109,7 +109,7 @@ def extracted(problem: Problem, response: str) -> str:
 
 
 def judge(problem: Problem, answer: str) -> Grade:
-    """Compare the letter with the gold one."""
+    """Compare the letter with the gold letter."""
     if not answer:
         return Grade(0.0, "", "no single letter found")
     gold = problem.answer.strip().strip("().").upper()
@@ -119,12 +119,12 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def offered(problem: Problem) -> str:
-    """The letters that stand for the choices; ten where the choices are only in the question's text."""
+    """Return the letters of the choices; ten if the choices are only in the question's text."""
     return string.ascii_uppercase[: len(problem.choices) or 10]
 
 
 def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
-    """The letter that an announced `line` states; "" when it hedges or denies; None when it names no choice."""
+    """Return the letter that an announced `line` states; "" if it hedges or denies; None if it names no choice."""
     line = extract.without_phrase(line)
     if letter := _equal_text(line, choices):
         return letter
@@ -142,7 +142,7 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
 
 
 def _last(statements: list[extract.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """The last statement that is about a choice, as a list of one or none."""
+    """Return the last statement about a choice, as a list of at most one."""
     for statement in reversed(statements):
         if (letter := stated(statement.text, letters, choices)) is not None:
             return [Reading(statement.start, statement.end, letter)]
@@ -150,7 +150,7 @@ def _last(statements: list[extract.Statement], letters: str, choices: tuple[str,
 
 
 def _affirmed(text: str, letters: str) -> list[Reading]:
-    """What sentences near the end of the text affirm, two letters together as none."""
+    """Return the statements of sentences near the end of the text; two letters together give none."""
     before = max(0, len(text) - PROSE)
     return [
         Reading(before + group.start, before + group.end, group.letters if len(group.letters) == 1 else "")
@@ -160,7 +160,7 @@ def _affirmed(text: str, letters: str) -> list[Reading]:
 
 
 def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
-    """The letter of a line that begins with one."""
+    """Return the letter of a line that begins with one."""
     first, later = groups[0], groups[1:]
     affirmed = [group.letters for group in later if group.stance == "affirmed"]
     if first.stance in ("denied", "asked"):
@@ -180,7 +180,7 @@ def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
 
 
 def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
-    """The letter of a line that names some, but not first."""
+    """Return the letter of a line that names letters, but not at its beginning."""
     affirmed = [group.letters for group in groups if group.stance == "affirmed"]
     if affirmed:
         return affirmed[-1] if len(affirmed[-1]) == 1 else ""
@@ -191,7 +191,7 @@ def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
 
 
 def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
-    """The formal statement's letter, or that of a later sentence behind words that take it back."""
+    """Return the formal statement's letter, or that of a later sentence after words of retraction."""
     later = [
         reading
         for reading in readings
@@ -201,7 +201,7 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
 
 
 def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
-    """The one letter that the end of the text names, or the one choice whose text is in its last line."""
+    """Return the only letter that the end of the text names, or the only choice whose text is in its last line."""
     late = text[-LATE:]
     late = late.partition("\n")[2] if len(text) > LATE and "\n" in late else late
     open_letters = {
@@ -217,7 +217,7 @@ def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
 
 
 def _lines(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """The first and the last line, where they are nothing but a letter, alone or with its choice."""
+    """Return the first and the last line if they are only a letter, alone or with its choice."""
     spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
     readings = [_line(text, start, end, letters, choices) for start, end in spans[:1] + spans[1:][-1:]]
     alone = [reading for reading in readings if reading is not None]
@@ -244,7 +244,7 @@ def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...
 
 
 def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
-    """The text with restated lists of choices blanked out, and the one choice that each list marks, if any."""
+    """Return the text with restated lists of choices blanked out, and the choice that each list marks, if any."""
     runs: list[list[re.Match[str]]] = []
     for item in _ITEM.finditer(text):
         last = runs[-1][-1] if runs else None
@@ -270,7 +270,7 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
 
 
 def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
-    """The text with `(B) …` for each label that is beside its own choice's text.
+    """Return the text with `(B) …` for each label beside its own choice's text.
 
     The text of a choice ("Not wrong", "both A and C") is not a statement about the choice.
     """
@@ -292,7 +292,7 @@ def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int] | None:
-    """The span of a label and its choice's text; None where the words are others or too few."""
+    """Return the span of a label and its choice's text; None if the words differ or are too few."""
     room = 3 * sum(map(len, words)) + 8 * len(words) + 40
     if label.re is _BEHIND:
         before = list(_WORD.finditer(text, max(0, label.start() - room), label.start()))[-len(words) :]
@@ -311,18 +311,18 @@ def _unwrapped(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Case, spacing, punctuation and accents' encoding put aside; minus signs kept."""
+    """Normalise case, spacing, punctuation and encoding of accents; keep minus signs."""
     return _NOISE.sub(" ", unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()).strip()
 
 
 def _exact(text: str) -> str:
-    """Only case, spacing and a final stop put aside: where choices differ by their punctuation."""
+    """Normalise only case, spacing and a final stop, for choices that differ by punctuation."""
     text = unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()
     return " ".join(text.split()).strip(' .*_$`"')
 
 
 def _equal_text(place: str, choices: tuple[str, ...]) -> str:
-    """The letter of the one choice whose text is `place`; a choice that is itself a letter is never meant."""
+    """Return the letter of the only choice whose text is `place`; a choice that is itself a letter never matches."""
     is_letter = re.fullmatch(r"\W*[A-Za-z]\W*", place) is not None
     for reading in (_exact,) if is_letter else (_exact, plain):
         wanted = reading(place)
@@ -337,18 +337,19 @@ def _equal_text(place: str, choices: tuple[str, ...]) -> str:
 
 
 def _labelled_text(line: str, letters: str, choices: tuple[str, ...]) -> str:
-    """The letter of "A Paris", where what follows is a choice's whole text."""
+    """Return the letter of "A Paris", if a choice's whole text follows it."""
     match = re.match(r"[\W_]*([A-Z])\s+(\S.*)", line)
     return match[1] if match and match[1] in letters and _equal_text(match[2], choices) else ""
 
 
 def _ends_in_text(line: str, position: int, choices: tuple[str, ...]) -> bool:
-    """Whether the small letter before `position` is an article: "a cat, …"."""
+    """Return whether the small letter before `position` is an article: "a cat, …"."""
     return line[position : position + 1] == " " and bool(_by_text(line, choices))
 
 
 def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
-    """The letter of the one choice that `place` holds and does not deny; a choice inside a longer one is ignored."""
+    """Return the letter of the only choice that `place` contains and does not deny; a choice inside a longer one is
+    ignored."""
     if letter := _equal_text(place, choices):
         return letter
     line = f" {plain(place[:4000])} "

@@ -1,4 +1,4 @@
-"""Programs: run against their tests in the sandbox, all or nothing, within limits scaled by this machine's speed."""
+"""Programs: run on their tests in the sandbox, all or nothing, within limits scaled to this machine's speed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
 REFERENCE_S = 0.0070
-"""CPU seconds of `_reference_loop` in CPython 3.11 on a core of a 2.1 GHz Xeon (Sapphire Rapids), by itself."""
+"""CPU seconds of `_reference_loop` in CPython 3.11 on one core of a 2.1 GHz Xeon (Sapphire Rapids) without other load.
+"""
 LARGEST = 10.0
 _ROUNDS = 5
 
 
 @lru_cache(maxsize=1)
 def slowness() -> float:
-    """This machine's CPU time for the reference loop over the reference's, from 1 to `LARGEST`.
+    """Return this machine's CPU time for the reference loop ÷ the reference's, from 1 to `LARGEST`.
 
-    Measured once a process, in 40 ms; the least of some rounds, since what disturbs only adds.
+    Measured once per process, in 40 ms; the minimum of several rounds, since disturbances only add time.
     """
     return min(max(min(_measured() for _ in range(_ROUNDS)) / REFERENCE_S, 1.0), LARGEST)
 
@@ -38,7 +39,7 @@ def _measured() -> float:
 
 
 def _reference_loop() -> int:
-    """What programs of contests do: arithmetic, a table, a loop."""
+    """A loop like in contest programs: arithmetic, a table, a loop."""
     total, table = 0, {}
     for i in range(100_000):
         total = (total * 31 + i) % 65_521
@@ -47,7 +48,7 @@ def _reference_loop() -> int:
 
 
 class Turns:
-    """Any number `beside_others`, or one `alone`, which waits for those and keeps further ones waiting."""
+    """Any number of runs `beside_others`, or one `alone`, which waits for the others and makes later ones wait."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -55,7 +56,7 @@ class Turns:
 
     @contextmanager
     def beside_others(self) -> Iterator[None]:
-        """A turn that others may share."""
+        """Hold a turn that others may share."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._alone or self._waiting))
             self._beside += 1
@@ -68,7 +69,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A turn that is shared with no other."""
+        """Hold a turn that no other shares."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._alone or self._beside))
@@ -86,25 +87,26 @@ _GIB = 1 << 30
 LIMITS: dict[str, sandbox.ProgramLimits] = {
     "call": sandbox.ProgramLimits(cpu_s=4, wall_s=10, memory=_GIB),
     "stdin": sandbox.ProgramLimits(cpu_s=8, wall_s=60, memory=_GIB),
-    # Real libraries: they map much and may start helpers.
+    # Real libraries map much memory and may start helper processes.
     "unittest": sandbox.ProgramLimits(cpu_s=60, wall_s=150, memory=8 * _GIB, processes=16),
 }
-"""What a program may use on the reference machine (`calibration`); a slower one gives more."""
+"""The limits of a program on the reference machine (`calibration`); a slower machine allows more."""
 KINDS: tuple[TestKind, ...] = ("call", "stdin", "unittest")
 GRACE = 1.5
-"""A program that ran out of time runs once more, by itself, with the CPU time times this factor."""
+"""A program that ran out of time runs again alone, with the CPU time multiplied by this factor."""
 HIDDEN_AT_ONCE = 6
-"""Hidden tests in one run: LiveCodeBench gives each 6 s, and six times 8 CPU seconds fit the 60 s of a "stdin" run."""
+"""Number of hidden tests per run: LiveCodeBench gives each 6 s, and six times 8 CPU seconds fit the 60 s of a "stdin"
+run."""
 HIDDEN_CHARACTERS = 8 << 20
-"""Expected output of one run: as JSON it stays below `ProgramLimits.report_bytes`."""
+"""Characters of expected output per run, which as JSON stays below `ProgramLimits.report_bytes`."""
 MAX_CHARACTERS = 200_000
 NOT_FINAL = "not final"
-"""Part of the reason of a verdict that another machine, or a quieter one, may not share."""
+"""Part of the reason of a verdict that may differ on another or a quieter machine."""
 _TURNS = Turns()
 
 
 def extracted(problem: Problem, response: str) -> str:
-    """The program: the last Python block that is no example of its use, or the response where it is a program."""
+    """Return the program: the last Python block that is not a usage example, or the response if it is a program."""
     return programs.program(response, problem.tests)
 
 
@@ -131,12 +133,12 @@ def judge(problem: Problem, program: str) -> Grade:
 
 
 def is_final(grade: Grade) -> bool:
-    """Whether a verdict would be the same on any machine, so that it may be remembered."""
+    """Return whether a verdict would be the same on any machine, so that it may be stored."""
     return NOT_FINAL not in grade.reason
 
 
 class Numbered(NamedTuple):
-    """A test and its number among all of its problem's, from 1."""
+    """A test and its number among all tests of its problem, from 1."""
 
     number: int
     test: CodeTest
@@ -176,7 +178,7 @@ def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
 
 def _limits(kind: TestKind, batch: list[Numbered], grace: float) -> sandbox.ProgramLimits:
     limits = LIMITS[kind].times(slowness(), grace)
-    if kind == "call" and batch[0].test.hidden:  # whose CPU time is that of the whole run
+    if kind == "call" and batch[0].test.hidden:  # its CPU time is that of the whole run
         return replace(limits, cpu_s=limits.cpu_s * len(batch), wall_s=limits.wall_s * len(batch))
     return limits
 
@@ -196,7 +198,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
         reported = place < len(run.results)
         result = run.results[place] if reported else ["error", run.why or "no result"]
         if failed := differing(test, result, number, len(problem.tests)):
-            # A later test's want of time changes nothing about one that ran to its end.
+            # A later test's lack of time does not affect one that ran to its end.
             return ProgramFailure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
     return ProgramFailure("")
 

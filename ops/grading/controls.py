@@ -31,7 +31,7 @@ _UNLIKELY = "UnicodeTranslateError"
 
 
 class Control(NamedTuple):
-    """A module of wrong tests, and those of them that a right program is sure to fail."""
+    """A module of wrong tests, and those of them that a correct program certainly fails."""
 
     code: str
     must_fail: frozenset[str]
@@ -42,18 +42,19 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @lru_cache(maxsize=256)
 def names_of_tests(code: str) -> frozenset[str]:
-    """`Class.method` of every test that the module states; empty when it states none that can be read off it."""
+    """Return `Class.method` of every test in the module; empty if they cannot be determined from its text."""
     cases = _cases(_parsed(code))
     return frozenset(f"{case.name}.{f.name}" for case in cases for f in _functions(case) if f.name.startswith("test"))
 
 
 def classes_of_tests(code: str) -> list[str]:
-    """The classes of tests, in the order in which unittest's loader takes them."""
+    """Return the test classes in the order of unittest's loader."""
     return sorted({case.name for case in _cases(_parsed(code))})
 
 
 def control(code: str, random: Random) -> Control | None:
-    """The module with wrong assertions; None where no test has an assertion that can be made wrong for sure."""
+    """Return the module with wrong assertions; None if no test has an assertion that can be made wrong with certainty.
+    """
     tree = _parsed(code)
     must_fail: set[str] = set()
     foreign = _foreign(tree)
@@ -77,7 +78,7 @@ def _parsed(code: str) -> ast.Module:
 
 
 def _cases(tree: ast.Module) -> list[ast.ClassDef]:
-    """Top-level classes derived from something called …TestCase, or from such a class."""
+    """Return top-level classes derived from a class named …TestCase, or from such a class."""
     cases: dict[str, ast.ClassDef] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -92,7 +93,7 @@ def _functions(case: ast.ClassDef) -> list[Function]:
 
 
 def _foreign(tree: ast.Module) -> frozenset[str]:
-    """Names that the module uses and does not make: the program's."""
+    """Return names that the module uses without defining them: the program's."""
     made = set(dir(builtins))
     used = set()
     for node in ast.walk(tree):
@@ -109,11 +110,11 @@ def _foreign(tree: ast.Module) -> frozenset[str]:
 
 
 class _Alteration:
-    """One function, its assertions made wrong in place."""
+    """One function whose assertions are made wrong in place."""
 
     def __init__(self, function: Function, foreign: frozenset[str], random: Random) -> None:
         self.sure = False
-        """An assertion that every call reaches was made wrong."""
+        """Whether an assertion that every call reaches was made wrong."""
         self.helpers: set[str] = set()
         """Methods of its own class that every call calls."""
         self._random, self._program = random, set(foreign)
@@ -187,7 +188,7 @@ class _Alteration:
         return True
 
     def _wrong_call_of_library(self, call: ast.Call) -> bool:
-        """`np.testing.assert_allclose`, `mock.assert_called_with` and their like."""
+        """Make wrong: `np.testing.assert_allclose`, `mock.assert_called_with` and similar calls."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if not name.startswith("assert_"):
             return False
@@ -203,20 +204,20 @@ class _Alteration:
         return True
 
     def _side(self, first: ast.expr, second: ast.expr) -> int:
-        """Which of two values to change: not the program's, which may equal whatever it meets."""
+        """Return which of two values to change: not the program's, which may equal any value."""
         if _is_literal(second) or _is_literal(first):
             return int(_is_literal(second))
         return int(not _mentions(second, self._program) or _mentions(first, self._program))
 
     def _false(self, test: ast.expr) -> ast.expr:
-        """An expression that is false where `test` is true."""
+        """Return an expression that is false if `test` is true."""
         match test:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]) if not _is_literal(left):
                 return ast.Compare(left, [ast.Eq()], [self._other(right)])
         return ast.UnaryOp(ast.Not(), test)
 
     def _other(self, value: ast.expr) -> ast.expr:
-        """Another value of the same type where it is written out, else one that holds it."""
+        """Return another value of the same type for a literal, else one that contains it."""
         match value:
             case ast.Constant(value=bool(flag)):
                 return ast.Constant(not flag)
@@ -253,7 +254,7 @@ def _method(call: ast.Call) -> str:
 
 
 def _may_swallow(statement: ast.With | ast.AsyncWith) -> bool:
-    """Whether a failure inside the block may not come out of it."""
+    """Return whether a failure inside the block may be suppressed."""
     text = " ".join(ast.unparse(item.context_expr) for item in statement.items)
     return "aises" in text or "suppress" in text or "assertWarns" in text
 
@@ -263,7 +264,7 @@ def _is_literal(value: ast.expr) -> TypeGuard[ast.expr]:
 
 
 def _mentions(value: ast.expr, names: set[str]) -> bool:
-    """Whether a call of one of `names`, or a name that holds its result, is part of the expression."""
+    """Return whether a call of one of `names`, or a name with its result, is part of the expression."""
     return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(value))
 
 

@@ -1,4 +1,4 @@
-"""Parts of a response: what follows its thought, boxes, formulas, the last line, and the announcements of an answer.
+"""Parts of a response: the text after its reasoning, boxes, formulas, the last line, and announcements of an answer.
 
 An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, or "the answer is …".
 """
@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 TAIL = 60_000
-"""Characters of a response that are read, from its end, where the answer is."""
+"""Characters at the end of a response that are read, because the answer is there."""
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
@@ -19,16 +19,16 @@ FORMULA = re.compile(
     r"|\\\(((?:\\\\|(?!\\[()])[^\n]){1,2000})\\\)|\\\[((?:\\\\|(?!\\[\[\]]).){1,2000})\\\]",
     re.DOTALL,
 )
-"""A formula between its signs; a dollar sign behind a backslash is money."""
+"""A formula between its signs; a dollar sign after a backslash is money."""
 
 
 def tail(response: str) -> str:
-    """The last `TAIL` characters."""
+    """Return the last `TAIL` characters."""
     return response[-TAIL:]
 
 
 def after_thought(text: str) -> str:
-    """What follows a thought, all of the text where nothing does."""
+    """Return the text after the reasoning; all of the text if nothing follows it."""
     said = _THOUGHT.split(text)[-1]
     return said if said.strip() else text
 
@@ -42,7 +42,7 @@ class Boxed(NamedTuple):
 
 
 def boxes(text: str) -> list[Boxed]:
-    """The balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
+    """Return the balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
     if "box" not in text:
         return []
     balanced: list[Boxed] = []
@@ -66,7 +66,7 @@ def boxes(text: str) -> list[Boxed]:
 
 
 def boxed(response: str) -> str | None:
-    r"""Content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None when there is none."""
+    r"""Return the content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None without one."""
     text = tail(response)
     if balanced_boxes := boxes(text):
         return balanced_boxes[-1].content
@@ -77,7 +77,7 @@ def boxed(response: str) -> str | None:
 
 
 def last_line(response: str) -> str:
-    """The last line with content."""
+    """Return the last line with content."""
     for line in reversed(tail(response).splitlines()):
         if bare := line.strip().strip("*_`").strip():
             return bare
@@ -85,9 +85,9 @@ def last_line(response: str) -> str:
 
 
 MAX_STATEMENT = 1_000
-"""Longer statements are cut, in characters."""
+"""Longer statements are cut (characters)."""
 MOST = 20
-"""How many announcements of each kind are returned, the last ones."""
+"""Number of announcements of each kind to return, the last ones."""
 
 _FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
@@ -99,7 +99,7 @@ _NOUN = (
     r"(?:correct|right|best|final|my|your|chosen|selected)[ _-](?:option|choice|letter|pick|guess)|"
     r"(?<!\w)(?:option|choice|letter|selection)(?=[ \t*_\"'`]{0,6}[:=]))s?"
 )
-# A pattern that can begin with any word is tried at every character: the letters before it make that cheap.
+# A pattern that can begin with any word is tried at every character; the letters before it make that cheap.
 _BEGIN = r"(?=[arocbflmys答回正정о])(?<![^\W_])"
 _FORM = re.compile(
     _BEGIN + _NOUN + r"(?:[ \t*_\"'`)\]]{0,6}(?:[:=→⇒|]|[-=]>)|[ \t*_]{0,6}[—–-](?=[ \t]))[ \t*_]{0,6}", re.IGNORECASE
@@ -134,7 +134,7 @@ CORRECTION = re.compile(
     r"|(?:^|[.!?:;,\n(—–-])[ \t*_]*(?:oh,? |but )?no(?=[,.:;!—–-]|\s+(?:wait|that|the|it|this)\b|\s*$)",
     re.IGNORECASE,
 )
-"""Words that take back what was stated before them."""
+"""Words that retract an earlier statement."""
 _SENTENCE_END = re.compile(
     r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
 )
@@ -161,7 +161,7 @@ class Announcement(NamedTuple):
 
 
 def spoken(response: str) -> str:
-    """The end of the response: what follows a thought where anything does, without marks of emphasis in HTML."""
+    """Return the end of the response: the text after the reasoning, if there is any, without HTML emphasis."""
     text = after_thought(tail(response))
     if "<" in text or "~~" in text:
         text = _STRUCK.sub(" ", _BREAK.sub("\n", _FORMATTING.sub("", text)))
@@ -169,7 +169,8 @@ def spoken(response: str) -> str:
 
 
 def announcements(text: str) -> list[Announcement]:
-    """The announcements in `text` but for boxes: forms, headings, tags, then sentences; of each the last `MOST`."""
+    """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of each.
+    """
     forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
     sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]
@@ -192,25 +193,25 @@ def statements(text: str) -> list[Statement]:
 
 
 def following(text: str) -> str:
-    """All that follows the last "Answer:" or "the answer is"; "" where there is neither."""
+    """Return all text after the last "Answer:" or "the answer is"; "" without either."""
     matches = _matches(_FORM, text) or _matches(_TOLD, text)
     return text[matches[-1].end() :].strip() if matches else ""
 
 
 def clause(text: str, position: int, most: int = 160) -> str:
-    """The part of a clause before `position`."""
+    """Return the part of a clause before `position`."""
     before = text[max(0, position - most) : position]
     ends = list(_SENTENCE_END.finditer(before))
     return before[ends[-1].end() :] if ends else before
 
 
 def is_hypothetical(before: str) -> bool:
-    """Whether the beginning of a clause marks what follows as another person's answer or another case's."""
+    """Return whether the beginning of a clause marks the rest as another person's answer or another case's."""
     return _ASIDE.search(before) is not None
 
 
 def without_phrase(line: str) -> str:
-    """The line without a "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
+    """Return the line without "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
     match = _TOLD.search(line[:200])
     if match and re.fullmatch(
         r"[\W_]*(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right|"
@@ -227,7 +228,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
 
 
 def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
-    """The rest of the match's line, or the next line that is not empty."""
+    """Return the rest of the match's line, or the next line that is not empty."""
     end = _line_end(text, match.end())
     line = text[match.end() : end]
     if not line.strip("*_ \t:$\\[(\"'`"):

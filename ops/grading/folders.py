@@ -1,4 +1,4 @@
-"""A folder for each program that runs without bubblewrap, in the system's temporary folder, named for its maker."""
+"""A folder for each program that runs without bubblewrap, in the system's temporary folder, named after its process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _LOG = logging.getLogger(__name__)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _PREFIX = "podium-sandbox"
 _SAME_START_S = 2.0
-"""A process's start is known up to corrections of the machine's clock."""
+"""Tolerance of a process's start time, which clock corrections change."""
 
 
 @contextmanager
 def sandbox_folder() -> Iterator[str]:
-    """A folder for one program, removed when the block ends; the first call sweeps what dead processes left."""
+    """Give a folder for one program, removed when the block ends; the first call removes the folders of ended
+    processes."""
     place = tempfile.gettempdir()
     _sweep_once(place)
     folder = tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=place)
@@ -35,7 +36,7 @@ def sandbox_folder() -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _prefix(pid: int) -> str:
-    """Whose folder it is: process space (containers share a temporary folder), pid, second of its start."""
+    """Return the folder's owner: process space (containers share a temporary folder), pid, second of its start."""
     return f"{_PREFIX}-{_process_space()}-{pid}-{_started(pid) or 0.0:.2f}-"
 
 
@@ -101,7 +102,7 @@ def remove(folder: Path) -> bool:
 def _empty(folder: int, errors: list[OSError]) -> None:
     """Remove everything below an open folder, which is closed; depth first, with one open folder at a time."""
     above: list[tuple[tuple[int, int], list[str]]] = []
-    """From the outermost folder to the open one: which it is, and its folders that are still to be removed."""
+    """Give the path from the outermost folder to the open one, with the folders that are still to be removed."""
     try:
         above.append((_identity(folder), _without_files(folder, errors)))
         while True:
@@ -136,7 +137,8 @@ def _identity(folder: int) -> tuple[int, int]:
 
 
 def _opened(name: str, above: int | None) -> int:
-    """A folder's descriptor, the folder made writable: a program may have left it without any permission."""
+    """Return a folder's descriptor after making the folder writable, because a program may have removed all
+    permissions."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=above)
     except PermissionError:
@@ -175,13 +177,13 @@ def _tried(errors: list[OSError], change: Callable[[], T]) -> T | None:
 
 
 def _lives(pid: int, started: float) -> bool:
-    """Whether the process that made a folder still runs; a later process may have its number."""
+    """Return whether the process that made a folder still runs; a later process may have its number."""
     begun = _started(pid)
-    return begun is not None and not abs(begun - started) > _SAME_START_S  # NaN: no name of ours, nothing is known
+    return begun is not None and not abs(begun - started) > _SAME_START_S  # NaN: unknown
 
 
 def _started(pid: int) -> float | None:
-    """When the process began; None when there is none."""
+    """Return when the process began; None if it does not run."""
     import psutil
 
     try:
@@ -192,7 +194,7 @@ def _started(pid: int) -> float | None:
 
 
 def _process_space() -> str:
-    """The PID namespace, "0" where there are none."""
+    """Return the PID namespace, "0" if there are none."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:

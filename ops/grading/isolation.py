@@ -1,6 +1,7 @@
-"""The isolation of programs and the libraries that they can import: bubblewrap, or what a recipe accepts instead.
+"""The isolation of programs and the libraries that they can import: bubblewrap, or the alternative that a recipe
+accepts.
 
-Some system calls are refused, since a process has every capability in a user namespace that it makes.
+Some system calls are refused, because a process has every capability in a user namespace that it makes.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _NOT_PERMITTED, _NOT_IMPLEMENTED = 0x7FFF0000, 0x00050001, 0x00050026
 _NEW_USER_NAMESPACE = 0x10000000
 _OTHER_NUMBERS = 0x40000000
-"""From here on x86 numbers its system calls for 32-bit pointers."""
+"""From this number on, x86 system calls are for 32-bit pointers."""
 _CLONE3 = 435
-"""Its flags lie in memory, which a filter cannot read; the C library uses `clone` where it is not implemented."""
+"""Its flags are in memory, which a filter cannot read; the C library uses `clone` if it is not implemented."""
 _MACHINES = {
     "x86_64": (0xC000003E, {"clone": 56, "unshare": 272, "setns": 308}),
     "aarch64": (0xC00000B7, {"clone": 220, "unshare": 97, "setns": 268}),
@@ -38,7 +39,8 @@ _MACHINES = {
 
 
 def namespace_filter() -> bytes:
-    """A seccomp filter that refuses to make or enter a user namespace; empty on machines whose numbers are unknown."""
+    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown numbers.
+    """
     if (known := _MACHINES.get(os.uname().machine)) is None:
         return b""
     machine, numbers = known
@@ -64,7 +66,7 @@ def namespace_filter() -> bytes:
 
 @contextmanager
 def filter_descriptors() -> Iterator[tuple[int, ...]]:
-    """A descriptor from which bubblewrap reads the filter; none where there is no filter."""
+    """Give a descriptor from which bubblewrap reads the filter; none without a filter."""
     content = namespace_filter()
     if not content:
         yield ()
@@ -82,9 +84,9 @@ Wall = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
 """Size of a run's own /tmp, and of its own /dev/shm: both are in memory and end with the run."""
 INSIDE = "/tmp/podium-program"
-"""A program's own folder in bubblewrap, in its own /tmp: nothing that it writes reaches the machine's disk."""
+"""A program's own folder in bubblewrap, in its own /tmp; nothing in it reaches the machine's disk."""
 _USERS = range(61_184, 65_520)
-"""User ids for programs where Podium runs as root: systemd's range for services that have no account."""
+"""User ids for programs if Podium runs as root: systemd's range for services without accounts."""
 _SYSTEM = (
     "/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin",
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
@@ -105,12 +107,12 @@ class Libraries:
 
 @dataclass
 class _Chosen:
-    """The settings that `configure` was given; before that, the strictest."""
+    """The settings given to `configure`; before that, the strictest."""
 
     wall: Wall = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
     root: Path | None = None
-    """The project's folder, which may hold environments that no setting names."""
+    """The project's folder, which may contain environments that no setting names."""
     noted: bool = False
     noted_root: bool = False
 
@@ -129,9 +131,9 @@ class GradingSettings(Protocol):
 
 
 def configure(settings: GradingSettings, root: Path) -> None:
-    """Grade by these settings from now on, in this process; `root` is the project's folder.
+    """Use these grading settings in this process; `root` is the project's folder.
 
-    Called where a recipe is loaded. A process that never calls it accepts bubblewrap alone.
+    Called when a recipe is loaded. A process that never calls it accepts only bubblewrap.
     """
     _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == settings.isolation
     _CHOSEN.wall = settings.isolation
@@ -140,15 +142,15 @@ def configure(settings: GradingSettings, root: Path) -> None:
 
 
 def isolation() -> Wall:
-    """The isolation that works on this machine: "bubblewrap" where `bwrap` works, else "resource_limits".
+    """Return the isolation that works on this machine: "bubblewrap" if `bwrap` works, else "resource_limits".
 
-    The latter are limits and an audit hook alone: they stop accidents, not a determined attacker.
+    The latter are only limits and an audit hook, which stop accidents, not a determined attacker.
     """
     return "resource_limits" if _obstacle() else "bubblewrap"
 
 
 def accepted_wall() -> Wall:
-    """The isolation that a program runs in. Raises `ConfigError` where the accepted one does not work."""
+    """Return the isolation of a program. Raises `ConfigError` if the accepted one does not work."""
     obstacle = _obstacle()
     if not obstacle:
         _note_root()
@@ -171,7 +173,7 @@ def accepted_wall() -> Wall:
 
 
 def _note_root() -> None:
-    """Warn once where programs in bubblewrap keep the user id of root."""
+    """Warn once if programs in bubblewrap keep the user id of root."""
     if _is_root() and not _CHOSEN.noted_root:
         _CHOSEN.noted_root = True
         if why := _root_kept(own_libraries()):
@@ -185,14 +187,14 @@ def _note_root() -> None:
 
 
 def libraries(benchmark: str) -> Libraries:
-    """What a program of this benchmark is given: the environment made for it where it is there, else Podium's."""
+    """Return the libraries of this benchmark's programs: the environment made for it if it exists, else Podium's."""
     home = _CHOSEN.environments.get(benchmark) or (_CHOSEN.root and _CHOSEN.root / f".venv-{benchmark}")
     return _environment(home) if home is not None and (home / "pyvenv.cfg").is_file() else own_libraries()
 
 
 @lru_cache(maxsize=1)
 def own_libraries() -> Libraries:
-    """Podium's own."""
+    """Return Podium's own libraries."""
     folders = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
     return Libraries(folders, str(Path(sys.executable).parent))
 
@@ -215,7 +217,7 @@ def _environment(home: Path) -> Libraries:
 
 
 def readable(chosen: Libraries) -> tuple[str, ...]:
-    """What a program may read beside its own folder: interpreter, system libraries, its libraries."""
+    """Return the paths that a program may read besides its own folder: interpreter, system libraries, its libraries."""
     commands = (chosen.commands, str(Path(chosen.home) / "pyvenv.cfg")) if chosen.home else (chosen.commands,)
     return (*_SYSTEM, sys.base_prefix, *chosen.folders, *commands)
 
@@ -232,7 +234,7 @@ def bubblewrap(chosen: Libraries, filters: Iterable[int] = ()) -> list[str]:
 def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> list[str]:
     places = readable(chosen)
     binds = [part for place in places for part in ("--ro-bind-try", place, place)]
-    # A project below /usr stays hidden, but for its libraries.
+    # A project below /usr stays hidden, except for its libraries.
     hidden = ["--tmpfs", str(_PROJECT)] if any(_PROJECT.is_relative_to(p) for p in (*_SYSTEM, sys.base_prefix)) else []
     system = 3 * (len(_SYSTEM) + 1)
     own = ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs"]
@@ -253,7 +255,7 @@ def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> lis
 
 
 def _namespaces(user: int | None) -> list[str]:
-    """All of them; root takes another user's id only outside of a user namespace."""
+    """Return all namespaces; root can take another user's id only outside a user namespace."""
     if user is not None:
         return [f"--unshare-{name}" for name in ("pid", "ipc", "net", "uts", "cgroup-try")]
     return ["--unshare-all"]
@@ -271,7 +273,7 @@ def _is_root() -> bool:
 
 @lru_cache(maxsize=1)
 def _obstacle() -> str:
-    """Why bubblewrap does not work here, "" where it does."""
+    """Return why bubblewrap does not work here, "" if it does."""
     if shutil.which("bwrap") is None:
         return "there is no `bwrap` on PATH"
     if _is_root() and not _root_kept(own_libraries()):
@@ -281,12 +283,12 @@ def _obstacle() -> str:
 
 @lru_cache(maxsize=4)
 def _root_kept(chosen: Libraries) -> str:
-    """Why programs with these libraries cannot run as another user than root, "" where they can."""
+    """Return why programs with these libraries cannot run as another user than root, "" if they can."""
     return _tried(chosen, _USERS[0])
 
 
 def _tried(chosen: Libraries, user: int | None) -> str:
-    """Why a first program fails that reads its libraries and writes in its folder, "" where it does not."""
+    """Return why a first program that reads its libraries and writes in its folder fails, "" if it does not."""
     program = f"import os; [os.listdir(place) for place in {chosen.folders!r}]; os.mkdir('written')"
     try:
         with filter_descriptors() as filters:

@@ -47,40 +47,40 @@ start = sys.modules['ops.grading.harness.start']
 for name, _ in parts: del sys.modules[name]
 start.main(module.run, job)
 """
-"""The modules get builtins of their own, which a program's changes do not reach, and leave `sys.modules`."""
+"""The modules get their own builtins, which a program's changes do not reach, and leave `sys.modules`."""
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class ProgramLimits:
-    """What one run may use. CPU time decides, so that a loaded machine does not change a verdict."""
+    """Limits of one run. CPU time decides, so that a loaded machine does not change a verdict."""
 
     cpu_s: float
-    """CPU seconds: of the whole run, or of each input of a "stdin" run."""
+    """CPU seconds of the whole run, or of each input of a "stdin" run."""
     wall_s: float
-    """Seconds until the whole run is killed whatever it does (sleeping, waiting)."""
+    """Seconds after which the whole run is killed, even if it sleeps or waits."""
     memory: int
     """Bytes of address space of each process."""
     file_bytes: int = 16 << 20
-    """Largest file, what it prints included."""
+    """Largest file in bytes, including the output."""
     processes: int = 0
     """Further processes that the program may start."""
     report_bytes: int = 32 << 20
 
     def times(self, machine: float, grace: float = 1.0) -> ProgramLimits:
-        """The limits on a machine `machine` times slower, with `grace` times the CPU time."""
+        """Return the limits on a machine `machine` times slower, with `grace` times the CPU time."""
         return replace(self, cpu_s=self.cpu_s * machine * grace, wall_s=self.wall_s * machine)
 
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """What came back: `results` as `harness.py` reports them, or None and `why` there is no report."""
+    """The result: `results` as `harness.py` reports them, or None and `why` there is no report."""
 
     results: list[Any] | None
     why: str
     seconds: float
     overran: bool = False
-    """Out of CPU time or killed by the wall clock: may fare better on a quieter machine, so not final."""
+    """Return whether it ran out of CPU time or was killed by the wall clock, which may differ on a quieter machine."""
 
 
 def run(
@@ -106,7 +106,7 @@ def run(
         source = {"code": module, "classes": classes_of_tests(module)}
     job: dict[str, Any] = {
         "program": program, "tests": [] if source else list(tests), "source": source, "nonce": nonce,
-        # One bound for all, in whole MiB: the length of an expected output is not the program's to know.
+        # One bound for all, in whole MiB, because the program must not learn the length of an expected output.
         "keep": (max(keep, default=0) // _MIB + 1) * _MIB,
         "cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory": limits.memory, "file_bytes": limits.file_bytes,
         "report_bytes": limits.report_bytes // 4, "processes": limits.processes, "may_exec": limits.processes > 0,
@@ -116,7 +116,7 @@ def run(
     }  # fmt: skip
     try:
         message = marshal.dumps((_harness(kind), job))
-    except ValueError:  # lone surrogates and the like
+    except ValueError:  # lone surrogates and similar
         return SandboxResult(None, "the program is not valid text", 0.0)
     started, wall_s = time.monotonic(), limits.wall_s + (5 if source else 0)
     filtered = filter_descriptors() if wall == "bubblewrap" else nullcontext(())
@@ -203,7 +203,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_left_behind(folder: str) -> None:
-    """Kill what left the process group: processes in the program's own folder, or whose environment names it."""
+    """Kill the remaining processes outside the process group: those in the program's own folder, or whose environment
+    names it."""
     for _ in range(10):  # a process may start another one while the list is read
         found = [process for process in Path("/proc").glob("[0-9]*") if _belongs_to(folder, process)]
         for process in found:
@@ -222,7 +223,7 @@ def _belongs_to(folder: str, process: Path) -> bool:
 
 
 def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> SandboxResult:
-    """The report as results, if it is one: the nonce, then one JSON list of [status, …], and nothing more."""
+    """Return the report as results if it is valid: the nonce, then one JSON list of [status, …], and nothing more."""
     if not report.startswith(nonce.encode()):
         return SandboxResult(None, why or "ended without an answer", seconds, late)
     try:
@@ -252,7 +253,7 @@ _RUNNERS: dict[Kind, str] = {"call": "calls", "stdin": "mains", "unittest": "cas
 
 @lru_cache(maxsize=3)
 def _harness(kind: Kind) -> list[tuple[str, Any]]:
-    """The modules of `harness` that a kind of test needs, compiled, in the order of their imports."""
+    """Return the modules of `harness` that a kind of test needs, compiled, in the order of their imports."""
     folder = Path(__file__).with_name("harness")
     return [
         (
@@ -272,7 +273,8 @@ def _python() -> str:
 
 
 def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
-    """Nothing of ours. The interpreter reads it (no -E), so that hashing is the same in every run."""
+    """Return an environment without ours. The interpreter reads it (no -E), so that hashing is the same in every run.
+    """
     return {
         "PATH": f"{chosen.commands}:/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,
@@ -296,7 +298,7 @@ def _command(wall: Wall, chosen: Libraries, filters: tuple[int, ...]) -> list[st
 
 @lru_cache(maxsize=2)
 def _tasks_of_user(_epoch: int) -> int:
-    """Threads of this user now: what the kernel counts against its process limit. Read anew every 20 s."""
+    """Return this user's threads, which the kernel counts against its process limit. Read again every 20 s."""
     count, user = 0, os.getuid()
     try:
         with os.scandir("/proc") as entries:

@@ -77,8 +77,8 @@ def _without_phrase(value: str) -> str:
     opening = _OPENING_TEXT.match(value)
     words = opening[1].replace("\\ ", " ") if opening else ""
     rest = value[opening.end() :] if opening else value
-    told = rest if _OPENING_LABEL.match(words) else extract.without_phrase(words + rest)
-    return value if told == words + rest else told.removesuffix("$").strip()
+    stripped = rest if _OPENING_LABEL.match(words) else extract.without_phrase(words + rest)
+    return value if stripped == words + rest else stripped.removesuffix("$").strip()
 
 
 def _stated(response: str) -> str:

@@ -107,7 +107,7 @@ def _node(text: str, depth: int) -> MathNode:
         return MathNode("leaf", text)
     if _MATRIX_BEGIN in text and "=" not in text and (matrix := _matrix(text, depth)):
         return matrix
-    told, text = text, _as_interval(_ELEMENT.sub("", text), depth)
+    written, text = text, _as_interval(_ELEMENT.sub("", text), depth)
     if len(union := split(text, ("\\cup",))) > 1:
         return MathNode("union", text, tuple(_node(part.strip(), depth + 1) for part in union))
     parts = split(text, (",", ";"))
@@ -122,7 +122,7 @@ def _node(text: str, depth: int) -> MathNode:
             return _list(parts, "{}", depth) if inside else MathNode("leaf", "\\emptyset")
         if len(parts) > 1:
             cells = tuple(_node(part, depth + 1) for part in parts)
-            return MathNode("row", text, cells, brackets, interval=text != told)
+            return MathNode("row", text, cells, brackets, interval=text != written)
         if brackets == "()" or inside.startswith(_MATRIX_BEGIN):
             return _node(inside, depth + 1)
     if "\\pm" in text:

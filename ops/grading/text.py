@@ -354,7 +354,7 @@ def _tidy(text: str) -> str:
 
 
 def _tidy_number(text: str) -> str:
-    r"""`\frac{1}{3}` told inside text, as `1/3`."""
+    r"""`\frac{1}{3}` inside text, converted to `1/3`."""
     return re.sub(r"\\d?frac\{([\d.]+)\}\{([\d.]+)\}", r"\1/\2", text)
 
 

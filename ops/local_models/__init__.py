@@ -1,4 +1,5 @@
 """Language models on this machine: vLLM servers that answer as workers of a pool.
 
-What belongs here: a model's files; starting, watching and ending servers. What does not: calling them (`ops.workers`).
+What belongs here: a model's files; starting, monitoring and ending servers. What does not: calling them
+(`ops.workers`).
 """

@@ -49,7 +49,7 @@ def vllm_python(workspace: Workspace) -> Path:
         return Path(sys.executable)
     if not python.is_file():
         raise ConfigError(
-            python, "(file)", "does not exist: there is no environment with vLLM",
+            python, "", "does not exist: there is no environment with vLLM",
             make("vllm-local", "Install vLLM in an environment of its own") + ", or name a Python that has vLLM in "
             "PODIUM_VLLM_PYTHON",
         )  # fmt: skip
@@ -207,7 +207,8 @@ def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
             probe.bind((host, port))
         except OSError:
             raise ConfigError(
-                f"worker {worker.name!r}", "api_base", f"port {port} is taken by a program that is no healthy vLLM",
+                f"worker {worker.name!r}", "api_base", f"port {port} is used by a program that is not a healthy vLLM "
+                "server",
                 "Stop that program or choose another port",
             ) from None  # fmt: skip
     assert worker.serve is not None
@@ -257,8 +258,8 @@ def _address(worker: Worker) -> tuple[str, int]:
     place = urlsplit(worker.api_base or "")
     if place.hostname not in {"127.0.0.1", "localhost"} or place.port is None:
         raise ConfigError(
-            f"worker {worker.name!r}", "api_base", f"{worker.api_base!r} names no port of this machine to serve at",
-            "Write http://127.0.0.1:PORT/v1, or take the serve section out",
+            f"worker {worker.name!r}", "api_base", f"{worker.api_base!r} is not a port of this machine",
+            "Write http://127.0.0.1:PORT/v1, or remove the serve section",
         )  # fmt: skip
     return "127.0.0.1", place.port
 

@@ -186,14 +186,14 @@ class Plan:
     @property
     def cold_start_gib(self) -> float | None:
         """GiB of one GPU, or of the machine, during a pretrained model's cold start; None if there is none."""
-        lesson, work = self.recipe.cold_start, self.workload
-        if lesson is None or work is None or not self.teaches_pretrained:
+        cold_start, work = self.recipe.cold_start, self.workload
+        if cold_start is None or work is None or not self.teaches_pretrained:
             return None
         precision: Precision = "mixed" if work.precision != "float32" else "float32"
-        work = self._shown(work, again=lesson.recursive_share > 0)
-        at_once = replace(work, micro_batch=lesson.micro_batch or lesson.batch, precision=precision)
+        work = self._shown(work, again=cold_start.recursive_share > 0)
+        at_once = replace(work, micro_batch=cold_start.micro_batch or cold_start.batch, precision=precision)
         beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
-        return beside + cold_start_bytes(at_once, lesson.lora is not None) / GIB
+        return beside + cold_start_bytes(at_once, cold_start.lora is not None) / GIB
 
     # ── disk ─────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ from ops.config import Setup
 from ops.core.errors import PodiumError
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
-from ops.planning.requirements import WHOLE_LIFE, Need, missing
+from ops.planning.requirements import ALL_NEEDS, Need, missing
 from ops.planning.text import verdict
 
 
@@ -17,7 +17,7 @@ class NotReady(PodiumError):
     """Requirements are missing; the message lists all of them with remedies."""
 
 
-def check_ready(setup: Setup, needs: Iterable[Need] = WHOLE_LIFE, deepspeed: Mapping[str, Any] | None = None) -> None:
+def check_ready(setup: Setup, needs: Iterable[Need] = ALL_NEEDS, deepspeed: Mapping[str, Any] | None = None) -> None:
     """Raise `NotReady` with all requirements of these parts of a pipeline run that this machine lacks. Makes no call.
 
     `deepspeed`: the run's copy of the recipe's DeepSpeed file, if there is one. A rehearsal needs no API key.

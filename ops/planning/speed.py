@@ -61,7 +61,7 @@ def rounds_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) 
 
 def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float) -> Range | None:
     """Seconds of training from operation counts. `prompt`: prompt tokens per rollout that an update processes."""
-    if _unforetold(shape, machine):
+    if _unpredictable(shape, machine):
         return None
     rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION.times(grpo.max_completion_tokens)
     read, written = said.plus(Range.of(prompt)).times(rollouts), said.times(refilled(grpo)).times(rollouts)
@@ -76,19 +76,19 @@ def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine
 
 def cold_start_tokens(setup: Setup, known: Lengths) -> Range | None:
     """Tokens of all SFT examples, including prompts; None without a cold start."""
-    lesson = setup.recipe.cold_start
-    if lesson is None:
+    cold_start = setup.recipe.cold_start
+    if cold_start is None:
         return None
     said = COMPLETION.times(setup.recipe.grpo.max_completion_tokens)
-    again = lesson.recursive_share
+    again = cold_start.recursive_share
     prompt = (1 - again) * known.prompt + again * known.round_prompt
-    return said.plus(Range.of(prompt)).times(lesson.steps * lesson.batch)
+    return said.plus(Range.of(prompt)).times(cold_start.steps * cold_start.batch)
 
 
 def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
     """Seconds of supervised training on the SFT examples, on one GPU or this machine's CPUs; None: unknown."""
     tokens = cold_start_tokens(setup, known)
-    if tokens is None or _unforetold(shape, machine):
+    if tokens is None or _unpredictable(shape, machine):
         return None
     passes = 8 if setup.recipe.grpo.gradient_checkpointing else 6
     operations = tokens.times(passes * shape.parameters)
@@ -104,10 +104,10 @@ def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: R
     tokens = said.times(workflows).times(recipe.evaluation.repeats)
     if machine.gpus or recipe.evaluation.server is not None:
         return _writing(tokens, shape, recipe.evaluation.writer != TRANSFORMERS, 1)
-    return None if _unforetold(shape, machine) else _cpu_writing(tokens, shape, machine)
+    return None if _unpredictable(shape, machine) else _cpu_writing(tokens, shape, machine)
 
 
-def _unforetold(shape: ModelShape, machine: Machine) -> bool:
+def _unpredictable(shape: ModelShape, machine: Machine) -> bool:
     return not machine.gpus and not SMALL <= shape.parameters < LARGE
 
 

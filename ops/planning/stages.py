@@ -105,10 +105,10 @@ class Stages:
 
     def cold_start(self) -> Cost | None:
         """Cost of the cold start: the workflows that exploration tries."""
-        lesson = self._setup.recipe.cold_start
-        if lesson is None or not (lesson.attempts or self._setup.recipe.policy.kind == "pretrained"):
+        cold_start = self._setup.recipe.cold_start
+        if cold_start is None or not (cold_start.attempts or self._setup.recipe.policy.kind == "pretrained"):
             return None
-        tries = 2 * lesson.attempts
+        tries = 2 * cold_start.attempts
         tried = Range(*(share * self.places * tries for share in HARD)).times(self._left.cold_start)
         what = f"{tries} workflows on each problem that no worker solves alone" if tries else "no worker is asked"
         return self._workflows(COLD_START, what, tried, self._spread(1))
@@ -292,7 +292,7 @@ class Stages:
         ends. `on`: benchmark → prices of its pool, if it is not the recipe's pool.
         """
         costs = WorkerCosts()
-        chain, dearest = NOTHING, 0.0
+        chain, most_expensive = NOTHING, 0.0
         for benchmark, share in shares.items():
             prices = (on or {}).get(benchmark, self._prices)
             for later, workflows in ((False, count), (True, again)):
@@ -300,9 +300,9 @@ class Stages:
                 each = workflows.times(share / len(calls)).times(steps)
                 for worker in prices.workers:
                     costs.of(prices, worker).take(calls[worker.name], each)
-                dearest += workflows.high * share * steps.high * max(call.usd.high for call in calls.values())
+                most_expensive += workflows.high * share * steps.high * max(call.usd.high for call in calls.values())
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
-        return self._stage(name, what, costs, dearest=dearest, chain=chain.times(waits))
+        return self._stage(name, what, costs, most_expensive=most_expensive, chain=chain.times(waits))
 
     def _workflow(self, prices: Prices, benchmark: str, *, again: bool = False) -> tuple[Range, dict[str, Call]]:
         """Return (steps, worker name → mean call of a step), with workers chosen uniformly.
@@ -327,11 +327,11 @@ class Stages:
         return steps._replace(high=float(most)), longer
 
     def _stage(
-        self, name: str, what: str, costs: WorkerCosts, dearest: float | None = None, chain: Range = NOTHING
+        self, name: str, what: str, costs: WorkerCosts, most_expensive: float | None = None, chain: Range = NOTHING
     ) -> Cost:
-        """The cost of a stage. `dearest`: USD if the most expensive worker runs each step; None: workers are fixed."""
+        """The stage's cost. `most_expensive`: USD if the most expensive worker runs all steps; None: fixed workers."""
         cost = costs.cost(name, what, chain_s=chain)
-        worth = cost.usd if dearest is None else cost.usd._replace(high=dearest)
+        worth = cost.usd if most_expensive is None else cost.usd._replace(high=most_expensive)
         paid = DISTINCT.get(TRAINING if name in _REPEATING else name) if self._scratch else None
         return replace(cost, usd=worth if paid is None else worth.times(paid), worth=worth)
 

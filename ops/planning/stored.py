@@ -20,7 +20,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, check_origin, load_responses
 from ops.evaluation.alone import asked_alone
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
-from ops.evaluation.stored_baselines import shelves
+from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.store import LEDGER_URL
@@ -200,19 +200,17 @@ def _alone(
 
 def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
     try:
-        there = shelves(setup)
+        there = baseline_stores(setup)
     except DataError:  # there is no training mix yet
         return {}
     return {
-        (shelf.entry.name, benchmark): 0.0 if _holds(shelf.file(benchmark), shelf.origin(benchmark, own)) else 1.0
-        for shelf in there
+        (store.entry.name, benchmark): 0.0 if _holds(store.file(benchmark), store.origin(benchmark, own)) else 1.0
+        for store in there
         for benchmark, own in questions.items()
     }
 
 
-def _evaluation(
-    setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path
-) -> dict[str, float]:
+def _evaluation(setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path) -> dict[str, float]:
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
     missing = [unscored(setup, policy, name, questions) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}

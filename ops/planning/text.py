@@ -156,11 +156,11 @@ def _scoring(plan: Plan) -> str:
 
 def _teaching(plan: Plan) -> str:
     """Describe the cold start of a pretrained model; empty if there is none."""
-    lesson, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
-    if plan.cold_start_gib is None or lesson is None or tokens is None:
+    cold_start, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
+    if plan.cold_start_gib is None or cold_start is None or tokens is None:
         return ""
-    size = f"{lesson.steps * lesson.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
-    at_once = f"{lesson.micro_batch or lesson.batch} at once{' by low-rank updates' if lesson.lora else ''}"
+    size = f"{cold_start.steps * cold_start.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
+    at_once = f"{cold_start.micro_batch or cold_start.batch} at once{' by low-rank updates' if cold_start.lora else ''}"
     return f"  the cold start teaches {size}, {at_once}: {_gib(plan.cold_start_gib)} GiB"
 
 

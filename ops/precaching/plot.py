@@ -24,7 +24,7 @@ def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = No
 
     shown = [profile for profile in profiles if profile.overall.n]
     if not shown:
-        raise ValueError("no worker has answered anything: there is nothing to draw")
+        raise ValueError("no worker has answered a problem: there is nothing to draw")
     prices = [profile.cost_usd for profile in shown if profile.cost_usd > 0]
     free = min(prices, default=1e-6) * _FREE
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")

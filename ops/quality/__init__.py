@@ -1,8 +1,8 @@
 """Data checks: Great Expectations suites over problems and responses, which name failing rows.
 
-What belongs here: the suites of each data stage, grading of gold answers, the report and its
-pages. What does not: removal of failing problems (`ops.curation`), checks of single rows while they
-are read (`ops.benchmarks.rows`), blocking (`assets.checks`).
+What belongs here: the suites of each data stage, grading of gold answers, the report and its pages. What does not:
+removal of failing problems (`ops.curation`), checks of single rows during reading (`ops.benchmarks.rows`), blocking
+(`assets.checks`).
 """
 
 from ops.quality.gold import check_gold, gold_response

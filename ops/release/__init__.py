@@ -1,5 +1,5 @@
-"""From a scored policy to a served champion: registry, gate, drift of the pool, traces, answers.
+"""Release a scored policy: registry, gate, lineage, traces, and the served champion.
 
-What belongs here: versions, aliases, the gate's decision, serving. What does not: scores (`ops.evaluation`),
-when to release (`pipelines`).
+What belongs here: versions, aliases, the gate's decision, serving the champion. What does not: scores
+(`ops.evaluation`), and when to release (`pipelines`).
 """

@@ -1,4 +1,4 @@
-"""Who is champion: the aliases `champion` and `previous`, moved by one process at a time."""
+"""The aliases `champion` and `previous`, changed by one process at a time."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _BY_RUN = "rolled_back_by_run"
-"""Tag of a version that went: the Dagster run that asked for it."""
+"""Tag of a replaced version: the Dagster run that requested the rollback."""
 _NOTHING_TO_ROLL_BACK = "There is no champion to roll back. Promote a version first"
 
 
 class Overtaken(RegistryError):
-    """The champion has changed since the version was judged: the verdict does not apply to it."""
+    """The champion has changed since the version was judged, so the verdict does not apply."""
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
-    """Log the verdict with the version and, if it passed, make it the champion. Returns whether it is champion now.
+    """Log the verdict with the version and, if it passed, make it champion. Returns whether it is champion now.
 
-    The tag `verdict` is the gate's. An override leaves it and adds the tags `decision` ("overridden"), `override` (name
-    and reason) and `overridden_at`. A version that was rolled back is promoted again by a named override only. For the
+    The tag `verdict` is the gate's. An override keeps it and adds the tags `decision` ("overridden"), `override` (name
+    and reason) and `overridden_at`. A version that was rolled back is promoted again only by an override. For the
     present champion nothing is written.
 
-    Raises `RegistryError` when there is no such version, `Overtaken` when the champion is no longer the
-    one in `verdict.against`, `Refused` when the version's lineage is incomplete or a file of it is not what was
-    registered, override or not, `Locked`.
+    Raises `RegistryError` if there is no such version, `Overtaken` if the champion is no longer the one in
+    `verdict.against`, `Refused` if the version's lineage is incomplete or a file differs from the registered one (also
+    with an override), and `Locked`.
     """
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version)
@@ -89,12 +89,14 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
     """Make `previous` champion again, and record the name and reason on the version that it replaces.
 
     `previous` is then the version that the new champion had replaced, if any, so a second rollback goes further back.
-    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it).
-    Raises `RegistryError` when there is no champion, or it replaced none; `Refused` when a file of the one before is
-    not what was registered; `ConfigError` when the reason is blank; `Locked`.
+    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it). Raises
+    `RegistryError` if there is no champion or it replaced no version, `Refused` if a file of the previous version
+    differs from the registered one, `ConfigError` for a blank reason, and `Locked`.
     """
     if not reason.strip():
-        raise ConfigError("rollback", "reason", "is empty", "Say why; it is recorded with the version that goes")
+        raise ConfigError(
+            "rollback", "reason", "is empty", "State the reason; it is recorded with the replaced version"
+        )
     if not store_exists(workspace):
         raise RegistryError(_NOTHING_TO_ROLL_BACK)
     with alone(workspace), connected(workspace) as client:
@@ -106,7 +108,9 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
             return now
         before = _before(client, now)
         if before is None:
-            raise RegistryError(f"Champion version {now.version} replaced no other: there is nothing to go back to")
+            raise RegistryError(
+                f"Champion version {now.version} did not replace another version: a rollback is not possible"
+            )
         with fetched(workspace, before):
             pass
         client.set_model_version_tag(
@@ -127,13 +131,13 @@ def _before(client: MlflowClient, now: Registered) -> Registered | None:
     previous = aliased(client, PREVIOUS)
     if previous is not None and previous.version != now.version:
         return previous
-    # The champion itself, where a process died between two steps of `_move`.
+    # The champion itself, if a process died between two steps of `_move`.
     replaced = now.tags.get("replaced")
     return version_named(client, replaced) if replaced and replaced != now.version else None
 
 
 def _move(client: MlflowClient, to: Registered, before: Registered | None) -> None:
-    """Move the champion last: a reader meanwhile finds the one before, whole."""
+    """Set the champion's alias last, so that a reader meanwhile sees the previous champion intact."""
     if before is not None:
         client.set_model_version_tag(MODEL, to.version, "replaced", before.version)
         client.set_registered_model_alias(MODEL, PREVIOUS, before.version)

@@ -22,7 +22,7 @@ TAG = "files"
 """The tag of a version with the hash of each of its files, as JSON."""
 _PLACES = ("artifacts/policy", "artifacts/pool.yaml", "agent.py", "code")
 CODE = "code"
-"""What the agent and all code that comes with it are called together; policy and pool are named file by file."""
+"""Common name of the agent and its code; policy and pool are listed file by file."""
 
 
 def hashes(model: Path) -> dict[str, str]:
@@ -43,7 +43,8 @@ def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
 
 
 def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` for the first file that is gone, changed or new since registration, and without its hashes."""
+    """Raise `Refused` for the first file that is missing, changed or new since registration, or if the hashes are
+    missing."""
     if TAG not in tags:
         raise Refused(
             f"version {version}: its tag {TAG!r}, which holds the hashes of its files, is missing. Materialize "
@@ -63,10 +64,8 @@ def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
 
 @contextmanager
 def fetched(workspace: Workspace, registered: Registered) -> Iterator[Path]:
-    """The logged model's folder with its files checked: in a local store in place, else a copy for so long.
-
-    Raises `Refused`.
-    """
+    """Give the logged model's folder with its files checked: in place for a local store, else a temporary copy. Raises
+    `Refused`."""
     with connected(workspace), TemporaryDirectory(prefix="podium-model-") as scratch:
         folder = located(workspace, registered, Path(scratch))
         check_files(registered.version, folder, registered.tags)
@@ -74,10 +73,8 @@ def fetched(workspace: Workspace, registered: Registered) -> Iterator[Path]:
 
 
 def located(workspace: Workspace, registered: Registered, scratch: Path) -> Path:
-    """The logged model's folder, unchecked; fetched into `scratch` from a store that is not on this machine.
-
-    Raises `Refused` where the store has no such files.
-    """
+    """Return the logged model's folder, unchecked; download it into `scratch` from a remote store. Raises `Refused` if
+    the store lacks the files."""
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 

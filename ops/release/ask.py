@@ -1,4 +1,4 @@
-"""Ask the champion a question, and print how it came to its answer."""
+"""Ask the champion a question, and print the workflow and the answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The champion's response, as MLflow's agent gives it; `inputs` are the options. MLflow keeps the trace.
+    """Return the champion's response in the format of MLflow's agent; `inputs` are the options.
 
-    Raises `PodiumError`, for a bad question before anything is loaded.
+    MLflow stores the trace. Raises `PodiumError`, for an invalid question before anything is loaded.
     """
     given = {name: value for name, value in inputs.items() if value}
     exchange = Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": given})

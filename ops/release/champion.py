@@ -30,10 +30,8 @@ NEVER = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one
 
 @contextmanager
 def champion_of(workspace: Workspace) -> Iterator[RegisteredVersions]:
-    """The registry's champion; mlflow is set to the workspace's store and experiment meanwhile.
-
-    Raises `RegistryError` when there is none.
-    """
+    """Give the registry's champion; mlflow is set to the workspace's store and experiment meanwhile. Raises
+    `RegistryError` if there is none."""
     if not store.store_exists(workspace):
         raise store.RegistryError(NEVER)
     with store.connected(workspace) as client:
@@ -50,32 +48,33 @@ class RegisteredVersions:
         self._workspace, self._client = workspace, client
 
     def traces(self) -> TraceWriter:
-        """Where a server's traces go; to be closed."""
+        """Destination of a server's traces; the caller closes it."""
         return TraceWriter(self._workspace.root, store.experiment(self._client, self._workspace))
 
     def trace(self, record: RequestRecord) -> str:
-        """Store one trace now; its id in MLflow."""
+        """Store one trace now and return its id in MLflow."""
         home = store.experiment(self._client, self._workspace)
         return store_traces(self._workspace.mlflow_uri, home, [of_request(record)])[0]
 
     def current(self) -> str | None:
-        """The version with the alias `champion`, or None. Raises `RegistryError` when the registry does not answer."""
+        """Return the version with the alias `champion`, or None. Raises `RegistryError` if the registry does not
+        answer."""
         from mlflow.exceptions import MlflowException
 
         try:
             version = store.aliased(self._client, store.CHAMPION)
         except MlflowException as error:
-            raise store.RegistryError(f"the registry does not say who is champion ({error})") from None
+            raise store.RegistryError(f"the registry cannot be asked for the champion ({error})") from None
         return None if version is None else version.version
 
     def missing(self) -> str:
-        """Why there is no champion, and which command makes one. Raises `RegistryError` as `current` does."""
+        """Return why there is no champion and the command that makes one. Raises the errors of `current`."""
         from mlflow.exceptions import MlflowException
 
         try:
             found = self._client.search_model_versions(f"name = '{store.MODEL}'")
         except MlflowException as error:
-            raise store.RegistryError(f"the registry does not say which versions there are ({error})") from None
+            raise store.RegistryError(f"the registry cannot be asked for its versions ({error})") from None
         numbers = sorted((int(each.version) for each in found), reverse=True)
         if not numbers:
             return NEVER
@@ -87,10 +86,10 @@ class RegisteredVersions:
         )
 
     def files(self, version: str) -> VersionFiles:
-        """The paths of the version's parts: in a local store as they are, else in a copy under `.podium`.
+        """Return the paths of the version's parts: in place for a local store, else in a copy under `.podium`.
 
-        No code of the version is executed. Raises `RegistryError`, `DataError`, and `Refused` when a file is not
-        what was registered.
+        No code of the version is executed. Raises `RegistryError`, `DataError`, and `Refused` if a file differs from
+        the registered one.
         """
         from mlflow.exceptions import MlflowException
 
@@ -106,7 +105,7 @@ class RegisteredVersions:
             settings = dict(flavor.get("config") or {})
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
             remedy = "Restore the artifacts, or register the policy again"
-            raise DataError(file, "(file)", f"is not a version's ({error!r})", remedy) from None
+            raise DataError(file, "", f"is not a file of a registered version ({error!r})", remedy) from None
         return VersionFiles(version, places["policy"], places["pool"], settings)
 
     def _folder(self, version: str) -> Path:
@@ -120,7 +119,7 @@ class RegisteredVersions:
         kept = self._workspace.state / "serving" / model_id
         if not kept.is_dir():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            part = Path(mkdtemp(prefix=".part-", dir=kept.parent))  # a download that breaks off is no version
+            part = Path(mkdtemp(prefix=".part-", dir=kept.parent))  # an interrupted download is not a version
             mlflow.artifacts.download_artifacts(artifact_uri=place, dst_path=str(part))
             whole = part if (part / "MLmodel").is_file() else next(part.rglob("MLmodel")).parent
             whole.replace(kept)

@@ -1,4 +1,4 @@
-"""What a verdict rests on, in figures: which versions were compared, on which questions, and how each pair came out."""
+"""The evidence of a verdict: the versions compared, their questions, and the result of each pairing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.evaluation.statistics import mcnemar
 from ops.release.pairs import Pairs
 
 DOSSIER = "dossier.json"
-"""The artifact of a version's run that holds it."""
+"""The artifact of a version's run that has the dossier."""
 MEAN = "mean of the benchmarks"
 
 
@@ -21,7 +21,7 @@ class Pairing:
     question."""
 
     benchmark: str
-    """Or `MEAN`, every benchmark weighing the same."""
+    """A benchmark, or `MEAN` with equal weight for every benchmark."""
     questions: int
     ours: float
     theirs: float
@@ -29,7 +29,7 @@ class Pairing:
     high: float
     """Ends of the interval of the difference, at the confidence of the dossier."""
     gains: int
-    """Questions that only we answered."""
+    """Questions that only this system answered correctly."""
     losses: int
     usd: float
     their_usd: float
@@ -39,23 +39,23 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Opponent:
-    """Whom the challenger was compared with."""
+    """A system that the challenger was compared with."""
 
     name: str
     facts: Mapping[str, str]
-    """Version, policy, pool, data: what is known of it, in words."""
+    """Known facts about it, in words: version, policy, pool, data."""
     pairings: tuple[Pairing, ...]
     note: str = ""
-    """What a reader must know of the comparison."""
+    """A caveat of the comparison."""
 
 
 @dataclass(frozen=True)
 class Dossier:
-    """All of it, for a page and for the log of the version."""
+    """The whole evidence, for a page and for the log of the version."""
 
     version: str
     at: str
-    """When it was judged, UTC."""
+    """Time of the judgement, UTC."""
     facts: Mapping[str, str]
     """Policy, pool, data, commit, recipe, seed, training cost of the challenger."""
     questions: Mapping[str, str]
@@ -63,16 +63,16 @@ class Dossier:
     gate: Mapping[str, Any]
     """The gate's settings."""
     confidence: float
-    """Of the intervals at this look."""
+    """Two-sided confidence of the intervals in this interim analysis."""
     opponents: tuple[Opponent, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the dossier as a mapping for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Dossier:
-        """What `as_dict` gave."""
+        """Restore a dossier from `as_dict`."""
         opponents = (
             Opponent(**{**each, "pairings": tuple(Pairing(**row) for row in each["pairings"])})
             for each in facts["opponents"]
@@ -81,7 +81,7 @@ class Dossier:
 
 
 def pairings(ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], confidence: float) -> tuple[Pairing, ...]:
-    """One a benchmark that both answered questions of, and their mean first; none without a common question."""
+    """Return the mean and one pairing per benchmark with common questions; nothing without a common question."""
     pairs = Pairs(ours, theirs)
     if not pairs.questions:
         return ()

@@ -1,4 +1,4 @@
-"""`podium serve`: the registry's champion, followed while it is served."""
+"""`podium serve`: serve the registry's champion and follow its changes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ops.core.workspace import Workspace
 def serve(
     workspace: Workspace, settings: Serving, host: str, port: int, when_loaded: Callable[[], None] = lambda: None
 ) -> None:
-    """Answer until Ctrl-C or SIGTERM; `when_loaded` is called before the first answer.
+    """Serve until Ctrl-C or SIGTERM; `when_loaded` is called before the first answer.
 
-    Raises `ConfigError` where anybody could ask, `RegistryError` without a champion, and `PodiumError` where it cannot
-    be loaded or the port is taken.
+    Raises `ConfigError` if other machines could connect without a token, `RegistryError` without a champion, and
+    `PodiumError` if it cannot be loaded or the port is taken.
     """
     from ops.serving.http.access import Access
 

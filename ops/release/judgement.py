@@ -16,8 +16,8 @@ from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.release import registry
 from ops.release.dossier import Dossier, Opponent, pairings
+from ops.release.interim_analyses import confidence_at
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
-from ops.release.looks import confidence_at
 from ops.release.promotion import NO_CHAMPION, GateDecision, decide
 
 _SHOWN = {
@@ -30,24 +30,25 @@ _SHOWN = {
     "seed": "seed",
     "training_cost_usd": "training, USD",
 }
-"""Tags with a version's identity, and their labels on a page."""
+"""Tags that identify a version, with their labels on a page."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and what it rests on; None where the challenger is the champion, and nothing new was learned."""
+    """A verdict and its evidence; None if the challenger is the champion, because there is nothing new to judge."""
 
     decision: GateDecision
     dossier: Dossier | None
 
 
 def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
-    """Judge the challenger by the gate, against the champion at the pool's prices; the look is recorded first.
+    """Judge the challenger by the gate against the champion at the pool's prices, and record the interim analysis
+    first.
 
-    For the champion itself: the decision at its promotion, since a comparison with itself has no information.
-    A benchmark with other questions than those of the champion's scores does not count as shared.
-    Raises `RegistryError` when the challenger's version does not exist, `Refused` when its lineage is incomplete or
-    `tested` is of another policy, pool or data than it says.
+    For the champion itself: the decision at its promotion, since a comparison with itself has no information. A
+    benchmark whose questions differ from those of the champion's scores does not count as shared. Raises
+    `RegistryError` if the challenger's version does not exist, and `Refused` if its lineage is incomplete or `tested`
+    is of another policy, pool or data than the tags state.
     """
     champion = registry.champion(setup.workspace)
     if champion is not None and champion.version == challenger.version:
@@ -58,10 +59,10 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
     _check_scores(setup, challenger, tested)
     again = _scored_again(setup, champion) if champion else None
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
-    look = registry.look_at(setup.workspace, champion, challenger.version)
-    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, look=look)
+    analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
+    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
     decision = replace(decision, against=champion.version if champion else NO_CHAMPION)
-    confidence = confidence_at(gate, look)
+    confidence = confidence_at(gate, analysis)
     opponents = [Opponent(
         f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
         pairings(tested.conductor, tested.best_worker_rows, confidence),
@@ -84,8 +85,8 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
 
 
 def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRow] | None:
-    """The champion's scores on this very pool and these questions, where it has been evaluated on them since (the first
-    step of a changed pool); None: only those that its version carries are there."""
+    """Return the champion's scores on this pool and these questions if it has been evaluated on them since (the first
+    step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
         benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
@@ -95,7 +96,7 @@ def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRo
 
 
 def _check_scores(setup: Setup, challenger: registry.Registered, tested: Comparison) -> None:
-    """Later challengers are paired with the scores that this version carries: they must be those judged."""
+    """Check that the version has the judged scores, because later challengers are paired with them."""
 
     def said(rows: Sequence[OutcomeRow]) -> list[tuple[str, int, int, bool]]:
         return sorted((row.problem_key, row.repeat, row.correct, row.unscorable) for row in rows)
@@ -103,15 +104,16 @@ def _check_scores(setup: Setup, challenger: registry.Registered, tested: Compari
     carried, judged = said(registry.score_rows(setup.workspace, challenger)), said(tested.conductor)
     if carried != judged:
         differing = len(set(carried) ^ set(judged))
-        remedy = "Materialize registered_model: it registers the policy with the scores at hand"
+        remedy = "Materialize registered_model: it registers the policy with the current scores"
         raise Refused(
-            f"version {challenger.version}: scores.parquet: carries other scores than those at hand ({differing} rows "
+            f"version {challenger.version}: scores.parquet: has other scores than the current evaluation ({differing} "
+            "rows "
             f"differ). {remedy}"
         )
 
 
 def facts_of(registered: registry.Registered) -> dict[str, str]:
-    """A version's lineage tags, under their labels on a page."""
+    """Return a version's lineage tags under their labels on a page."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 
@@ -120,7 +122,7 @@ def _title(champion: registry.Registered) -> str:
 
 
 def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
-    """The champion's rows at the pool's prices; those of questions that have changed since have no pair."""
+    """Return the champion's rows at the pool's prices; rows of changed questions are omitted."""
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
     others = set(_changed(champion, tested))
     return [
@@ -129,7 +131,7 @@ def _at_questions(champion: registry.Registered, setup: Setup, tested: Compariso
 
 
 def _changed(champion: registry.Registered, tested: Comparison) -> list[str]:
-    """Benchmarks whose questions are others now than when the champion was scored."""
+    """Return the benchmarks whose questions have changed since the champion was scored."""
     then = questions_of(champion.tags)
     return [name for name, key in tested.questions.items() if then.get(name, key) != key]
 

@@ -9,33 +9,34 @@ from ops.core.errors import PodiumError
 
 
 class Refused(PodiumError):
-    """A version cannot be released, not even by a person: its lineage, scores or files are not what it states."""
+    """A version must not be released, not even by an override: its lineage, scores or files differ from what it states.
+    """
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """What a model version came from; every field becomes a tag. `training_cost_usd` is in USD."""
+    """The origin of a model version; every field becomes a tag. `training_cost_usd` is in USD."""
 
     git_commit: str
     dvc_revision: str
     policy: str
-    """The policy's key: what its scores must name."""
+    """The policy's key, which the scores must name."""
     pool_answers_key: str
     pool_prices_key: str
     recipe: str
     training_cost_usd: float
     evaluation: str = ""
-    """Key of all that its scores depend on: policy, pool, questions, settings (`Comparison.origin`)."""
+    """Key of everything that its scores depend on: policy, pool, questions, settings (`Comparison.origin`)."""
     questions: str = ""
     """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
 
     def tags(self) -> dict[str, str]:
-        """The fields with a value."""
+        """Return the fields that have a value."""
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
 OPTIONAL = frozenset({"evaluation", "questions"})
-"""Versions of earlier checkouts have no such tags."""
+"""Tags that versions of other checkouts may lack."""
 REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL)
 
 
@@ -47,16 +48,17 @@ def check_complete(version: str, tags: Mapping[str, str]) -> None:
 
 
 def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]) -> None:
-    """Raise `Refused` where a tag differs from the value that the version is judged by (`shown`, by tag)."""
+    """Raise `Refused` if a tag differs from the value in `shown` (by tag) that the version is judged by."""
     for name, value in shown.items():
         if (claimed := tags.get(name)) and claimed != value:
-            remedy = "Materialize benchmark_scores, leaderboard and registered_model, which make them one again"
+            remedy = "Materialize benchmark_scores, leaderboard and registered_model so that they agree"
             raise Refused(
-                f"version {version}: {name}: it says {claimed}, and the evaluation at hand is of {value}. {remedy}"
+                f"version {version}: {name}: the version says {claimed}, and the current evaluation is of {value}. "
+                f"{remedy}"
             )
 
 
 def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Benchmark → the key of the questions that the version was scored on; empty for one of an earlier checkout."""
+    """Return benchmark → key of the questions that the version was scored on; empty if the tag is missing."""
     pairs = (part.partition("=") for part in tags.get("questions", "").split())
     return {benchmark: key for benchmark, _, key in pairs}

@@ -1,12 +1,15 @@
-"""A lock: one process at a time moves the champion.
+"""A lock under which one process at a time changes the champion.
 
 MLflow sets an alias without comparing it with the previous value, so reading it, deciding and setting it need a lock.
 
 * A local store (SQLite in this checkout) is on this machine: a file lock, which ends with its process.
-* A server, or another database, is shared by machines that may share nothing else. Every store of MLflow makes a
-  registered model of a name once, by its database's unique key: making one named `LOCK` is taking the lock, deleting
-  it releases the lock. Exclusion rests on nothing else (no clock, no lease). The price: a process that is killed while
-  it holds the lock (a second or two) leaves it behind, and a person must delete it; a slow holder never loses it.
+
+* A server, or another database, may be the only thing that the machines share. Every store of MLflow makes a registered
+model of a name only once, by its database's unique key: making one named `LOCK` takes the lock, deleting it releases
+the lock.
+
+Exclusion needs no clock and no lease. The cost: a process that is killed while it holds the lock (a second or two)
+leaves it behind, and a person must delete it; a slow holder never loses it.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def _of_file(workspace: Workspace, patience_s: float) -> Iterator[None]:
         held = FileLock(file).acquire(timeout=patience_s)
     except Timeout:
         remedy = "Wait for its end, or stop it"
-        raise Locked(f"{file}: another process moves the champion. {remedy}") from None
+        raise Locked(f"{file}: another process is changing the champion. {remedy}") from None
     with held:
         yield
 
@@ -78,7 +81,7 @@ def _take(client: MlflowClient, token: str, until: float) -> None:
             holder = (_holder(client) or "no process any more:").rpartition(":")[0]
             raise Locked(
                 f"{LOCK}: {holder} (host:pid) holds the promotion lock. If that process is gone, delete the registered "
-                f"model {LOCK} in the MLflow UI; the champion is whole either way"
+                f"model {LOCK} in the MLflow UI; the champion is intact in both cases"
             )
         time.sleep(_PAUSE_S)
 
@@ -91,7 +94,7 @@ def _made(client: MlflowClient, token: str) -> bool:
     except MlflowException as error:
         if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
             raise
-        # Ours, where the answer to the first attempt was lost and mlflow's client asked again.
+        # This process's own lock, if the reply to the first attempt was lost and mlflow's client repeated it.
         return _holder(client) == token
     return True
 

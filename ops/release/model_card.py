@@ -1,4 +1,4 @@
-"""What a person reads of a version in MLflow: descriptions, licences, and the model card."""
+"""The texts of a version in MLflow: descriptions, licences, and the model card."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Release:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether its problems were generated and its workers are embedded programs."""
+        """Return whether its problems were generated and its workers are embedded programs."""
         return self.recipe is not None and any(each.source == "embedded" for each in self.recipe.benchmarks.values())
 
     def licence(self) -> str:
-        """The licences of the code and of the weights, in one line."""
+        """Return the licences of the code and of the weights in one line."""
         base = self.card.pretrained or (self.recipe.policy if self.recipe is not None else None)
         model = getattr(base, "model", None)
         weights = f"as its base model {model}" if model else "no upstream weights"
         return f"code: {CODE_LICENCE}; weights: {weights}"
 
     def summary(self) -> str:
-        """Two sentences: what it is, and how it did."""
+        """Return two sentences: what the version is, and its results."""
         of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self._author()}{self.result()}"
@@ -64,7 +64,7 @@ class Release:
         return "Not trained: one fixed workflow for every question. " if policy is not None else ""
 
     def result(self) -> str:
-        """The version's mean accuracies and price, as far as it was scored."""
+        """Return the version's mean accuracies and cost, as far as it was scored."""
         summaries = summarize(self.rows)
         said = []
         for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", unseen_benchmarks())):

@@ -1,4 +1,4 @@
-"""A new version of the model in MLflow: what it carries, what it was made from, and its scores."""
+"""Make a new version of the model in MLflow: its contents, its origin and its scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 SOURCE = "podium"
-"""What MLflow names as the source of its runs."""
+"""The source that MLflow shows for its runs."""
 _LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__")
 """Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine."""
 
@@ -42,7 +42,7 @@ _LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache_
 def log_version(
     workspace: Workspace, client: MlflowClient, policy: Path, release: Release, tags: dict[str, str]
 ) -> ModelVersion:
-    """Log the agent with its policy, pool and scores as a model, and register that; `tags` become the version's."""
+    """Log the agent with its policy, pool and scores as a model, and register it; `tags` become the version's."""
     import mlflow
 
     home = experiment(client, workspace)
@@ -82,7 +82,7 @@ def log_version(
         _log_data(client, workspace, release, active.info.run_id, logged.model_id)
         for name in ("scores", "pool", "card"):
             mlflow.log_artifact(str(files[name]))
-    with redirect_stderr(StringIO()):  # it announces itself there
+    with redirect_stderr(StringIO()):  # otherwise the library prints an announcement
         own = tags | {"licence": release.licence(), TAG: json.dumps(found)}
         made = mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=own)
     _describe(client, release, made)
@@ -98,7 +98,7 @@ def _source(lineage: Lineage) -> dict[str, str]:
 
 
 def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run: str, model_id: str) -> None:
-    """The data of the version, by name and hash, and its scores by the benchmark that they are of."""
+    """Log the version's data by name and hash, and its scores by benchmark."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
     source = json.dumps({"tags": {"mlflow.source.name": SOURCE, "dvc_revision": release.lineage.dvc_revision}})
@@ -121,7 +121,7 @@ def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run:
 
 
 def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> None:
-    """Descriptions of model and version, and at each training run the version that came of it."""
+    """Write the descriptions of model and version, and link the version at each training run."""
     runs = release.training_runs or {}
     experiments = {run: str(client.get_run(run).info.experiment_id) for run in runs.values()}
     client.update_registered_model(MODEL, ABOUT_MODEL)
@@ -133,9 +133,9 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
 
 
 def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) -> dict[str, Path]:
-    """Lay out what the model carries; the code keeps its place beside the small tables that it reads.
+    """Lay out the contents of the model; the code keeps its place beside the small tables that it reads.
 
-    The agent is copied, too: MLflow writes down where it read it from.
+    The agent is copied too, because MLflow records the path that it was read from.
     """
     import ops
 
@@ -157,7 +157,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
 
 
 def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
-    """Hash of what makes two versions the same: the policy's files, what the pool answers, the scores."""
+    """Return a hash of what makes two versions the same: the policy's files, the pool's answers key, the scores."""
     files = [
         [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
         for file in sorted(policy.rglob("*"))
@@ -168,7 +168,7 @@ def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
 
 
 def metrics_of(rows: Sequence[OutcomeRow]) -> dict[str, float]:
-    """Flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is left out."""
+    """Return flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is omitted."""
     summaries = summarize(rows)
     metrics: dict[str, float] = {}
     for name, summary in summaries.items():

@@ -1,4 +1,4 @@
-"""Two systems' scores on the questions that both answered."""
+"""Scores of two systems on the questions that both answered."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pairs:
         return score_interval(list(self.strata().values()), confidence=confidence)
 
     def accuracies(self) -> tuple[float, float]:
-        """Ours and theirs: means of the benchmarks' means."""
+        """Return the means of both systems over the benchmarks' means."""
         ours, theirs = (
             [[self._mean(side, question, "correct") for question in own] for own in self._by_benchmark().values()]
             for side in (self.ours, self.theirs)
@@ -48,20 +48,20 @@ class Pairs:
         return _mean_of_means(ours), _mean_of_means(theirs)
 
     def vectors(self) -> tuple[list[float], list[float]]:
-        """Ours and theirs, question by question."""
+        """Return the scores of both systems, question by question."""
         return (
             [self._mean(self.ours, question, "correct") for question in self.questions],
             [self._mean(self.theirs, question, "correct") for question in self.questions],
         )
 
     def discordance(self) -> str:
-        """How many questions only one of the two answered, in words."""
+        """Return in words the number of questions that only one of the two systems answered correctly."""
         test = mcnemar(*self.vectors())
         pairs = f"{test.gains} gains and {test.losses} losses of {len(self.questions)}"
         return f"{pairs}, McNemar p = {test.p_value:.3g}"
 
     def means(self, field: str) -> tuple[float, float]:
-        """Ours and theirs, a question."""
+        """Return the means of both systems per question."""
         ours = [self._mean(self.ours, question, field) for question in self.questions]
         theirs = [self._mean(self.theirs, question, field) for question in self.questions]
         return sum(ours) / len(ours), sum(theirs) / len(theirs)

@@ -1,4 +1,4 @@
-"""Whether a challenger has earned the place of the champion: a pure decision from score rows."""
+"""Decide from score rows whether a challenger is promoted: a pure function."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, mcnemar
-from ops.release.looks import confidence_at
+from ops.release.interim_analyses import confidence_at
 from ops.release.pairs import Pairs
 
-NO_CHAMPION = "nobody"
-"""The champion's version where there is no champion."""
+NO_CHAMPION = "none"
+"""Recorded in place of the champion's version if there is no champion."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: the number, the bound it had to keep, and what that means in words."""
+    """One condition of the gate: the value, its bound, and an explanation in words."""
 
     name: str
     value: float
@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Override:
-    """A person's decision to promote in spite of the checks."""
+    """A person's decision to promote regardless of the checks."""
 
     name: str
     reason: str
@@ -38,16 +38,16 @@ class Override:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The gate's decision with everything that it rests on, and a person's override."""
+    """The gate's decision with its evidence, and a person's override."""
 
     promote: bool
-    """The gate's: an override does not change it."""
+    """The gate's decision; an override does not change it."""
     checks: tuple[Check, ...]
     override: Override | None = None
-    look: int = 1
-    """Which challenger of this champion it was, 1 for the first."""
+    analysis: int = 1
+    """The number of the interim analysis against this champion, from 1."""
     against: str | None = None
-    """The champion's version, `NO_CHAMPION` where there was none; None: it was not noted."""
+    """The champion's version, `NO_CHAMPION` if there was none; None: not recorded."""
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -55,14 +55,14 @@ class GateDecision:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GateDecision:
-        """What `as_dict` gave."""
+        """Restore a decision from `as_dict`."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])
         override = Override(**by) if by else None
-        return cls(facts["promote"], checks, override, facts.get("look", 1), facts.get("against"))
+        return cls(facts["promote"], checks, override, facts["analysis"], facts.get("against"))
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready, for the log of the model version."""
+        """Return the decision as a mapping for JSON, for the log of the model version."""
         return asdict(self)
 
 
@@ -72,26 +72,26 @@ def decide(
     best_worker: Sequence[OutcomeRow],
     gate: PromotionGate,
     *,
-    look: int = 1,
+    analysis: int = 1,
 ) -> GateDecision:
     """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
 
     Comparisons are paired: only questions that both sides scored count, and every
     benchmark weighs the same. Two sides that share too few questions fail, because
-    the difference is unknown. `look`: which challenger of this champion it is, as the registry counts them;
-    later ones have wider intervals (`ops.release.looks`). Raises `ValueError` on a look before the first.
+    the difference is unknown. `analysis`: the number of this interim analysis against the champion, from 1;
+    later ones have wider intervals (`ops.release.interim_analyses`). Raises `ValueError` if it is less than 1.
     """
-    confidence = confidence_at(gate, look)
+    confidence = confidence_at(gate, analysis)
     checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate, confidence)]
     if champion is not None:
         checks += _against_champion(challenger, champion, gate, confidence)
-    if gate.planned_looks is not None:
-        checks.append(_planned(look, gate.planned_looks))
-    return GateDecision(all(check.passed for check in checks), tuple(checks), look=look)
+    if gate.planned_analyses is not None:
+        checks.append(_planned(analysis, gate.planned_analyses))
+    return GateDecision(all(check.passed for check in checks), tuple(checks), analysis=analysis)
 
 
 def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
-    """The gate's verdict with a person's decision to promote all the same. Raises `ConfigError` when the name or the
+    """Add a person's decision to promote regardless of the gate's verdict. Raises `ConfigError` if the name or the
     reason is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():
@@ -110,9 +110,9 @@ def _format(rows: Sequence[OutcomeRow], gate: PromotionGate) -> Check:
     )
 
 
-def _planned(look: int, planned: int) -> Check:
+def _planned(analysis: int, planned: int) -> Check:
     explanation = "challengers of this champion; later ones would be promoted by chance too often"
-    return Check("looks at the champion", look, planned, look <= planned, explanation)
+    return Check("analyses against the champion", analysis, planned, analysis <= planned, explanation)
 
 
 def _against_best_worker(
@@ -144,7 +144,7 @@ def _against_champion(
     gain = pairs.gain(confidence)
     worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
     test = mcnemar(*pairs.vectors())
-    # A veto, not a proof: at every look it keeps its full level, which keeps more back.
+    # This test can only refuse, so each analysis applies it at its full level, which is the stricter choice.
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
     return [
         coverage,
@@ -168,7 +168,7 @@ def _against_champion(
 
 
 def _in_words(gain: Interval, confidence: float) -> str:
-    # 97.5 %, 99.5946 %: the digits of what is left to chance.
+    # 97.5 %, 99.5946 %: as many digits as the error probability needs.
     return f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
 
 
@@ -183,7 +183,7 @@ def _coverage(pairs: Pairs, whom: str, gate: PromotionGate) -> Check:
 
 
 def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Check:
-    # A champion that costs nothing (every price is 0) can only be matched by costing nothing.
+    # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
     return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)

@@ -1,4 +1,4 @@
-"""The thin edge to MLflow: model versions of the Conductor, their lineage, their aliases."""
+"""Access to MLflow's registry: model versions of the Conductor, their lineage and aliases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ops.release.lineage import Lineage
 from ops.release.lock import alone
 from ops.release.model_card import Release
 from ops.release.new_version import content_key, log_version
-from ops.release.promotion import GateDecision
+from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.store import (
     CHALLENGER,
     CHAMPION,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 VERDICT = "verdict.json"
-"""The artifact of a version's run that says why it was promoted or not."""
+"""The artifact of a version's run that explains the verdict."""
 __all__ = [
     "CHALLENGER",
     "CHAMPION",
@@ -56,9 +56,9 @@ __all__ = [
     "challenger_of",
     "champion",
     "connected",
+    "count_analysis",
     "experiment",
     "log_file",
-    "look_at",
     "named",
     "recorded",
     "recorded_decision",
@@ -81,12 +81,11 @@ def register(
 ) -> Registered:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
 
-    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) are linked with it.
-
-    The same policy, pool and scores on the same questions are registered once: asked again, the version
-    that exists is returned. Answers' texts stay out of the store (of GPQA above all).
-    Raises `DataError` when the policy folder is not one, `RegistryError` when a server or its artifact store does
-    not take the model: then no version was made.
+    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) are linked with it. The same
+    policy, pool and scores on the same questions are registered once; a second call returns the existing version. Texts
+    of answers are not stored, so that no confidential benchmark reaches the store. Raises `DataError` if the folder is
+    not a policy's, and `RegistryError` if a server or its artifact store does not accept the model: then no version was
+    made.
     """
     card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
     with connected(workspace) as client:
@@ -94,35 +93,35 @@ def register(
         if model_version is None:
             texts = {**lineage.tags(), **(tags or {}), "content": content}
             release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs)
-            with _told(workspace):
+            with _clear_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
         return version_named(client, model_version.version)
 
 
-def look_at(workspace: Workspace, against: Registered | None, version: str) -> int:
-    """Which challenger of a champion (None: of the vacant place) this version is, 1 for the first.
+def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:
+    """Return the number of the interim analysis of a version against a champion (None: no champion), from 1.
 
-    The number is written to the version before the judgement, and stays: a version is a policy with its scores, so
-    judging it again, or after a crash, is the same look. It counts with any questions, because the looks share the
-    chance that a worse version replaces this champion. Raises `RegistryError`
-    when there is no such version.
+    The number is written to the version before the judgement and does not change: a version is a policy with its
+    scores, so a second judgement, or one after a crash, is the same analysis. Analyses on different questions count
+    together, because they share the probability that a worse version replaces this champion. Raises `RegistryError`
+    if the version does not exist.
     """
-    tag = f"look_at_{against.version if against else 'nobody'}"
+    tag = f"analysis_against_{against.version if against else NO_CHAMPION}"
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version).tags.get(tag)
         if known is not None:
             return int(known)
         others = client.search_model_versions(f"name = '{MODEL}'")
-        look = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
-        client.set_model_version_tag(MODEL, version, tag, str(look))
-    return look
+        analysis = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
+        client.set_model_version_tag(MODEL, version, tag, str(analysis))
+    return analysis
 
 
 def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
-    """What was last decided about a version; of one that was never judged, that it is not promoted.
+    """Return the last decision about a version; "not promoted" if it was never judged.
 
-    Raises `RegistryError` when there is no such version.
+    Raises `RegistryError` if there is no such version.
     """
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
@@ -132,14 +131,14 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
 
 
 def recorded(workspace: Workspace, version: str) -> Dossier | None:
-    """What the version was last judged on; None where that was never kept. Raises `RegistryError`."""
+    """Return the evidence of the version's last judgement; None if it was not stored. Raises `RegistryError`."""
     with connected(workspace) as client, TemporaryDirectory() as folder:
         text = _artifact(client, version_named(client, version).run_id, DOSSIER, Path(folder))
     return None if text is None else Dossier.of(json.loads(text))
 
 
 def named(workspace: Workspace, version: str) -> Registered:
-    """The version of that number. Raises `RegistryError` when there is none."""
+    """Return the version of that number. Raises `RegistryError` if there is none."""
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
     with connected(workspace) as client:
@@ -147,15 +146,15 @@ def named(workspace: Workspace, version: str) -> Registered:
 
 
 def log_file(workspace: Workspace, registered: Registered, file: Path, folder: str) -> None:
-    """Add a file to the artifacts of one version, replacing that of its name."""
+    """Add a file to the artifacts of one version; it replaces a file of the same name."""
     with connected(workspace) as client:
         client.log_artifact(registered.run_id, str(file), folder)
 
 
 def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
-    """Add files to the artifacts of every version that holds the policy of that key, replacing those of their names.
+    """Add files to the artifacts of every version with the policy of that key; they replace files of the same names.
 
-    Returns the versions, oldest first; none where the policy is not registered.
+    Returns the versions, oldest first; none if the policy is not registered.
     """
     if not store_exists(workspace):
         return []
@@ -168,7 +167,7 @@ def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str
 
 
 def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
-    """The versions that hold the policy of that key, oldest first."""
+    """Return the versions with the policy of that key, oldest first."""
     if not store_exists(workspace):
         return []
     with connected(workspace) as client:
@@ -177,17 +176,18 @@ def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
 
 
 def champion(workspace: Workspace) -> Registered | None:
-    """The version with alias `champion`, or None; an empty store is not created by asking."""
+    """Return the version with alias `champion`, or None; a missing store is not created."""
     return _aliased(workspace, CHAMPION)
 
 
 def challenger(workspace: Workspace) -> Registered | None:
-    """The version that was registered last, or None."""
+    """Return the version that was registered last, or None."""
     return _aliased(workspace, CHALLENGER)
 
 
 def challenger_of(workspace: Workspace, policy: str) -> Registered:
-    """The challenger, which must hold the policy of that key: a verdict on other scores would not apply to it.
+    """Return the challenger, which must have the policy of that key, since a verdict on other scores would not apply to
+    it.
 
     Raises `RegistryError`.
     """
@@ -210,14 +210,14 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
 
 
 def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]:
-    """The per-question scores stored with a version, for pairing; completions and answers are empty."""
+    """Return the per-question scores stored with a version, for pairing; completions and answers are empty."""
     with connected(workspace) as client, TemporaryDirectory() as folder:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
 
 
 @contextmanager
-def _told(workspace: Workspace) -> Iterator[None]:
-    """A server that fails while a model is logged, in one line; what a local store raises stays what it is."""
+def _clear_errors(workspace: Workspace) -> Iterator[None]:
+    """Turn a failure of an MLflow server into a one-line error; errors of a local store are unchanged."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -227,13 +227,14 @@ def _told(workspace: Workspace) -> Iterator[None]:
             raise
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise RegistryError(
-            f"MLflow ({workspace.mlflow_uri}) did not take the model ({said}); no version was made. Look after the "
+            f"MLflow ({workspace.mlflow_uri}) did not accept the model ({said}); no version was made. Check the "
             "server and its artifact store, and run the same command again"
         ) from error
 
 
 def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
-    """The newest version of that content that was scored on the same questions, as far as its tags state them."""
+    """Return the newest version of that content that was scored on the same questions, as far as its tags state them.
+    """
     versions = [
         each
         for each in client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")

@@ -1,4 +1,4 @@
-"""The libraries that a model version needs to answer, found in the imports of the code that travels with it."""
+"""Find the libraries that a model version needs to answer, from the imports of the code that is stored with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONAL = {
     "datasets": "loading of benchmarks",
     "pyarrow": "loading of benchmarks",
 }
-"""Libraries that the code imports for what is named beside them, and not to load a version or to answer."""
+"""Libraries that the code imports for the purpose named beside them, not to load a version or to answer."""
 FILE = "requirements.txt"
 _ALWAYS = ("mlflow",)
 """The distribution to install where several provide one package."""
@@ -41,7 +41,7 @@ def requirements(agent: Path, ops: Path) -> list[str]:
 
 
 def check_installed(file: Path) -> None:
-    """Raise `PodiumError` unless every library of a version's requirements is installed, in whatever version."""
+    """Raise `PodiumError` unless every library of a version's requirements is installed, in any version."""
     missing = []
     for line in file.read_text(encoding="utf-8").splitlines():
         name = line.partition("==")[0].strip()
@@ -79,7 +79,7 @@ def imported(agent: Path, ops: Path) -> set[str]:
 
 
 def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """The modules that a tree imports; with True the strings in it, which may name one."""
+    """Return the modules that a tree imports; with True also its strings, which may name modules."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
     if isinstance(node, ast.Import):
@@ -97,7 +97,7 @@ def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
 
 
 def _files(module: str, ops: Path, *, whole: bool) -> Iterator[Path]:
-    """The files of `ops` that importing the module executes; with `whole` also all modules of a package."""
+    """Return the files of `ops` that an import of the module executes; with `whole` also all modules of a package."""
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
         place = ops.parent.joinpath(*parts[:length])

@@ -23,7 +23,7 @@ MODEL = "conductor"
 EXPERIMENT = "podium"
 ABOUT_EXPERIMENT = "Released versions of the Conductor, and the traces of evaluation and serving."
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
-"""Aliases. `previous` is the champion before, the target of a rollback."""
+"""Aliases. `previous` is the replaced champion, the target of a rollback."""
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -33,11 +33,11 @@ _QUIET = {
 
 
 _around: list[str] = []
-"""The stores of the `connected` blocks that this process is in, the innermost last; MLflow knows one at a time."""
+"""The stores of the `connected` blocks of this process, innermost last; MLflow uses one at a time."""
 
 
 class RegistryError(PodiumError):
-    """The registry lacks what was asked for: no such version, no champion, nothing to go back to."""
+    """The registry lacks what was requested: no such version, no champion, or no previous champion."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Registered:
 
 
 def store_exists(workspace: Workspace) -> bool:
-    """Whether the tracking store can hold anything: a server, or a SQLite file that is there."""
+    """Return whether the tracking store can have contents: a server, or an existing SQLite file."""
     uri = workspace.mlflow_uri
     return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).is_file()
 
 
 @contextmanager
 def connected(workspace: Workspace) -> Iterator[MlflowClient]:
-    """A client of the workspace's store, to which mlflow's own functions are set meanwhile.
+    """Give a client of the workspace's store, to which mlflow's own functions are set meanwhile.
 
-    A store of the workspace's own names no place outside it, wherever it was made.
+    A workspace's own store contains no path outside the workspace.
     """
     need_mlflow()
     for name, value in _QUIET.items():
@@ -74,7 +74,7 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
     if workspace.mlflow_uri.startswith("sqlite:///"):
         file = Path(workspace.mlflow_uri.removeprefix("sqlite:///"))
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists():  # MLflow makes it, and an experiment whose artifacts lie in the current folder
+        if not file.exists():  # MLflow makes it, with an experiment whose artifacts are in the current folder
             mlflow.MlflowClient(workspace.mlflow_uri).search_experiments(max_results=1)
         settle(workspace)
     given, uri = os.environ.get("MLFLOW_TRACKING_URI"), workspace.mlflow_uri
@@ -84,27 +84,27 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
         yield mlflow.MlflowClient()
     finally:
         _around.pop()
-        if _around:  # one of these inside another
+        if _around:  # nested blocks
             mlflow.set_tracking_uri(_around[-1])
         else:
-            # MLflow mirrors the address in the environment, which `Workspace` reads: put back what was there.
+            # MLflow copies the address into the environment, which `Workspace` reads; this restores the variable.
             mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
             if given is not None:
                 os.environ["MLFLOW_TRACKING_URI"] = given
 
 
 def experiment(client: MlflowClient, workspace: Workspace) -> str:
-    """The id of Podium's experiment, made now unless it exists."""
+    """Return the id of Podium's experiment; make it unless it exists."""
     existing = client.get_experiment_by_name(EXPERIMENT)
     if existing is not None:
         return str(existing.experiment_id)
-    local = workspace.mlflow_uri.startswith("sqlite:///")  # a server decides itself where artifacts go
+    local = workspace.mlflow_uri.startswith("sqlite:///")  # a server chooses the place of artifacts itself
     place = workspace.mlflow_artifacts.as_uri() if local else None
     return str(client.create_experiment(EXPERIMENT, place, {"mlflow.note.content": ABOUT_EXPERIMENT}))
 
 
 def aliased(client: MlflowClient, alias: str) -> Registered | None:
-    """Who bears an alias, or None."""
+    """Return the version with an alias, or None."""
     model_version = _by_alias(client, alias)
     return version_named(client, model_version.version) if model_version else None
 
@@ -128,7 +128,7 @@ def _model_version(client: MlflowClient, version: str) -> ModelVersion:
     except MlflowException as error:
         if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
-        remedy = "The MLflow UI of `podium dev` lists its versions"
+        remedy = "The MLflow UI of `podium dev` lists the versions"
         raise RegistryError(f"There is no version {version} of {MODEL}. {remedy}") from None
 
 

@@ -1,4 +1,4 @@
-"""Storing the traces of a server in a process of its own, in batches.
+"""Store a server's traces in batches in a separate process.
 
 `TraceWriter` is the server's part. `python -m ops.release.trace_writer` is the other process: it reads batches from
 standard input and answers each with the number of traces that it stored.
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_BYTES = 64 * 2**20
-"""Traces that wait to be stored may take so much memory; further ones are dropped and counted."""
+"""Bytes of traces that may wait to be stored; further traces are dropped and counted."""
 BATCH, LINGER_S = 64, 0.5
-"""Traces that are stored together at most, and how long the first of a batch waits for others."""
+"""Number of traces in a batch at most, and seconds that the first one waits for others."""
 AGAIN_S = 5.0
-"""After so long a process that has ended is started again."""
+"""Seconds after which an ended process is started again."""
 CLOSE_S = 20.0
 
 
 class TraceWriter:
-    """Store requests' traces without delaying the server; `on_stored` and `on_dropped` receive the numbers.
+    """Stores requests' traces without delaying the server; `on_stored` and `on_dropped` receive the numbers.
 
-    Every record that `keep` takes is reported as stored or dropped before `close` returns.
+    Every record that `keep` accepts is reported as stored or dropped before `close` returns.
     """
 
     def __init__(self, root: Path, experiment_id: str) -> None:
@@ -52,7 +52,7 @@ class TraceWriter:
         self._thread: threading.Thread | None = None
 
     def keep(self, record: RequestRecord) -> None:
-        """Store the trace later. It is dropped where too many wait already."""
+        """Store the trace later; drop it if too many are waiting."""
         packed = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
         with self._changed:
             if self._closing.is_set() or self._bytes + len(packed) > WAITING_BYTES:
@@ -66,11 +66,11 @@ class TraceWriter:
             self._changed.notify()
 
     def waiting(self) -> int:
-        """Traces that are not stored yet."""
+        """Return the number of traces that are not stored yet."""
         return len(self._waiting)
 
     def close(self, seconds: float = CLOSE_S) -> None:
-        """Store what waits, for about so long; what is left then is dropped."""
+        """Store the waiting traces for about that many seconds, and drop the rest."""
         with self._changed:
             self._closing.set()
             self._changed.notify()
@@ -103,7 +103,7 @@ class TraceWriter:
                 self._drop(len(batch) - stored, "MLflow's store did not take them")
 
     def _next(self) -> list[bytes]:
-        """The next batch; empty when all is stored and the writer closes."""
+        """Return the next batch; empty when all is stored and the writer closes."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
         if len(self._waiting) < BATCH:
@@ -115,7 +115,7 @@ class TraceWriter:
 
     def _sent(self, batch: list[bytes]) -> int:
         if self._process is None:
-            # A session of its own: Ctrl-C ends the server, and this process stores what waits before it ends.
+            # A separate session: Ctrl-C ends the server, and this process first stores the waiting traces.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
@@ -169,7 +169,7 @@ def _stored(uri: str, experiment_id: str, batch: list[bytes]) -> int:
     for packed in batch:
         try:
             traces.append(of_request(pickle.loads(packed)))
-        except Exception:  # one record that cannot be shown does not take the others with it
+        except Exception:  # one record that cannot be converted does not affect the others
             log.exception("a request has no trace")
     try:
         return len(store_traces(uri, experiment_id, traces)) if traces else 0
@@ -185,5 +185,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(format="%(levelname)s %(message)s")
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no reply
+    os.dup2(2, 1)  # output of libraries must not mix with the replies
     main(Path(sys.argv[1]), sys.argv[2], sys.stdin.buffer, replies)

@@ -1,7 +1,7 @@
-"""Requests and workflows as MLflow traces: the tree of what was done, with times, tokens and USD.
+"""MLflow traces of requests and workflows: a tree of spans with times, tokens and USD.
 
-A tree of `SpanTree` is built from what was recorded. It is stored in batches (`store_traces`), or attached to a trace
-that MLflow has open in this process (`attach`).
+`SpanTree` is built from recorded facts. It is stored in batches (`store_traces`), or attached to a trace that MLflow
+has open in this process (`attach`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from ops.serving.http.routes import RequestRecord
 
 WRITTEN_AGAINST = {"mlflow": "3.17.2"}
-"""The version whose private names this module uses: the attributes below, and `TracingClient`."""
+"""The MLflow version whose private names this module uses: the attributes below, and `TracingClient`."""
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
 _TRACE, _TYPE, _INPUTS, _OUTPUTS = (
     "mlflow.traceRequestId", "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs",
 )  # fmt: skip
 _TAG = "mlflow.traceTag."
 _NAME = "mlflow.traceName"
-"""MLflow's own attributes (mlflow.tracing.constant): what its UI adds up and shows as columns."""
+"""MLflow's own attributes (mlflow.tracing.constant), which its UI sums and shows as columns."""
 _SHORT_S = 0.001
-"""A shorter wait is no span."""
+"""Shorter waits (seconds) get no span."""
 
 
 @dataclass
@@ -67,10 +67,10 @@ class TreeWithTags(NamedTuple):
 
 
 def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -> list[str]:
-    """Write the traces in one transaction, or one request to a server; their ids in MLflow. Raises what MLflow does.
+    """Write the traces in one transaction, or one request to a server, and return their ids. Raises MLflow's errors.
 
-    MLflow's own exporter writes each span for itself, at seven times the work, and drops those that its queue has no
-    place for without counting them. `TracingClient` is what it writes with.
+    MLflow's own exporter writes each span separately, at seven times the work, and drops spans beyond its queue without
+    counting them. `TracingClient` is the exporter's own means of writing.
     """
     need_mlflow()
     from mlflow.tracing.client import TracingClient
@@ -109,7 +109,7 @@ def _spans(tree: SpanTree, trace_id: str, parent: str, tags: Mapping[str, str]) 
 
 
 def attach(tree: SpanTree, parent: LiveSpan) -> None:
-    """Add the tree below a span that MLflow has open: MLflow stores it with the trace of that span."""
+    """Add the tree below a span that MLflow has open; MLflow stores it with the trace of that span."""
     import mlflow
 
     span = mlflow.start_span_no_context(
@@ -126,7 +126,7 @@ def attach(tree: SpanTree, parent: LiveSpan) -> None:
 
 
 def _as_json(value: Any) -> str:
-    # Half a surrogate pair is no text that a database takes.
+    # Databases refuse half a surrogate pair.
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -138,7 +138,8 @@ def _ns(seconds: float) -> int:
 
 
 def of_request(record: RequestRecord) -> TreeWithTags:
-    """A served request, from its arrival: its waiting, each completion of the Conductor, each workflow that ended."""
+    """Build the tree of a served request from its arrival: waiting, each completion of the Conductor, each executed
+    workflow."""
     answer = record.answer
     root = SpanTree(
         record.route,
@@ -155,16 +156,16 @@ def of_request(record: RequestRecord) -> TreeWithTags:
 
 
 def of_answer(answer: Answer, ended: float) -> SpanTree:
-    """What was done for an answer, for a trace that MLflow has open for the request."""
+    """Build the tree of an answer, for a trace that MLflow has open for the request."""
     return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
 
 
 def of_execution(run: Trace, name: str, *, texts: bool = True) -> SpanTree:
-    """What was executed for one question. Without `texts` (a confidential benchmark) it has no question, subtask,
-    response or error's text.
+    """Build the tree of one question's execution.
 
-    Steps that were not run are spans of no length, so the tree shows the whole workflow. Rounds are spans of their own
-    where the Conductor was allowed several.
+    Without `texts` (a confidential benchmark) it has no question, subtask, response or error text. Steps that were not
+    run are spans of length 0, so that the tree shows the whole workflow. Rounds are separate spans if the Conductor was
+    allowed several.
     """
     began, ended = _times(run.traces)
     below = [
@@ -213,7 +214,7 @@ def _written(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTre
         ok=written is not None,
         inputs={"messages": list(draft.messages)} if texts else None,
         outputs=_said(written.text) if texts and written is not None else None,
-        # Without a model's name: MLflow would look up its price, and load LiteLLM for that.
+        # Without a model name, because MLflow would look up its price and load LiteLLM for it.
         attributes=({"error": draft.error} if texts and draft.error else {})
         | ({} if written is None else {_USAGE: _usage(written.prompt_tokens, written.tokens)})
         | ({} if written is None or written.response is None else _price(written.worker, written.response)),
@@ -297,7 +298,7 @@ def _times(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
 
 
 class TraceSample:
-    """The first `each` executions of every benchmark, kept until the evaluation is over, then stored."""
+    """The first `each` executions of every benchmark, kept until the evaluation ends and then stored."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -305,14 +306,15 @@ class TraceSample:
         self._seen: Counter[str] = Counter()
 
     def take(self, rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
-        """Look at what was played; what `evaluate` calls."""
+        """Receive an execution from `evaluate`."""
         for row, trace in zip(rows, traces, strict=True):
             if trace.traces and self._seen[row.benchmark] < self._each:
                 self._seen[row.benchmark] += 1
                 self._kept.append((row, trace))
 
     def export(self, workspace: Workspace, system: str) -> list[str]:
-        """Write what was kept into the workspace's MLflow store; the traces' ids. Confidential ones have no texts."""
+        """Write the kept executions into the workspace's MLflow store and return the traces' ids. Confidential ones
+        have no texts."""
         if not self._kept:
             return []
         from ops.release.store import connected, experiment

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from ops.reports.style import FAINT, INK, SIZE, look
+from ops.reports.style import FAINT, INK, SIZE, series_style
 
 LINE = "no cheaper system is as accurate"
 """Legend entry of the frontier."""
@@ -95,7 +95,7 @@ class Stacked(Chart):
     def draw(self, axes: Any, narrow: bool) -> None:
         begin = [0.0] * len(self.categories)
         for place, (name, shares) in enumerate(self.layers.items()):
-            colour, hatch, _ = look(place)
+            colour, hatch, _ = series_style(place)
             axes.barh(
                 range(len(shares)), shares, 0.72, left=begin, label=name, color=colour, hatch=hatch,
                 edgecolor="white", linewidth=0.8,
@@ -127,7 +127,7 @@ class Dots(Chart):
             axes.axvline(0, color=INK, linewidth=1)
         gap = 0.7 / max(1, len(self.series))
         for place, (name, spreads) in enumerate(self.series.items()):
-            colour, _, marker = look(place)
+            colour, _, marker = series_style(place)
             offset = gap * (place - (len(self.series) - 1) / 2)
             known = [(row + offset, each) for row, each in enumerate(spreads) if each is not None]
             axes.errorbar(
@@ -160,7 +160,7 @@ class Lines(Chart):
 
     def draw(self, axes: Any, narrow: bool) -> None:
         for place, (name, (x, y)) in enumerate(self.series.items()):
-            colour, _, marker = look(place)
+            colour, _, marker = series_style(place)
             often = max(1, len(x) // 8)
             axes.plot(
                 x, y, color=colour, linewidth=1.8, label=name, linestyle=("-", "--", "-.", ":")[place % 4],
@@ -188,7 +188,7 @@ class Plane(Chart):
 
     def draw(self, axes: Any, narrow: bool) -> None:
         for place, group in enumerate(dict.fromkeys(point.group for point in self.points)):
-            colour, _, marker = look(place)
+            colour, _, marker = series_style(place)
             own = [point for point in self.points if point.group == group]
             axes.errorbar(
                 [point.x for point in own], [point.y for point in own],

@@ -32,7 +32,7 @@ class Claim(NamedTuple):
         shown = (
             "no difference could be" if math.isnan(smallest) else f"minimum detectable difference {100 * smallest:.1f}"
         )
-        return f"cannot be told ({shown})"
+        return f"undecided ({shown})"
 
     @property
     def price(self) -> str:

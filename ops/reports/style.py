@@ -9,7 +9,7 @@ WIDE_IN, NARROW_IN = 8.8, 3.7
 INK, FAINT, SIZE = "#1f2933", "#d5dbe1", 9.0
 
 
-class Look(NamedTuple):
+class SeriesStyle(NamedTuple):
     """Colour, hatch and marker of one series."""
 
     colour: str
@@ -17,21 +17,21 @@ class Look(NamedTuple):
     marker: str
 
 
-LOOKS = (
-    Look("#0b3c5d", "", "o"),
-    Look("#f2b134", "", "s"),
-    Look("#6b8fb3", "////", "^"),
-    Look("#a63d40", "", "D"),
-    Look("#d9e2ec", "....", "v"),
-    Look("#3f7d58", "\\\\\\\\", "P"),
-    Look("#b7d3a8", "oo", "X"),
-    Look("#5d4a7a", "xxxx", "<"),
-    Look("#e9c7d6", "----", ">"),
-    Look("#7a6a4f", "++++", "h"),
+SERIES_STYLES = (
+    SeriesStyle("#0b3c5d", "", "o"),
+    SeriesStyle("#f2b134", "", "s"),
+    SeriesStyle("#6b8fb3", "////", "^"),
+    SeriesStyle("#a63d40", "", "D"),
+    SeriesStyle("#d9e2ec", "....", "v"),
+    SeriesStyle("#3f7d58", "\\\\\\\\", "P"),
+    SeriesStyle("#b7d3a8", "oo", "X"),
+    SeriesStyle("#5d4a7a", "xxxx", "<"),
+    SeriesStyle("#e9c7d6", "----", ">"),
+    SeriesStyle("#7a6a4f", "++++", "h"),
 )
 """Adjacent styles differ in lightness; styles of similar lightness differ in hatch and marker."""
 
 
-def look(place: int) -> Look:
-    """The style of series number `place`, counted from 0."""
-    return LOOKS[place % len(LOOKS)]
+def series_style(place: int) -> SeriesStyle:
+    """Return the style of series number `place`, counted from 0."""
+    return SERIES_STYLES[place % len(SERIES_STYLES)]

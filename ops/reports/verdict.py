@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
-from ops.release.promotion import GateDecision
+from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.reports.charts import Chart, Dots, Spread
 from ops.reports.exhibit import Table
 from ops.reports.page import document, figure, listed, table
@@ -121,8 +121,10 @@ def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
     cost = dossier.facts.get("training, USD")
     return {
         "judged": escape(f"{dossier.at} UTC"),
-        "against": escape(f"version {decision.against}" if decision.against not in (None, "nobody") else "no champion"),
-        "look": f"{decision.look} at that champion; intervals at {100 * dossier.confidence:.6g} %",
+        "against": escape(
+            f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion"
+        ),
+        "interim analysis": f"{decision.analysis} against that champion; intervals at {100 * dossier.confidence:.6g} %",
         **({"training": escape(usd(float(cost)))} if cost else {}),
     }
 

@@ -35,8 +35,10 @@ def champion(workspace: Workspace) -> Champion | None:
         return None
     key, policy = known.tags.get("snapshot", ""), known.tags.get("policy", "")
     if not (key and policy):
-        remedy = "Run the lifecycle once more: retraining starts from what a version says of itself"
-        raise DataError(f"version {known.version} of {registry.MODEL}", "tags", "name no snapshot or no policy", remedy)
+        remedy = "Run the lifecycle once more: retraining needs these tags"
+        raise DataError(
+            f"version {known.version} of {registry.MODEL}", "tags", "lack the snapshot or the policy", remedy
+        )
     return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
 
 
@@ -59,8 +61,8 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
             why = ""
         if not (Path(held) / CARD).is_file():
             remedy = "Restore the registry's artifacts, or train again with `podium run`"
-            problem = f"is not there, and version {change.version} holds no policy{why}"
-            raise DataError(folder, "(folder)", problem, remedy)
+            problem = f"is not there, and version {change.version} contains no policy{why}"
+            raise DataError(folder, "", problem, remedy)
         partial = folder.with_name(f".policy.{os.getpid()}")
         shutil.move(held, partial)
         partial.rename(folder)

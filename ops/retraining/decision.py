@@ -114,8 +114,8 @@ def decision(
 
 
 def _costs_in_words(standing: GateDecision) -> str:
-    dear = [f"{check.name}: {check.explanation}" for check in standing.failed if check.name in COSTS]
-    return f"the champion is dearer than the gate allows ({'; '.join(dear)})" if dear else "the champion holds"
+    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.name in COSTS]
+    return f"the champion exceeds the gate's cost or latency ({'; '.join(costly)})" if costly else "the champion holds"
 
 
 def _pays(

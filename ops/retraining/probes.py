@@ -68,8 +68,8 @@ class ProbeRecord(Settings):
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            remedy = "Delete it: probing begins anew"
-            raise DataError(file, "(file)", f"is no record of probes ({error})", remedy) from None
+            remedy = "Delete it: a new record is begun"
+            raise DataError(file, "", f"is not a record of probes ({error})", remedy) from None
 
     def write(self, workspace: Workspace, worker: Worker) -> None:
         """Write the record to its file."""
@@ -138,7 +138,7 @@ def tonight(setup: Setup, worker: Worker, record: ProbeRecord, probing: Probing)
     questions = chosen(shortlist, precached(setup, worker), setup.recipe.seed, probing.reference)
     if not questions:
         remedy = "Materialize worker_responses first"
-        raise DataError(setup.workspace.data / "responses" / worker.name, "(folder)", "holds no answers", remedy)
+        raise DataError(setup.workspace.data / "responses" / worker.name, "", "holds no answers", remedy)
     least = sorted(questions, key=lambda problem: record.uses.get(problem.key, 0))[: probing.questions]
     return Tonight(
         [] if record.nights else [(problem, _sample(0)) for problem in questions],

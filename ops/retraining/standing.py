@@ -69,7 +69,9 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
     """
     change = snapshot.change
     if change is None:
-        raise PodiumError("this run is about no change of the pool. Start the job `retraining`, or `podium retrain`")
+        raise PodiumError(
+            "this run has no change of the pool to work on. Start the job `retraining`, or `podium retrain`"
+        )
     now = registry.champion(setup.workspace)
     if now is None or now.version != change.version:
         raise PodiumError(
@@ -122,7 +124,7 @@ def decided(workspace: Workspace, key: str) -> Decision:
     try:
         return Decision.of(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(file, "(file)", f"holds no decision ({error})", "Materialize champion_standing") from None
+        raise DataError(file, "", f"has no decision ({error})", "Materialize champion_standing") from None
 
 
 def _file(workspace: Workspace, key: str) -> Path:

@@ -80,7 +80,7 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     except OSError as error:  # another process may have made the folder first
         shutil.rmtree(partial, ignore_errors=True)
         if not (folder / CARD).is_file():
-            raise DataError(folder, "(folder)", f"cannot be made ({error})", "Remove it and try again") from None
+            raise DataError(folder, "", f"cannot be made ({error})", "Remove it and try again") from None
     return folder
 
 

@@ -1,6 +1,6 @@
-"""Serving the champion: many requests at once, each answered even where some workers fail.
+"""Serve the champion: concurrent requests, each answered even if some workers fail.
 
-What belongs here: request options, micro-batched writing of workflows, fallbacks when workers fail, changing the
-version without dropping a request, OpenAI's and MLflow's routes. What does not: which version is champion, and where
-traces are stored (`ops.release`).
+What belongs here: request options, batched generation of workflows, fallbacks when workers fail, version changes
+without dropped requests, OpenAI's and MLflow's routes. What does not: the choice of the champion, and the storage of
+traces (`ops.release`).
 """

@@ -1,4 +1,4 @@
-"""The result of one request: the answer, or why there is none, with every call that was made for it."""
+"""The result of one request: the answer, or the reason why there is none, with all of its calls."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from ops.workflow.trace import StepFailure, StepTrace, Trace
 Status = Literal[
     "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
 ] | StepFailure  # fmt: skip
-"""A trace's (`TraceStatus`), and: "not_run" (only a workflow was requested), "no_workflow" (only a workflow was
-requested, and none was written), "over_budget" (of the request), "server_budget" (of all requests), "cancelled" (the
-client disconnected)."""
+"""The statuses of a trace (`TraceStatus`), and: "not_run" (only a workflow was requested), "no_workflow" (only a
+workflow was requested, and none was valid), "over_budget" (of the request), "server_budget" (of all requests),
+"cancelled" (the client disconnected)."""
 
 
 class Fallback(NamedTuple):
-    """A failure, and what was done instead."""
+    """A failure, and the action taken instead."""
 
     reason: str
     """A step's failure (`StepFailure`), "timed_out", "misconfigured" (a worker's key or account), "no_workflow",
     "writer_failed", "over_budget", "server_budget"."""
     worker: str
-    """The worker that failed; "" where it was no worker."""
+    """The worker that failed; "" if no worker failed."""
     then: Literal["rewritten", "best_worker", "kept", "nothing"]
-    """Another workflow without the worker; the best remaining worker alone; the answer of the round before; no worker
-    is left."""
+    """The action: another workflow without the worker, the best remaining worker alone, the answer of the previous
+    round, or none because no worker is left."""
     by: str = ""
-    """The worker that was asked alone, and what chose it: "solver, by profile"."""
+    """The worker that was called alone and the reason for its choice: "solver, by profile"."""
     error: str = ""
 
 
 class TimedCompletion(NamedTuple):
-    """One completion that the Conductor was asked for; times in seconds since the epoch."""
+    """One completion of the Conductor; times in seconds since the epoch."""
 
     messages: tuple[Message, ...]
     asked: float
     began: float
-    """When its batch began to be written: until then it waited."""
+    """Start of its batch; it waited until then."""
     ended: float
     completion: Completion | None
     """None: the writer failed."""
@@ -60,26 +60,26 @@ class Answer:
     standing: Trace | None = None
     """The execution that gave the answer."""
     runs: list[Trace] = field(default_factory=list)
-    """All executions that ended, in order."""
+    """All finished executions, in order."""
     steps: list[StepTrace] = field(default_factory=list)
-    """Every step that called a worker, as it ended, whether or not its workflow was completed."""
+    """Every step that called a worker, in order of completion, also of unfinished workflows."""
     fallbacks: list[Fallback] = field(default_factory=list)
     completion: str = ""
     """The Conductor's last completion."""
     workflow: str = ""
-    """The workflow that was written last, as text."""
+    """Text of the last workflow."""
     drafts: list[TimedCompletion] = field(default_factory=list)
-    """Every completion that the Conductor was asked for, those of later rounds included."""
+    """Every completion of the Conductor, including those of later rounds."""
     attempts: int = 0
-    """Completions of a first workflow."""
+    """Number of completions for a first workflow."""
     paid_usd: float = 0.0
-    """USD paid for this request; `cost_usd` counts cached responses at what they cost when they were paid for."""
+    """USD paid for this request; `cost_usd` counts cached responses at their original cost."""
     began: float = field(default_factory=time.time)
-    """When the request was read, in seconds since the epoch."""
+    """Arrival of the request in seconds since the epoch."""
     waited_s: float = 0.0
     """Seconds from then until the request was admitted."""
     writing_s: float = 0.0
-    """Seconds of the Conductor, its queue included."""
+    """Seconds of the Conductor, including its queue."""
     working_s: float = 0.0
     """Seconds of the workers."""
 
@@ -104,14 +104,14 @@ class Answer:
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
-        """As OpenAI's: "length" where the step that gave the answer was cut at its worker's `max_tokens`."""
+        """Return OpenAI's finish reason: "length" if the final step was cut at its worker's `max_tokens`."""
         final = self.standing and self.standing.standing
         return "length" if final and final.steps[-1].response.finish_reason == "length" else "stop"
 
     def account(self, *, texts: bool) -> dict[str, Any]:
-        """How the answer was made, JSON-ready; `texts`: with the workflow and every step's texts."""
+        """Return a JSON-ready account of the answer; with `texts`, the workflow and all texts of its steps."""
         ran = self.standing or (self.runs[-1] if self.runs else None)
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "version": self.version,
             "status": self.status,
             "cost_usd": self.cost_usd,
@@ -129,10 +129,10 @@ class Answer:
             "working_s": self.working_s,
         }
         if ran is not None and ran.stop:
-            told |= {"rounds": len(ran.rounds), "stop": ran.stop}
+            facts |= {"rounds": len(ran.rounds), "stop": ran.stop}
         if texts:
-            told |= self._texts(ran)
-        return told
+            facts |= self._texts(ran)
+        return facts
 
     def _texts(self, ran: Trace | None) -> dict[str, Any]:
         if ran is None:

@@ -1,4 +1,4 @@
-"""Writing workflows in micro-batches: prompts that arrive while the policy writes form its next batch."""
+"""Generate workflows in micro-batches: prompts that arrive during generation form the next batch."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ops.core.response import Message
 from ops.workflow.prompt import PromptTooLongError
 
 PADDED_CHARACTERS = 65_536
-"""Prompts of one batch, each padded to the longest of them, may have this many characters in any case …"""
+"""Characters of a batch, with each prompt padded to the longest, that are always allowed …"""
 MOST_CHARACTERS = 2_000_000
-"""… and never more than this many, unless the batch is one prompt."""
+"""… and the maximum, except for a batch of one prompt."""
 
 
 class CompletionWriter(Protocol):
@@ -31,20 +31,20 @@ class CompletionWriter(Protocol):
     def complete(
         self, prompts: Sequence[Sequence[Message]], *, temperature: float = ..., seed: int = ...
     ) -> list[Completion]:
-        """One completion per prompt, in order."""
+        """Return one completion per prompt, in order."""
         ...
 
     def fits(self, prompt: Sequence[Message]) -> bool:
-        """Whether the prompt keeps to `prompt_limit`; may be called from any thread."""
+        """Return whether the prompt is within `prompt_limit`; safe to call from any thread."""
         ...
 
     def close(self) -> None:
-        """Free what the writer holds."""
+        """Free the writer's resources."""
         ...
 
 
 class BatchedCompletion(NamedTuple):
-    """A completion, and when its batch began to be written, in seconds since the epoch."""
+    """A completion, and the start of its batch in seconds since the epoch."""
 
     completion: Completion
     began: float
@@ -65,9 +65,9 @@ class _Prompt(NamedTuple):
 class BatchWriter:
     """Shares one writer among the tasks of one event loop.
 
-    A prompt that finds the writer idle is written for at once. Prompts that arrive meanwhile wait and form the next
-    batch: at most `batch` of them, with the same sampling, and only as long as padding to the longest prompt does not
-    double the work. `lanes`: batches in flight (a server takes more than one). `on_batch` gets the size of each.
+    A prompt is processed at once if the writer is idle. Prompts that arrive meanwhile form the next batch: at most
+    `batch` of them, with the same sampling, and only as long as padding to the longest prompt does not double the work.
+    `lanes`: batches in flight (a server accepts more than one). `on_batch` receives the size of each.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class BatchWriter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._progress = time.monotonic()
-        """When the writer last began after being idle, or ended a batch."""
+        """Time at which the writer last became busy or finished a batch."""
 
     @property
     def stalled_s(self) -> float:
-        """Seconds for which the writer has been at work without ending a batch; 0 where it is idle."""
+        """Return the seconds since the busy writer last finished a batch; 0 if it is idle."""
         return time.monotonic() - self._progress if self._busy else 0.0
 
     async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> BatchedCompletion:
-        """One completion. Raises what the writer raises for this prompt."""
+        """Return one completion. Raises the writer's error for this prompt."""
         loop = asyncio.get_running_loop()
         characters = sum(len(message["content"]) for message in messages)
         prompt = _Prompt(messages, characters, _Sampling(temperature, seed), loop.create_future())
@@ -102,7 +102,7 @@ class BatchWriter:
         return await prompt.written
 
     def close(self) -> None:
-        """End the threads; a batch in flight is completed."""
+        """End the threads after the batch in flight."""
         self._threads.shutdown(wait=False)
 
     async def _write_batches(self) -> None:
@@ -142,10 +142,10 @@ class BatchWriter:
         return batch
 
     def _results(self, batch: Sequence[_Prompt]) -> list[Completion | Exception]:
-        """Each prompt's completion, or why it has none.
+        """Return each prompt's completion, or its error.
 
-        A batch that fails is halved until the prompts that cause the failure stand alone, so that one bad prompt fails
-        no other. A writer that is unreachable (`PodiumError`) is not called again.
+        A failed batch is halved until the prompts that cause the failure are alone, so that one bad prompt fails no
+        other. An unreachable writer (`PodiumError`) is not called again.
         """
         prompts = [prompt.messages for prompt in batch]
         try:

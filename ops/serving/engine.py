@@ -47,7 +47,7 @@ class ServingEngine:
         return self._loaded
 
     def serve(self, loaded: LoadedVersion) -> None:
-        """Answer the next questions with this version; those in flight end with theirs."""
+        """Answer new questions with this version; requests in flight finish with their own version."""
         before, self._loaded = self._loaded, loaded
         if before is not None and before.in_use == 0:
             before.close()
@@ -68,7 +68,7 @@ class ServingEngine:
         return request
 
     async def answer(self, request: ServedRequest) -> Answer:
-        """The answer, by the version that is in service now: the request may have waited for a place.
+        """Return the answer of the version in service now, since the request may have waited for a place.
 
         Raises errors that neither another worker nor another workflow would correct.
         """
@@ -90,7 +90,7 @@ class ServingEngine:
         return loaded.batch_writer.stalled_s > self.settings.stalled_s
 
     def close(self) -> None:
-        """Close what is open; nothing may be in flight."""
+        """Close all resources; no request may be in flight."""
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
@@ -108,7 +108,7 @@ class ServingEngine:
                 loaded.close()
 
     def _current_client(self) -> WorkerClient:
-        # The month is the account: the ledger's cap bounds what all servers spend in it.
+        # The calendar month is the account: the ledger's cap bounds the spending of all servers in it.
         month = this_month()
         if self._client is None or self._client[0] != month:
             cap = math.inf if self.settings.month_usd is None else self.settings.month_usd

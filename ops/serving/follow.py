@@ -1,4 +1,4 @@
-"""Following the champion: a version that works takes the place of the one before, and a broken one does not."""
+"""Follow the champion: a working version replaces the one in service, and a broken one does not."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from ops.serving.loaded import LoadedVersion, VersionFiles
 log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""After so long a version that could not be loaded is tried once more: what it lacked may be there now."""
+"""Seconds after which a version that could not be loaded is tried again, because its requirements may be met by then.
+"""
 Swap = Literal["loaded", "failed", "unreachable", "missing"]
-"""The result of a check that found another champion than the version in service; "missing": there is none."""
+"""Result of a check that found another champion than the version in service; "missing": there is none."""
 
 
 class Source(Protocol):
-    """Where versions come from. Its methods raise `PodiumError`, and are called in threads."""
+    """The source of versions. Its methods raise `PodiumError`, and are called in threads."""
 
     def current(self) -> str | None:
-        """The version that is to be served now; None: none is."""
+        """Return the version to serve now, or None."""
         ...
 
     def missing(self) -> str:
-        """Why there is none, and which command makes one."""
+        """Return why there is no version, and the command that makes one."""
         ...
 
     def files(self, version: str) -> VersionFiles:
-        """The version's files, on this machine."""
+        """Return the version's files on this machine."""
         ...
 
 
 class Follower:
-    """Keep an engine at the source's current version. `told` is called with every attempt at a change, and once when
-    there is no current version any more."""
+    """Keep an engine at the source's current version.
+
+    `on_attempt` is called with each attempt to change the version, and once when there is no current version any more.
+    """
 
     def __init__(
         self,
@@ -46,34 +49,34 @@ class Follower:
         source: Source,
         *,
         on_batch: Callable[[int], None] | None = None,
-        told: Callable[[Swap, str], None] = lambda swap, version: None,
+        on_attempt: Callable[[Swap, str], None] = lambda swap, version: None,
     ) -> None:
-        self._engine, self._source, self._on_batch, self._told = engine, source, on_batch, told
+        self._engine, self._source, self._on_batch, self._on_attempt = engine, source, on_batch, on_attempt
         self._broken: dict[str, float] = {}
-        """Version → when it may be tried again."""
+        """Version → time at which it may be tried again."""
         self._missing = False
         self.problem = ""
-        """Why the source's current version is not in service; "" when it is."""
+        """Reason why the source's current version is not in service; "" if it is."""
 
     async def run(self) -> None:
-        """Look, and change, until it is cancelled."""
+        """Check and change the version repeatedly, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._engine.settings.follow_s)
 
     async def look(self) -> bool:
-        """Serve the current version if another one is in service; whether it is in service now."""
+        """Serve the current version if another one is in service; return whether it is in service now."""
         try:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""
-        except PodiumError as error:  # the registry is unavailable: the version in service stays
-            self._told("unreachable", "")
+        except PodiumError as error:  # the registry is unavailable: the version in service is kept
+            self._on_attempt("unreachable", "")
             self._complain(str(error))
             return False
         served = self._engine.loaded.version if self._engine.loaded else None
         if version is None:
             if not self._missing:
-                self._told("missing", "")
+                self._on_attempt("missing", "")
             self._missing = True
             self._complain(missing if served is None else f"{missing}. Until then version {served} stays in service")
             return False
@@ -87,12 +90,12 @@ class Follower:
             loaded = await asyncio.to_thread(self._load, version, served is not None)
         except Exception as error:  # noqa: BLE001  (a broken version may raise anything; the present one stays)
             self._broken[version] = time.monotonic() + AGAIN_S
-            self._told("failed", version)
+            self._on_attempt("failed", version)
             self._complain(f"version {version} cannot be served: {type(error).__name__}: {error}")
             return False
         self._engine.serve(loaded)
         self.problem = ""
-        self._told("loaded", version)
+        self._on_attempt("loaded", version)
         log.info("version %s is in service%s", version, f", {served} was before" if served else "")
         return True
 

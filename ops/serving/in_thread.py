@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """One version in service, in an event loop on a thread of its own; any number of threads may ask it."""
+    """One version in service, in an event loop on a separate thread; any number of threads may call it."""
 
     def __init__(self, workspace: Workspace, settings: Serving) -> None:
         self.engine = ServingEngine(workspace, settings)
@@ -31,23 +31,23 @@ class EngineThread:
 
     @classmethod
     def load(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Serve one version. Raises as `LoadedVersion.read` does."""
+        """Serve one version. Raises the errors of `LoadedVersion.read`."""
         loaded = LoadedVersion.read(files, settings, workspace)
         return cls.of(loaded, workspace, settings)
 
     @classmethod
     def of(cls, loaded: LoadedVersion, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Serve a version that is loaded."""
+        """Serve a loaded version."""
         thread = cls(workspace, settings)
         thread.engine.serve(loaded)
         return thread
 
     def ask(self, problem: Problem, options: RequestOptions) -> Answer:
-        """The answer. Raises as `ServingEngine.answer` does."""
+        """Return the answer. Raises the errors of `ServingEngine.answer`."""
         return self.run(self._answer(problem, options, None))
 
     def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
-        """Steps and fallbacks as they end, then the answer. Raises as `ServingEngine.answer` does."""
+        """Give steps and fallbacks as they end, then the answer. Raises the errors of `ServingEngine.answer`."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))
@@ -63,7 +63,7 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """End the loop and close the engine; nothing may be in flight."""
+        """End the loop and close the engine; no request may be in flight."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self.engine.close()

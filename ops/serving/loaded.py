@@ -25,7 +25,7 @@ from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
 
 SERVER_LANES = 64
-"""Questions that a vLLM server is asked side by side: it batches them itself."""
+"""Number of concurrent requests to a vLLM server, which batches them itself."""
 _PROBES = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the symbol Fe?")
 
 
@@ -34,11 +34,11 @@ class VersionFiles(NamedTuple):
 
     version: str
     policy: Path
-    """Folder."""
+    """Folder of the policy."""
     pool: Path
-    """YAML file of the pool that it was released with."""
+    """YAML file of the pool that the version was released with."""
     settings: Mapping[str, Any]
-    """What was noted with it: `policy` (its key), `strengths`."""
+    """Facts stored with it: `policy` (its key), `strengths`."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class LoadedVersion:
     card: PolicyCard
     pool: Pool
     team: Team
-    """Without a client; with those of its workers on offer that the pool in use has."""
+    """The team without a client, with those of its offered workers that the pool in use has."""
     strengths: Strengths
     prices: Mapping[str, tuple[float, float]]
     """USD per prompt token and per completion token, at most."""
@@ -59,7 +59,7 @@ class LoadedVersion:
     calls: CallBudget | None
     """The call budget of all rounds since loading; None: the version writes one round."""
     in_use: int = 0
-    """Requests that still need it."""
+    """Number of requests that still use the version."""
 
     @classmethod
     def read(
@@ -83,7 +83,7 @@ class LoadedVersion:
 
             torch.set_num_threads(settings.threads)
         strengths = Strengths.of(files.settings.get("strengths") or {})
-        if not strengths.accuracy:  # a version of before, or registered where there were no profiles
+        if not strengths.accuracy:  # a version registered without profiles
             strengths = Strengths.read(workspace.data)
         return cls.of(files.version, conductor, card, pool, settings, file=file, strengths=strengths, on_batch=on_batch)
 
@@ -93,10 +93,10 @@ class LoadedVersion:
         settings: Serving, *, file: Path | str = "config/pools", strengths: Strengths | None = None,
         on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
-        """A version from its parts. Raises as `read` does."""
+        """Make a version from its parts. Raises the errors of `read`."""
         known = tuple(worker for worker in pool.workers if worker.name in card.offered)
         if not known:
-            problem = f"has none of the workers that the policy knows: {', '.join(card.offered)}"
+            problem = f"has none of the workers of the policy: {', '.join(card.offered)}"
             raise DataError(file, "workers", problem, "Name some of them, or train the policy on that pool")
         there = pool.model_copy(update={"workers": known})
         check_pool(there, file)
@@ -122,11 +122,11 @@ class LoadedVersion:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The workers that it may ask, in its own order."""
+        """Return the workers that it may call, in its own order."""
         return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
 
     def offered(self, options: RequestOptions) -> tuple[int, ...]:
-        """The ordinals on offer to a request. Raises `RequestError` for an unknown worker, or when none is left."""
+        """Return the ordinals offered to a request. Raises `RequestError` for an unknown worker, or if none is left."""
         check_worker_names(options, self.names)
         workers = [
             self.team.workers[ordinal]
@@ -143,7 +143,7 @@ class LoadedVersion:
         return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
 
     def fits(self, messages: Sequence[dict[str, str]]) -> bool:
-        """Whether a prompt leaves room for a completion; from any thread."""
+        """Return whether a prompt leaves room for a completion; safe from any thread."""
         return self.conductor.fits(messages)
 
     def prove(self) -> None:

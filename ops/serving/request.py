@@ -176,7 +176,7 @@ class ServedRequest:
             try:
                 [run] = await play(
                     [question], self._write_on, limits,
-                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, told=self._progress,
+                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, on_step=self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
                 self._note("", error)

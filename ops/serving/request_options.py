@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, Strict, ValidationError
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Settings
+from ops.config.loading import correction, in_words
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 
@@ -34,7 +35,7 @@ class QuestionTooLongError(RequestError):
     """The prompt that a question makes is longer than the policy can read."""
 
     def __init__(self, parameter: str, limit: int) -> None:
-        problem = f"makes a prompt of more than the {limit:,} tokens that the Conductor reads"
+        problem = f"leads to a prompt of more than the {limit:,} tokens that the Conductor reads"
         super().__init__(parameter, problem, "Send a shorter question or fewer earlier turns")
 
 
@@ -79,8 +80,8 @@ def read_options(values: object, field: str) -> RequestOptions:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in (field, *first["loc"]))
-        remedy = known if first["type"] == "extra_forbidden" else f"Found {first['input']!r:.80}"
-        raise RequestError(place, first["msg"], remedy) from None
+        remedy = known if first["type"] == "extra_forbidden" else correction(first["input"])
+        raise RequestError(place, in_words(first), remedy) from None
     options._field = field
     return options
 
@@ -101,7 +102,7 @@ def question(text: str, options: RequestOptions, field: str = "messages") -> Pro
     try:
         return Problem.from_row(row)
     except (DataError, ValueError) as error:
-        problem = f"makes no question ({error})"
+        problem = f"is not a valid question ({error})"
         raise RequestError(f"{options.field}.choices", problem, "Check grader and choices") from None
 
 

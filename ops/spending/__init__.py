@@ -1,5 +1,5 @@
-"""Money: what was spent on workers, and the promise that no cap is passed.
+"""Spending: the record of costs, and the guarantee that no cap is exceeded.
 
-What belongs here: reservations, settling them, the books, how an amount is written.
-What does not: prices of a worker (`ops.config`), what is still to come (`ops.planning.estimate`).
+What belongs here: reservations, their settlement, the books, formatting of amounts. What does not: prices of a worker
+(`ops.config`), and estimates of future costs (`ops.planning.estimate`).
 """

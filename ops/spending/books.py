@@ -20,11 +20,11 @@ _SUMS = ", ".join([
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A sum of what was spent (USD, tokens): `calls` that were settled, and `lost` ones.
+    """A sum of spending (USD, tokens): `calls` that were settled, and `lost` ones.
 
-    A call is lost when it was sent and its answer never arrived: its process was killed, it was cancelled,
-    it timed out, its connection broke. Its provider may bill it all the same, so `usd` includes `lost_usd`:
-    the worst case of each, or the cost of the same question's answer once that is known.
+    A call is lost if it was sent and its answer never arrived: its process was killed, it was cancelled, it timed out,
+    or its connection broke. Its provider may bill it, so `usd` includes `lost_usd`: the worst case of each, or the cost
+    of the same question's answer once that is known.
     """
 
     usd: float = 0.0
@@ -36,7 +36,7 @@ class Spent:
 
 
 class SettledCall(NamedTuple):
-    """One settled call: when (seconds since the epoch), whose and what for, tokens, USD."""
+    """One settled call: time (seconds since the epoch), run, purpose, tokens, USD."""
 
     at: float
     run: str
@@ -48,41 +48,41 @@ class SettledCall(NamedTuple):
 
 
 class Books:
-    """Read-only access to what was spent on workers: the SQLite file at `path`, or another `store`."""
+    """Read-only access to the spending on workers: the SQLite file at `path`, or another `store`."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
         self.path = path
         self._store: Store = store or LocalStore(path)
 
     def spent(self, run: str) -> float:
-        """USD spent for a run, by all processes: settled and lost calls."""
+        """Return the USD spent for a run by all processes: settled and lost calls."""
         return self._sum("run = ?", (run,)).usd
 
     def by_purpose(self, run: str | None = None) -> dict[str, Spent]:
-        """What was spent by purpose, of one run or of all."""
+        """Return spending by purpose, of one run or of all."""
         return self._by("purpose", run)
 
     def by_worker(self, run: str | None = None) -> dict[str, Spent]:
-        """What was spent by worker name, of one run or of all."""
+        """Return spending by worker name, of one run or of all."""
         return self._by("worker", run)
 
     def by_run(self) -> dict[str, Spent]:
-        """What was spent by run."""
+        """Return spending by run."""
         return self._by("run", None)
 
     def by_month(self, run: str | None = None) -> dict[str, Spent]:
-        """What was spent by calendar month (UTC), of one run or of all."""
+        """Return spending by calendar month (UTC), of one run or of all."""
         return self._by("month", run)
 
     def latest(self, count: int, run: str | None = None) -> list[SettledCall]:
-        """The last settled calls, of one run or of all, the newest first."""
+        """Return the last settled calls, of one run or of all, newest first."""
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {', '.join(SettledCall._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
         rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
         return [SettledCall(*row) for row in rows]
 
     def mean_tokens(self, purpose: str) -> dict[str, tuple[float, float]]:
-        """Worker → prompt and completion tokens of a settled call of that purpose, over all runs."""
+        """Return worker → mean prompt and completion tokens of a settled call of that purpose, over all runs."""
         query = (
             "SELECT worker, CAST(sum(prompt_tokens) AS DOUBLE PRECISION) / sum(calls), "
             "CAST(sum(completion_tokens) AS DOUBLE PRECISION) / sum(calls) "

@@ -1,11 +1,11 @@
-"""The budget ledger: money is reserved before it is spent, and every cent is accounted for.
+"""The budget ledger: every amount is reserved before it is spent and recorded afterwards.
 
-The invariant, at every commit and over all processes: settled + lost + reserved <= cap.
-A process reserves in blocks, so most calls cost two small transactions (they leave, and
-they are settled); what is settled is on disk when `settle` returns. Of a process that was
-killed, what was reserved and never sent is released; what was sent is *lost*: no process here
-will learn its cost, its provider may bill it, so its worst case counts as spent until the
-same question is answered again and its cost is known.
+Invariant at every commit and over all processes: settled + lost + reserved <= cap.
+
+A process reserves in blocks, so most calls cost two small transactions (sending and settling); a settled call is on
+disk when `settle` returns. When a process was killed, reservations of unsent calls are released. Its sent calls are
+*lost*: their cost is unknown and the provider may bill them, so their worst case counts as spent until the same
+question is answered again and its cost is known.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) V
 _MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
 _ADD_BLOCK = "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?) RETURNING id"
 _BLOCK_CALLS = 16
-"""Calls of the requested kind whose worst case a block holds, if the cap is far away."""
+"""Number of worst-case calls in a block, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
-"""… and never more than this share of the cap, so that no process sits on another's budget."""
+"""… and never more than this share of the cap, so that no process blocks the budget of others."""
 _MOST_TOKENS = 2**40
-"""The largest bill of one call: sums of such bills stay within an integer of 64 bits."""
+"""The largest bill of one call, so that sums of bills fit a 64-bit integer."""
 _EPSILON = 1e-9
-"""USD. Floating-point dust is no reason to refuse a call."""
+"""USD. A rounding error of floating point must not refuse a call."""
 
 
 NEXT_CALL = "the next call may cost"
-"""Part of every message about a cap, because a trainer's errors reach its run as text only."""
+"""Part of every message about a cap, because a trainer's errors reach its run only as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room for one call. Give it back through `Ledger.settle`, `Ledger.release` or `Ledger.lose`, once."""
+    """The reservation of one call. Return it once through `Ledger.settle`, `Ledger.release` or `Ledger.lose`."""
 
     run: str
     usd: float
     sent: int = 0
-    """Its number among the calls that were sent (`Ledger.mark_sent`); 0 before, and for calls that are not billed."""
+    """Its number among the sent calls (`Ledger.mark_sent`); 0 before, and for calls that are not billed."""
 
 
 class Departure(NamedTuple):
-    """A call that leaves: its reservation, what it is for, and its question's `key` in the cache."""
+    """A call to be sent: its reservation, its purpose, and its question's `key` in the cache."""
 
     reservation: Reservation
     purpose: str
@@ -74,9 +74,9 @@ class Departure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one call cost (USD, tokens), and the reservation that it used; `key` is its question's in the cache.
+    """The cost of one call (USD, tokens) and its reservation; `key` is its question's in the cache.
 
-    Raises `ValueError` for figures that no book can hold: below 0, not finite, beyond 64 bits.
+    Raises `ValueError` for impossible figures: negative, not finite, beyond 64 bits.
     """
 
     reservation: Reservation
@@ -96,7 +96,7 @@ class Bill:
 
 @dataclass
 class _Block:
-    """This process's share of one run's cap: `free`, and what its calls in flight may cost at worst."""
+    """This process's share of one run's cap: `free`, and the worst case of its calls in flight."""
 
     id: int
     cap: float
@@ -111,7 +111,7 @@ class _Block:
 
 
 class Ledger(Books):
-    """Reservations and what became of them, in one SQLite file or another `Store` that many processes share."""
+    """Reservations and their outcomes, in one SQLite file or another `Store` that many processes share."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
         super().__init__(path, store)
@@ -121,19 +121,19 @@ class Ledger(Books):
         self._swept = False
 
     def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
-        """Set aside a call's worst case before it is sent.
+        """Reserve a call's worst case before it is sent.
 
-        Raises `OverBudget` when the worst case does not fit under the run's cap, or under
-        the calendar month's (UTC, all runs), beside what is spent and what is reserved.
+        Raises `OverBudget` if the worst case does not fit under the run's cap, or under the calendar month's (UTC, all
+        runs), beside spent and reserved amounts.
         """
         return self.reserve_many(run, (worst_usd,), cap_usd, month_cap_usd=month_cap_usd)[0]
 
     def reserve_many(
         self, run: str, worst_usd: Sequence[float], cap_usd: float, *, month_cap_usd: float | None = None
     ) -> list[Reservation]:
-        """`reserve` for several calls in at most one transaction: those of them, from the first on, that fit.
+        """Reserve several calls in at most one transaction; return those that fit, from the first on.
 
-        Raises `OverBudget` when not even the first does.
+        Raises `OverBudget` if the first does not fit.
         """
         with self._lock:
             self._forget_after_fork()
@@ -151,9 +151,9 @@ class Ledger(Books):
         return granted
 
     def mark_sent(self, *calls: Departure) -> list[Reservation]:
-        """Note that calls leave now, and give their reservations from here on: on disk when this returns.
+        """Record on disk that calls are sent now, and return their reservations.
 
-        Should this process die, they count as spent. Only for calls that a provider serves and bills.
+        If this process dies, they count as spent. Only for calls that a provider serves and bills.
         """
         now, month = time.time(), this_month()
 
@@ -174,13 +174,13 @@ class Ledger(Books):
         return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
     def recall(self, reservation: Reservation) -> None:
-        """Unmark a call that was not sent after all; its reservation stays."""
+        """Unmark a call that was not sent; its reservation stays."""
         self._store.write(lambda connection: connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,)))
 
     def settle(self, *bills: Bill) -> None:
-        """Book what calls really cost, in one transaction; it is on disk when this returns.
+        """Book the real cost of calls in one transaction, which is on disk when this returns.
 
-        What was lost of the same questions is from here on counted at the same cost.
+        Lost calls of the same questions are counted at the same cost from now on.
         """
         now, month = time.time(), this_month()
         calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
@@ -197,36 +197,36 @@ class Ledger(Books):
         self._give_back([(reservation, 0.0) for reservation in reservations])
 
     def lose(self, reservation: Reservation) -> None:
-        """Count a call that was sent as spent, at its worst case: no answer came, and it may be billed."""
+        """Count a sent call as spent at its worst case: no answer came, and it may be billed."""
         self._give_back(
             [(replace(reservation, sent=0), reservation.usd)],
             lambda connection: connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,)),
         )
 
     def sweep(self) -> None:
-        """Release what processes that are gone had reserved, and count as lost what they had sent."""
+        """Release reservations of ended processes, and count their sent calls as lost."""
         self._store.write(self._release_dead)
         self._swept = True
 
     def unmeasured(self) -> list[str]:
-        """The keys of lost calls of whose questions no cost is known yet."""
+        """Return the keys of lost calls whose question has no known cost yet."""
         self.sweep()
         query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
         return [key for (key,) in self._store.read(lambda connection: connection.execute(query).fetchall())]
 
     def measure(self, usd_by_key: Mapping[str, float]) -> None:
-        """Count lost calls at what the same question's answer cost."""
+        """Count lost calls at the cost of the same question's answer."""
         rows = [(usd, key) for key, usd in usd_by_key.items()]
         self._store.write(lambda connection: connection.executemany(_MEASURE, rows))
 
     def in_flight(self, run: str) -> int:
-        """How many of this process's reservations for the run are open."""
+        """Return the number of this process's open reservations for the run."""
         with self._lock:
             block = self._blocks.get(run)
             return block.in_flight if block and self._pid == os.getpid() else 0
 
     def open_reservations(self) -> dict[str, float]:
-        """USD that living processes hold for calls in flight (and a few to come), by run."""
+        """Return the USD that running processes hold for calls in flight (and a few later ones), by run."""
         self.sweep()
         query = "SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"
         return dict(self._store.read(lambda connection: connection.execute(query).fetchall()))
@@ -246,13 +246,13 @@ class Ledger(Books):
     # ── blocks ───────────────────────────────────────────────────────────────
 
     def _grow(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
-        """Raise this process's block until all fit, or at least the first. Raises `OverBudget`."""
+        """Raise this process's block until all calls fit, or at least the first. Raises `OverBudget`."""
         if not self._swept:
             self.sweep()
         if self._store.leased:
             self._renew_blocks({run})
         block = self._blocks.get(run)
-        free = max(block.free, 0.0) if block else 0.0  # below 0: a call cost more than its worst case
+        free = max(block.free, 0.0) if block else 0.0  # negative: a call cost more than its worst case
         worst, wanted = worsts[0], sum(worsts) - free
         needed = max(worst - free, 0.0)
 
@@ -278,7 +278,8 @@ class Ledger(Books):
     def _give_back(
         self, done: Sequence[tuple[Reservation, float]], before: Callable[[SqlConnection], object] | None = None
     ) -> None:
-        """Take finished calls (reservation, USD spent) off this process's blocks, in one transaction with `before`."""
+        """Remove finished calls (reservation, USD spent) from this process's blocks, in one transaction with `before`.
+        """
         with self._lock:
             self._forget_after_fork()
             after: dict[str, _Block] = {}
@@ -297,7 +298,7 @@ class Ledger(Books):
                 if before is not None:
                     before(connection)
                 connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
-                # An idle process holds nothing back from the others.
+                # An idle process keeps nothing from the others.
                 connection.executemany("DELETE FROM blocks WHERE id = ?", idle)
                 connection.executemany("UPDATE blocks SET usd = ? WHERE id = ?", busy)
 
@@ -309,7 +310,8 @@ class Ledger(Books):
                     self._blocks[run] = block
 
     def _renew_blocks(self, runs: Iterable[str]) -> None:
-        """Reserve anew what this process holds and others took from it, thinking it dead. Raises `OverBudget`."""
+        """Reserve again what this process holds and others released because they took it for ended. Raises
+        `OverBudget`."""
         for run in runs:
             if (block := self._blocks.get(run)) is None:
                 continue
@@ -328,7 +330,7 @@ class Ledger(Books):
             self._blocks[run] = replace(block, id=number, free=free)
 
     def _release_dead(self, connection: SqlConnection) -> bool:
-        """Drop the blocks of processes that are gone, and count what they had sent as lost; whether there were any."""
+        """Drop the blocks of ended processes, and count their sent calls as lost; return whether there were any."""
         owners = connection.execute(
             "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
         ).fetchall()
@@ -343,7 +345,7 @@ class Ledger(Books):
 
 
 def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
-    """Calls of the same run, purpose and worker together: their number, tokens and USD."""
+    """Return the number, tokens and USD of calls of the same run, purpose and worker together."""
     sums: dict[tuple[str, ...], list[float]] = {}
     for run, purpose, worker, *amounts in calls:
         so_far = sums.setdefault((run, purpose, worker), [0, 0, 0, 0.0])
@@ -353,7 +355,7 @@ def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[
 
 
 def _room(connection: SqlConnection, run: str, cap: float, month_cap: float | None) -> float:
-    """USD left under the caps, with every process's blocks taken off."""
+    """Return the USD left under the caps after every process's blocks."""
 
     def total(query: str, *values: str) -> float:
         return float(connection.execute(f"SELECT coalesce(sum(usd), 0.0) FROM {query}", values).fetchone()[0])
@@ -375,9 +377,9 @@ def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float |
 
 
 def open_ledger(path: Path) -> Ledger:
-    """The ledger that this checkout is set up for: the server that PODIUM_LEDGER_URL names, or the file.
+    """Open the checkout's ledger: the server in PODIUM_LEDGER_URL, or the file.
 
-    Raises `ConfigError` when the variable holds no Postgres URL, or the client for it is not installed.
+    Raises `ConfigError` if the variable holds no Postgres URL, or its client is not installed.
     """
     url = os.environ.get(LEDGER_URL)
     if not url:

@@ -18,7 +18,7 @@ SPENT = """CREATE VIEW spent AS
     UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1"""
 _VERSION = 3
 _SCHEMA = (
-    # Sums over the calls: each reservation needs them at once.
+    # Sums over the calls, which each reservation needs at once.
     """CREATE TABLE spending (
         run TEXT, purpose TEXT, worker TEXT, month TEXT,
         calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
@@ -43,9 +43,10 @@ _SCHEMA = (
 
 
 class LocalStore:
-    """The SQLite file at `path`. Any method may raise `sqlite3.Error`; `DataError` for a file of another version."""
+    """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a file of another version.
+    """
 
-    leased = False  # whether a process of this machine runs is known at once
+    leased = False  # on one machine it is known at once whether a process runs
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)

@@ -1,4 +1,4 @@
-"""How an amount of money is written."""
+"""Format amounts of money."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def usd(amount: float) -> str:
-    """USD with two significant digits and no exponent: small costs stay readable; a dash for an unknown (NaN)."""
+    """Return USD with two significant digits and no exponent, so that small costs stay readable; a dash for NaN."""
     if math.isnan(amount):
         return "–"
     if amount == 0:

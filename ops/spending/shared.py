@@ -1,4 +1,4 @@
-"""The ledger's tables in a Postgres server: one cap for a whole team, whatever machine spends."""
+"""The ledger's tables in a Postgres server: one cap for a whole team on any machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _SCHEMA = "podium_ledger"
 _HOLDER = "holder"
 _LOCK = 5_121_204_388
-"""Number of the advisory lock that writers take one after another; any but the same would do."""
+"""Number of the advisory lock of writers; the value is arbitrary but fixed."""
 _VERSION = 1
 _TABLES = (
     """CREATE TABLE spending (
@@ -80,7 +80,7 @@ class SharedStore:
         self._holder: int | None = None
         self._pid = os.getpid()
         self._inherited: list[Any] = []
-        """A parent's connections after a fork: to close them here would end the parent's sessions."""
+        """A parent's connections after a fork; closing them here would end the parent's sessions."""
         self._leases = Leases[str, int]("ledger lease", lease_s / 4, self._renew)
 
     def read(self, work: Callable[[SqlConnection], T]) -> T:
@@ -93,7 +93,7 @@ class SharedStore:
         def attempt() -> T:
             connection = self._connected()
             if done and self._is_written(connection, mark):
-                return done[-1]  # the answer to the commit was lost, not the commit
+                return done[-1]  # the reply to the commit was lost, not the commit
             while True:
                 self._enlist(connection)
                 with connection.transaction():
@@ -101,7 +101,7 @@ class SharedStore:
                     if connection.execute(_SEEN, (mark, self._holder)).rowcount == 1:
                         done[:] = [work(_Statements(connection))]
                         break
-                log.warning("the ledger %s took this process for dead: it begins anew there", self.name)
+                log.warning("the ledger %s had this process marked as ended: it registers again", self.name)
                 self._holder = None
             return done[-1]
 
@@ -137,10 +137,10 @@ class SharedStore:
                 except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                     self._drop()
                     if time.monotonic() + pause > deadline:
-                        # Its words may hold the address with user and database, but never the password.
+                        # The message may contain the address with user and database, but never the password.
                         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
                         raise LedgerUnavailable(
-                            f"the ledger {self.name} does not answer ({said}); nothing is paid for meanwhile. "
+                            f"the ledger {self.name} does not answer ({said}); no paid call is made until it does. "
                             f"Start the server, or correct {LEDGER_URL}, and run the same command again"
                         ) from None
                     if pause == _FIRST_PAUSE_S:
@@ -195,7 +195,7 @@ class SharedStore:
 
 
 class _Statements:
-    """psycopg's connection with the placeholders that SQLite has."""
+    """psycopg's connection with SQLite's placeholders."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -212,7 +212,7 @@ class _Statements:
 
 
 def _make_tables(connection: Any, name: str) -> None:
-    """Make the tables where there are none. Raises `ConfigError` for those of another version."""
+    """Make missing tables. Raises `ConfigError` for tables of another version."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
@@ -224,15 +224,16 @@ def _make_tables(connection: Any, name: str) -> None:
             connection.execute("INSERT INTO version VALUES (%s)", (_VERSION,))
         elif row[0] != _VERSION:
             raise ConfigError(
-                LEDGER_URL, name, f"holds tables of version {row[0]}, and this Podium uses version {_VERSION}",
-                "Use the same Podium on all machines, or name another database",
+                LEDGER_URL, name,
+                f"holds tables of version {row[0]}, and this version of Podium uses version {_VERSION}",
+                "Use the same version of Podium on all machines, or name another database",
             )  # fmt: skip
 
 
 def _psycopg(name: str) -> Any:
     try:
         import psycopg
-    except ImportError:  # also where it is there and finds no libpq
+    except ImportError:  # also if it is installed and finds no libpq
         raise ConfigError(
             LEDGER_URL, name, "needs the Postgres client, which is not installed",
             f"Run {install_extra('team')}",
@@ -241,6 +242,6 @@ def _psycopg(name: str) -> Any:
 
 
 def _place(url: str) -> str:
-    """The URL without what may be a password. Raises `ConfigError` for one of another kind."""
+    """Return the URL without a possible password. Raises `ConfigError` for a URL of another kind."""
     check_address(url, LEDGER_URL)
     return shown(url)

@@ -1,4 +1,4 @@
-"""What the ledger asks of a place that keeps its tables; `local` and `shared` are the two there are."""
+"""The interface of a store for the ledger's tables; `local` and `shared` implement it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEDGER_URL = "PODIUM_LEDGER_URL"
 
 
 class Cursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -22,35 +22,35 @@ class Cursor(Protocol):
 
 
 class SqlConnection(Protocol):
-    """Statements with `?` for values, in SQL that both engines read alike."""
+    """Statements with `?` for values, in SQL that both engines accept."""
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Cursor: ...
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object: ...
 
 
 class Store(Protocol):
-    """Tables of one ledger. `read` and `write` may call `work` again after a broken connection: what it does to
-    anything but the tables must bear that."""
+    """Tables of one ledger. `read` and `write` may call `work` again after a broken connection, so `work` must be
+    repeatable."""
 
     name: str
-    """For messages to a person; holds no password."""
+    """Name for messages; contains no password."""
     leased: bool
-    """Whether other machines may take this process for dead while it runs (suspended, cut off for too long)."""
+    """Whether other machines may take this process for ended while it runs (suspended, disconnected for too long)."""
 
     def read(self, work: Callable[[SqlConnection], T]) -> T:
-        """What `work` reads."""
+        """Return the result of `work`, which only reads."""
         ...
 
     def write(self, work: Callable[[SqlConnection], T]) -> T:
-        """One transaction; no other writes meanwhile, so what it reads stays true. It is kept when this returns."""
+        """Run `work` in one transaction, committed when this returns; no other process writes meanwhile."""
         ...
 
     def holder(self) -> ProcessId:
-        """The identity under which this process holds reservations at present; called inside `write`."""
+        """Return the identity under which this process holds reservations now; called inside `write`."""
         ...
 
     def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
-        """Those of the holders that will never settle anything any more."""
+        """Return those holders whose processes have ended."""
         ...
 
     def close(self) -> None:

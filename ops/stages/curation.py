@@ -79,5 +79,5 @@ def _contamination(workspace: Workspace) -> dict[str, object]:
     try:
         report: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(file, "(file)", f"cannot be read ({error})", "Materialize the shortlist again") from None
+        raise DataError(file, "", f"cannot be read ({error})", "Materialize the shortlist again") from None
     return report

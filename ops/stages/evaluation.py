@@ -18,7 +18,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import at_prices, save_rows
 from ops.evaluation.stored import score_file, scores_origin
-from ops.evaluation.stored_baselines import BaselineStore, shelves
+from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.release.tracing import TraceSample
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
@@ -118,50 +118,52 @@ def score_baselines(
     Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
     questions_of = _questions(setup, benchmarks)
-    return {shelf.entry.name: _score_baseline(shelf, client, questions_of, on_progress) for shelf in shelves(setup)}
+    return {
+        store.entry.name: _score_baseline(store, client, questions_of, on_progress) for store in baseline_stores(setup)
+    }
 
 
 def _score_baseline(
-    shelf: BaselineStore,
+    store: BaselineStore,
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
 ) -> list[OutcomeRow]:
-    with alone(shelf.setup.workspace, *map(shelf.file, questions_of)):
+    with alone(store.setup.workspace, *map(store.file, questions_of)):
         try:
-            return shelf.rows(questions_of)
+            return store.rows(questions_of)
         except DataError:  # no stored rows, or rows of another pool, mix or settings
-            return _asked_baseline(shelf, client, questions_of, on_progress)
+            return _asked_baseline(store, client, questions_of, on_progress)
 
 
 def _asked_baseline(
-    shelf: BaselineStore,
+    store: BaselineStore,
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
 ) -> list[OutcomeRow]:
-    setup, team = shelf.setup, _team(shelf.setup, client)
+    setup, team = store.setup, _team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
 
-    known = shelf.known
-    method = shelf.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
+    known = store.known
+    method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
     done, total = 0, _answers(setup, questions_of)
 
     def count(more: int) -> None:
         nonlocal done
         done += more
         if on_progress is not None:
-            on_progress(done, total, shelf.entry.name)
+            on_progress(done, total, store.entry.name)
 
     rows: list[OutcomeRow] = []
     for name, questions in questions_of.items():
         asked = setup.asked_on(name)
         rows += asyncio.run(evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count))
-    shelf.keep(rows, _detail(method, rows), questions_of)
-    return shelf.rows(questions_of)
+    store.keep(rows, _detail(method, rows), questions_of)
+    return store.rows(questions_of)
 
 
 def _team(setup: Setup, client: WorkerClient) -> Team:

@@ -17,7 +17,7 @@ def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
     Raises `DataError` if the run has no step yet.
     """
     if not (rows := read_curve(folder)):
-        raise DataError(folder / CURVE, "(file)", "holds no step", "Train first: materialize conductor")
+        raise DataError(folder / CURVE, "", "has no training step", "Train first: materialize conductor")
     offered = RunPlan.read(folder).offered
     return guard_all(GuardEvidence(rows, setup.recipe.guards, _alone(setup, offered)))
 

@@ -97,7 +97,9 @@ def finished(lab: Lab, stage: str) -> Path:
     run = [lab.runs[name] for name in stages[: stages.index(stage) + 1] if name in lab.runs][-1]
     if RunResult.read(run) is None:
         remedy = f"`podium run {lab.setup.recipe.name}` first"
-        raise DataError(run / RESULT, "(file)", "does not exist: the recipe was not trained as it is", remedy)
+        raise DataError(
+            run / RESULT, "", "does not exist: the recipe has not been trained with its present settings", remedy
+        )
     return run
 
 

@@ -92,7 +92,7 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
 
 def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
     row = Row(place, number, problem.as_row(), unit="problem")
-    why = f"is missed by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
+    why = f"is rejected by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
     return row.error("answer", why, "Correct the answer, or the grader if the answer is right")
 
 

@@ -47,7 +47,7 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
     challenger = registry.challenger_of(workspace, tested.policy)
     judged = judge(setup, challenger, tested, gate)
     promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)
-    return _told(workspace, challenger, judged.decision, promoted)
+    return _outcome(workspace, challenger, judged.decision, promoted)
 
 
 def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
@@ -68,7 +68,7 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
         page = _publish(workspace, known)
         said = known.tags.get("verdict", "")
         return Outcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
-    return _told(workspace, known, decision, aliases.promote(workspace, known.version, decision))
+    return _outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
 def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> registry.Registered:
@@ -87,7 +87,7 @@ def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") ->
     return back
 
 
-def _told(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
+def _outcome(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
     """Write the version's current page; send an alert if its verdict or aliases changed."""
     now = registry.named(workspace, before.version)
     page = _publish(workspace, now)

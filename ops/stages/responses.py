@@ -94,7 +94,7 @@ def materialize_profiles(setup: Setup) -> Profiles:
     every = load_responses(workspace.data / "responses")
     rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
     if not rows:
-        raise DataError(workspace.data / "responses", "(folder)", "holds no responses", "Materialize worker_responses")
+        raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
     workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
     shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
     profiles = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 class GuardVerdict(NamedTuple):
-    """What a guard saw, and whether it is within the threshold."""
+    """A guard's finding, and whether it is within the threshold."""
 
     passed: bool
     saw: str
@@ -36,7 +36,7 @@ class GuardFinding(NamedTuple):
     remedy: str
 
     def __str__(self) -> str:
-        """In one line; what to do only where something is to be done."""
+        """Return the finding in one line, with the remedy if it is outside the threshold."""
         line = f"{self.saw} (threshold: {self.threshold})"
         return line if self.passed else f"{line}. {self.remedy}"
 
@@ -48,7 +48,7 @@ class GuardEvidence:
     rows: Sequence[Row]
     guards: Guards
     alone: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Domain → worker → share of right answers alone, in [0, 1]; empty: not measured."""
+    """Domain → worker → solo accuracy in [0, 1]; empty: not measured."""
 
     @property
     def window(self) -> int:
@@ -64,7 +64,7 @@ class GuardEvidence:
 
 
 class Guard(NamedTuple):
-    """One guard: what it warns of and what to do then, in words, and the judgement."""
+    """One guard: its fault and remedy in words, and its judgement."""
 
     about: str
     remedy: str
@@ -190,7 +190,7 @@ def _right_if_valid(rows: Sequence[Row]) -> float:
 
 
 def _use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
-    """Domain → worker → steps; domains in which a worker was used."""
+    """Return domain → worker → steps, for domains with worker calls."""
     use: dict[str, Counter[str]] = {}
     for row in rows:
         for domain, used in row["use"].items():
@@ -211,7 +211,7 @@ GUARDS = {
     ),
     "worker_mismatch": Guard(
         "A domain's most used worker is alone much less often right than another",
-        "Look at worker_profiles by domain; more grpo.steps, or set prompting.cards so that strengths are told",
+        "Look at worker_profiles by domain; more grpo.steps, or set prompting.cards so that the prompt shows strengths",
         _worker_mismatch,
     ),
     "one_pattern": Guard(
@@ -246,4 +246,4 @@ GUARDS = {
         _zero_variance,
     ),
 }
-"""By name, which is the asset check's."""
+"""Guards by name, which is also the asset check's."""

@@ -1,7 +1,7 @@
-"""The thin edge to DVC and git: what data a run used, what code, and where copies of the data go.
+"""Access to DVC and git: the data and code of a run, and copies of the data.
 
-What belongs here: recording a stage's outputs in dvc.lock, pushing them, reading revisions.
-What does not: making those outputs (`ops.stages`).
+What belongs here: recording a stage's outputs in dvc.lock, pushing them, reading revisions. What does not: making those
+outputs (`ops.stages`).
 """
 
 from ops.core.installation import git_commit

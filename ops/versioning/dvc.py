@@ -1,7 +1,7 @@
 """Call DVC (commit, push), and read dvc.lock.
 
-DVC is a program in an environment of its own (`.venv-dvc`): Hydra and OmegaConf, which it needs, ask for a
-version of antlr4's runtime that Dagster's selections cannot be parsed with.
+DVC is a program in its own environment (`.venv-dvc`): its dependencies Hydra and OmegaConf need a version of antlr4's
+runtime that Dagster's selections do not work with.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from ops.core.settings_files import read_text, read_yaml
 from ops.core.workspace import Workspace
 
 LOCK_TIMEOUT_S = 300.0
-"""How long a process waits for another's DVC call: a repository takes one at a time."""
+"""Seconds that a process waits for another's DVC call; a repository allows one at a time."""
 
 
 PROGRAM = "PODIUM_DVC"
-"""The environment variable that names a DVC of one's own."""
+"""The environment variable with the user's own DVC."""
 
 
 def program(workspace: Workspace) -> str:
-    """`$PODIUM_DVC`; or the DVC that `make venv` installs, beside the checkout or this environment; or the PATH's.
+    """Return `$PODIUM_DVC`; or the DVC that `make venv` installs, beside the checkout or this environment; or the one
+    on the PATH.
 
-    Raises `PodiumError` when there is none.
+    Raises `PodiumError` if there is none.
     """
     if named := os.environ.get(PROGRAM):
         if path := shutil.which(named):
             return path
-        raise PodiumError(f"${PROGRAM}: {named} is no program. Name DVC's, or unset it")
+        raise PodiumError(f"${PROGRAM}: {named} is not a program. Name DVC's, or unset it")
     for folder in (workspace.root, Path(sys.prefix).parent):
         if path := shutil.which("dvc", path=folder / ".venv-dvc" / "bin"):
             return path
@@ -54,10 +55,10 @@ def program(workspace: Workspace) -> str:
 
 
 def commit(workspace: Workspace, *stages: str) -> str:
-    """Record the files that `stages` have written in dvc.lock and DVC's cache, running nothing.
+    """Record the files that `stages` have written in dvc.lock and DVC's cache, without running anything.
 
-    Returns the `version` of the last one. Calls from other processes and threads wait for each other.
-    Raises `DataError` when the workspace is no git repository with DVC, a stage is unknown or a file is missing;
+    Returns the `version` of the last stage. Calls from other processes and threads wait for each other. Raises
+    `DataError` if the workspace is not a git repository with DVC, a stage is unknown or a file is missing, and
     `PodiumError` without DVC.
     """
     if not _without_git(workspace):
@@ -68,7 +69,7 @@ def commit(workspace: Workspace, *stages: str) -> str:
         if said is not None:
             if invalid := re.search(r"'\./(dvc\.(?:yaml|lock))' is invalid", said):
                 remedy = "Correct it, or restore it with git or from a backup"
-                raise DataError(workspace.root / invalid[1], "(file)", "is invalid by DVC's own check", remedy)
+                raise DataError(workspace.root / invalid[1], "", "is invalid by DVC's own check", remedy)
             missing = "does not exist" in said or "missing" in said
             remedy = "Materialize the stage's files first" if missing else "Correct that"
             where, problem = f"stage {stages[-1]!r}", f"cannot be committed ({said})"
@@ -85,7 +86,7 @@ def _needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
 def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
     """Copy the outputs of `stages` in dvc.lock from DVC's cache to the remote; existing files are skipped.
 
-    Raises `DataError` when there is no such remote or it cannot be written: the data and dvc.lock stay as they are.
+    Raises `DataError` if there is no such remote or it cannot be written: the data and dvc.lock are unchanged then.
     """
     remote = ("--remote", versions.remote) if versions.remote else ()
     with recording(workspace):
@@ -96,11 +97,13 @@ def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
             "The data is kept and recorded: correct the remote (`dvc remote list`, `dvc remote add -d NAME URL`) and "
             "run `dvc push`, or set versions.push to false in the recipe"
         )
-        raise DataError(workspace.root / ".dvc" / "config", name, f"took no copy of {stages[-1]} ({said})", remedy)
+        raise DataError(
+            workspace.root / ".dvc" / "config", name, f"did not accept a copy of {stages[-1]} ({said})", remedy
+        )
 
 
 def version(workspace: Workspace, stage: str) -> str:
-    """The md5 of the stage's only output, or of its outputs' md5s in order of path. Raises `DataError`."""
+    """Return the md5 of the stage's only output, or of its outputs' md5s in order of path. Raises `DataError`."""
     recorded = _locked_stages(workspace).get(stage)
     if not recorded or not recorded.get("outs"):
         raise DataError(_lock(workspace), f"stage {stage!r}", "is not recorded", "Materialize it first")
@@ -112,12 +115,12 @@ def version(workspace: Workspace, stage: str) -> str:
 
 
 def recorded_revision(workspace: Workspace) -> str:
-    """Twelve hex digits over what dvc.lock records, in whatever order. Raises `DataError`."""
+    """Return twelve hex digits over the contents of dvc.lock in any order. Raises `DataError`."""
     return digest(_locked_stages(workspace))
 
 
 def _without_git(workspace: Workspace) -> bool:
-    """Whether DVC is configured to work without git, as `podium init` does outside of a repository."""
+    """Return whether DVC is configured to work without git, as `podium init` does outside a repository."""
     file, configuration = workspace.root / ".dvc" / "config", ConfigParser(interpolation=None)
     try:
         configuration.read_string(read_text(file), source=file.name)
@@ -125,14 +128,14 @@ def _without_git(workspace: Workspace) -> bool:
     except FileNotFoundError:
         return False
     except (ConfigParserError, ValueError) as error:
-        problem = f"is no configuration of DVC ({' '.join(str(error).split())})"
-        raise ConfigError(file, "(file)", problem, "Correct it, or restore it with git") from None
+        problem = f"is not a configuration of DVC ({' '.join(str(error).split())})"
+        raise ConfigError(file, "", problem, "Correct it, or restore it with git") from None
 
 
 def _dvc(workspace: Workspace, *arguments: str) -> str | None:
-    """Run one DVC command. Returns what it complained of, None when it succeeded."""
-    # A process of its own (a third of a second): DVC's Python interface works in the current
-    # directory only, and changing that would change it for every thread of the caller.
+    """Run one DVC command. Returns its error message, or None on success."""
+    # A separate process (a third of a second), because DVC's Python interface uses the current directory, and changing
+    # that would change it for every thread of the caller.
     process = subprocess.run(
         [program(workspace), *arguments],
         cwd=workspace.root,
@@ -149,9 +152,9 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
 
 @contextmanager
 def recording(workspace: Workspace) -> Iterator[None]:
-    """Keep other processes' DVC calls out meanwhile: what is written inside is recorded whole or not at all.
+    """Exclude other processes' DVC calls inside the block, so that writes are recorded as a whole.
 
-    Raises `DataError` where another's call does not end.
+    Raises `DataError` if another's call does not end.
     """
     from filelock import FileLock, Timeout
 
@@ -162,7 +165,7 @@ def recording(workspace: Workspace) -> Iterator[None]:
             yield
     except Timeout:
         problem = f"is held by another process for over {LOCK_TIMEOUT_S:.0f} s"
-        raise DataError(file, "(file)", problem, "End the process that runs DVC in this workspace") from None
+        raise DataError(file, "", problem, "End the process that runs DVC in this workspace") from None
 
 
 def _locked_stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
@@ -170,12 +173,12 @@ def _locked_stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
     try:
         stages = stages_of(file)
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist", "Materialize a data stage first") from None
+        raise DataError(file, "", "does not exist", "Materialize a data stage first") from None
     return stages
 
 
 def stages_of(file: Path) -> dict[str, dict[str, Any]]:
-    """The stages of dvc.yaml or dvc.lock. Raises `FileNotFoundError`, and `PodiumError` for another content."""
+    """Return the stages of dvc.yaml or dvc.lock. Raises `FileNotFoundError`, and `PodiumError` for other content."""
     values = read_yaml(file)
     stages = values.get("stages") if isinstance(values, dict) else None
     if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):

@@ -1,6 +1,6 @@
-"""A workspace without DVC, such as a wheel's `podium init` lays out where DVC is not installed.
+"""A workspace without DVC, for example from a wheel's `podium init` if DVC is not installed.
 
-What a stage wrote is then named by a hash of its files. A checkout has DVC's folder, `.dvc`.
+A stage's output is then identified by a hash of its files. A checkout has DVC's folder, `.dvc`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from ops.versioning.dvc import recorded_revision, stages_of
 
 
 def has_dvc(workspace: Workspace) -> bool:
-    """Whether DVC records the data here."""
+    """Return whether DVC records the data here."""
     return (workspace.root / ".dvc").is_dir()
 
 
 def revision(workspace: Workspace) -> str:
-    """Twelve hex digits that name the data of a model: what dvc.lock records, or the files. Raises `DataError`."""
+    """Return twelve hex digits that identify the data of a model: the contents of dvc.lock, or the files. Raises
+    `DataError`."""
     if has_dvc(workspace):
         return recorded_revision(workspace)
     return digest({stage: unrecorded(workspace, stage) for stage in _stages(workspace)})
 
 
 def unrecorded(workspace: Workspace, stage: str) -> str:
-    """A hash over names and contents of the files that dvc.yaml calls the outputs of `stage`. Raises `DataError`."""
+    """Return a hash over names and contents of the output files of `stage` in dvc.yaml. Raises `DataError`."""
     files = [file for out in _stages(workspace)[stage]["outs"] for file in _files(workspace.root / out)]
     if not files:
         raise DataError(workspace.data, f"stage {stage!r}", "has written nothing", "Materialize it first")
@@ -42,7 +43,7 @@ def _stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
     try:
         return stages_of(file)
     except FileNotFoundError:
-        raise DataError(file, "(file)", "does not exist", "Restore it, or let `podium init` lay it out") from None
+        raise DataError(file, "", "does not exist", "Restore it, or let `podium init` lay it out") from None
 
 
 def _files(out: Path) -> list[Path]:

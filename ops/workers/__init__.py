@@ -1,5 +1,5 @@
-"""The pool of worker models in use: one way to ask a worker, within its limits and the budget.
+"""Call the worker models of a pool within their limits and the budget.
 
-What belongs here: calls, what they meet (limits, failures, breakers), what they are billed at. What does not:
-storing responses (`ops.cache`), money (`ops.spending`), asking many problems (`ops.precaching`).
+What belongs here: calls, their limits, failures and circuit breakers, and their cost. What does not: storing responses
+(`ops.cache`), the ledger (`ops.spending`), sending many problems (`ops.precaching`).
 """

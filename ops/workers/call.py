@@ -58,23 +58,22 @@ class BookingDesk:
         self._replies = Together(self._book)
 
     async def depart(self, departure: Departure, timeout_s: float) -> Reservation:
-        """Return the reservation of a call that may leave now, when that is on disk: in the claims and in the books.
+        """Return the reservation of a call that may be sent now, once the claims and the ledger have it on disk.
 
-        Raises `ClaimLost` when its claim is another's by now: then the call must not be made.
+        Raises `ClaimLost` if another process holds the call's claim: then the call must not be made.
         """
         return await self._departures.do((departure, timeout_s))
 
     async def book(self, bill: Bill, key: str, material: str, response: Response, *, keep: bool) -> None:
-        """Return when the bill, and the response if it is one to `keep`, are on disk.
-
-        A caller that is cancelled meanwhile loses neither.
-        """
+        """Return when the bill, and the response if `keep` is set, are on disk. A caller that is cancelled meanwhile
+        loses neither."""
         await self._replies.do(_Reply(bill, key, material, response, keep))
 
     def measure_lost(self) -> bool:
-        """Count lost calls whose questions the cache can answer at what the answers cost; whether there were any.
+        """Book lost calls whose questions the cache can answer at the cost of those answers; return whether there were
+        any.
 
-        A process that was killed between the two, for one, has stored its response and not booked it.
+        For example, a process that was killed between storing and booking has stored its response without booking it.
         """
         costs = {key: hit.cost_usd for key in self._ledger.unmeasured() if (hit := self._cache.get(key)) is not None}
         self._ledger.measure(costs)
@@ -94,34 +93,34 @@ class BookingDesk:
 
 
 REJECTIONS_IN_A_ROW = 10
-"""Rejected requests, with no response from the call or the cache in between, after which the worker is taken to be
-configured wrongly: one rejection fails one rollout, and rejections cost nothing."""
+"""Rejected requests in a row, with no response from a call or the cache in between, after which the worker counts as
+misconfigured. A single rejection fails one rollout, and rejections cost nothing."""
 _ROOM_POLL_S = 0.02
 _LONGEST_BACKOFF_S = 30.0
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who pays, and for what."""
+    """The account that pays for calls, and their purpose."""
 
     run: str
     purpose: str
-    """What the ledger notes: "precache", "training", "evaluation" …"""
+    """Purpose in the ledger: "precache", "training", "evaluation" …"""
     cap_usd: float
-    """Bounds the run, over all processes."""
+    """Cap of the run in USD, over all processes."""
     month_cap_usd: float | None = None
-    """Bounds the calendar month."""
+    """Cap of the calendar month in USD."""
 
 
 class Request(NamedTuple):
-    """What a worker is asked: the messages, and which of the answers to them is meant."""
+    """A request to a worker: the messages, and the sample index of the answer."""
 
     messages: Sequence[Message]
     sample: Sample
     key: str
-    """The response's, in the cache."""
+    """The response's key in the cache."""
     material: str
-    """What the key is the hash of."""
+    """The text that the key is the hash of."""
 
 
 @dataclass
@@ -171,19 +170,19 @@ class Caller:
         raise AssertionError("tenacity ends with a response or an error")
 
     async def _attempt(self, handle: WorkerHandle, request: Request, retries: int) -> Response:
-        """One request. Raises `Transient`, or what `call` raises."""
+        """Make one request. Raises `Transient`, or the errors of `call`."""
         messages, key = request.messages, request.key
         prompt_chars = sum(len(message["content"]) for message in messages)
         async with my_turn():
             with waiting():
                 taken, used = await handle.limits.enter(prompt_chars, again=retries > 0), 0
             try:
-                if rest := handle.breaker.rest_s(key):  # asked here: the queue may have been long
+                if rest := handle.breaker.rest_s(key):  # checked here because the wait in the queue may have been long
                     raise _resting(handle, rest)
                 handle.raise_if_stopped()
                 reservation = await self._reserve(handle, messages)
                 try:
-                    handle.raise_if_stopped()  # again: the reservation may have waited for long
+                    handle.raise_if_stopped()  # again, because the reservation may have taken long
                     if handle.remote:  # a tool in this process ends with it, and is not billed
                         departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
                         reservation = await self.desk.depart(departure, handle.worker.timeout_s)
@@ -198,7 +197,7 @@ class Caller:
                         self.ledger.release(reservation)
                     raise
                 impossible: ConfigError | None = None
-                if handle.remote and usage.impossible is not None:  # marked before others of its calls leave
+                if handle.remote and usage.impossible is not None:  # marked before its other calls are sent
                     impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
                 used = response.prompt_tokens + response.completion_tokens
                 last = retries >= handle.worker.retries
@@ -218,7 +217,8 @@ class Caller:
         return response
 
     async def _reserve(self, handle: WorkerHandle, messages: Sequence[Message]) -> Reservation:
-        """Reserve the worst case; while calls of our own are in flight, wait for what they leave over."""
+        """Reserve the worst case; while own calls are in flight, wait for the part of their reservations that they do
+        not use."""
         account = self.account
         worst = most_tokens(messages) * handle.price[0] + handle.worker.max_tokens * handle.price[1]
 
@@ -236,7 +236,7 @@ class Caller:
             return await self._when_there_is_room(reserve)
 
     async def _when_there_is_room(self, reserve: Callable[[], Reservation | None]) -> Reservation:
-        # One call polls and the others wait for it: hundreds of polling calls would keep the disk busy.
+        # One call polls and the others wait for it, because hundreds of polling calls would keep the disk busy.
         async with self._room.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             while (reservation := reserve()) is None:  # noqa: ASYNC110  (other processes may release reservations, too)
                 await asyncio.sleep(_ROOM_POLL_S)
@@ -245,7 +245,7 @@ class Caller:
     async def _send(self, handle: WorkerHandle, request: Request, sent: float) -> Any:
         messages = request.messages
         try:
-            # In this process no time-out could interrupt it, and its chance is the sample's.
+            # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
             if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
                 return plugin.answer(messages, sample=request.sample, **handle.settings)
             session = await session_of_loop()
@@ -283,17 +283,18 @@ class Caller:
 
 
 class _Pauses:
-    """The pauses between the attempts at one call: doubling, with jitter, and at least what the provider asks for."""
+    """The pauses between the attempts of one call: doubling, with jitter, and at least as long as the provider
+    requests."""
 
     def __init__(self, first_s: float) -> None:
         self._backoff = wait_exponential(multiplier=first_s, max=_LONGEST_BACKOFF_S) + wait_random(0, first_s)
         self._asked_for = False
 
     def length(self, state: RetryCallState) -> float:
-        """Seconds until the next attempt."""
+        """Return the seconds until the next attempt."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, Transient)
-        # A pause that the provider asks for does not count as the call's own work; any other pause does.
+        # A pause that the provider requests does not count as the call's own work; any other pause does.
         self._asked_for = error.crowded or error.retry_after_s is not None
         return max(error.retry_after_s or 0.0, self._backoff(state))
 
@@ -313,6 +314,7 @@ def _given_up(handle: WorkerHandle, attempts: int, error: Transient) -> Exceptio
 
 def _resting(handle: WorkerHandle, rest_s: float) -> WorkerUnreachable:
     return WorkerUnreachable(
-        f"worker {handle.worker.name!r} ({handle.worker.model}) rests: {handle.worker.breaker_failures} calls or more "
+        f"worker {handle.worker.name!r} ({handle.worker.model}) is paused: {handle.worker.breaker_failures} calls or "
+        "more "
         f"in a row had no response, at last {handle.breaker.reason}; it is tried again in {rest_s:.0f} s"
     )

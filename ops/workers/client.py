@@ -1,4 +1,4 @@
-"""The worker client: the response cache first, then a call, made once for all concurrent callers."""
+"""The worker client: first the response cache, then one call for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Counts:
 
 
 class WorkerClient:
-    """Asks workers at the expense of one account.
+    """Calls workers at the expense of one account.
 
-    One client serves any number of tasks, event loops and threads, and keeps each worker's
-    limits over all of them, and over all processes of this machine that use the same ledger:
-    they share the files in `limits` beside it. `pool_file` is what error messages name; `backoff_s` is the first pause
-    before a retry (doubling, with jitter).
+    One client serves any number of tasks, event loops and threads. Each worker's limits hold over all of them, and over
+    all processes of this machine that use the same ledger, because they share the files in `limits` beside it.
+    `pool_file` is the file that error messages name; `backoff_s` is the first pause before a retry (doubling, with
+    jitter).
     """
 
     takes_turns = True
-    """It asks `ops.workers.scheduling` before each attempt at a call, and only then."""
+    """Whether it uses `ops.workers.scheduling` before each attempt of a call, and only then."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class WorkerClient:
         )
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
-        """Give the worker's response to the messages, from the cache if it was ever paid for.
+        """Return the worker's response to the messages, from the cache if it was paid for before.
 
-        A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and
-        are stored, as is the reply of a content filter. Identical calls in flight in this process are made once.
-        Raises the exceptions of `ops.workers.scheduling.Client`.
+        A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and are
+        stored, as is a reply of a content filter. Identical concurrent calls of this process are made once. Raises the
+        exceptions of `ops.workers.scheduling.Client`.
         """
         material = cache_material(self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
@@ -90,7 +90,7 @@ class WorkerClient:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)
                 if (handle := self._seats.get(worker.name)) is not None:
-                    handle.rejections = 0  # the worker did answer requests of this kind
+                    handle.rejections = 0  # the worker has answered requests of this kind
                 return stored(worker, hit)
             with self._lock:
                 flight = self._flights.get(key)
@@ -105,11 +105,11 @@ class WorkerClient:
             if shared is not None:
                 self._count(cached=1)
                 return replace(shared, cached=True)
-            # The call's owner was cancelled: check again, and perhaps make the call here.
+            # The task that made the call was cancelled: check again, and perhaps make the call here.
 
     async def _lead(self, worker: Worker, request: Request, flight: Future[Response | None]) -> Response:
         try:
-            # Only now: whose answers are all cached needs neither a key nor LiteLLM.
+            # Only now, because a worker whose answers are all cached needs neither a key nor LiteLLM.
             response = await self._claimed(self._seat(worker), request)
         except PodiumError as error:
             self._count(failed=1)
@@ -125,7 +125,8 @@ class WorkerClient:
         return response
 
     async def _claimed(self, handle: WorkerHandle, request: Request) -> Response:
-        """The call, or the response of the process that made it: of those that share a cache one at a time does."""
+        """Make the call, or return the response of another process that made it: processes that share a cache make a
+        call once."""
         while True:
             with waiting():
                 claim = await self.cache.claim(request.key)
@@ -154,7 +155,7 @@ class WorkerClient:
         if handle is not None and (handle.worker is worker or handle.worker == worker):
             return handle
         handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"))
-        with self._lock:  # of two threads that made one, both use the first
+        with self._lock:  # if two threads made one, both use the first
             kept = self._seats.get(worker.name)
             if kept is None or kept.worker != worker:
                 kept = self._seats[worker.name] = handle

@@ -1,9 +1,9 @@
-"""Reading LiteLLM's errors: is it worth trying again, the provider's last word, or our configuration?
+"""Classify LiteLLM's errors: transient, a final refusal of the provider, or an error of our configuration.
 
-A status says little: providers send 400 for an empty account, an unknown model, a long context and a refusal alike,
-so their words are read too. An error of the account, the key or the model name stops the run. A request that is
-rejected for any other reason fails alone; `Caller` stops the run when a worker rejects many in a row. A call that ended
-without an answer may be billed all the same.
+A status alone is not enough: providers send 400 for an empty account, an unknown model, a long context and a refusal
+alike, so their messages are read too. An error of the account, the key or the model name stops the run. A request that
+is rejected for any other reason fails alone; `Caller` stops the run if a worker rejects many in a row. A call that
+ended without an answer may be billed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ops.workers.providers import litellm
 from ops.workers.words import Words, valid_text, words_of
 
 LONGEST_WAIT_S = 300.0
-"""A provider's Retry-After is honoured up to here (seconds)."""
+"""A provider's Retry-After is honoured up to this many seconds."""
 UNREADABLE_WAIT_S = 30.0
-"""The wait after a Retry-After that is neither a number of seconds from 0 on nor a date (seconds)."""
+"""The wait in seconds after a Retry-After that is neither a non-negative number nor a date."""
 _HEADER_CHARS = 64
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{1,60}")
 _AGAIN = (408, 409, 425)
@@ -111,11 +111,11 @@ def read_failure(
     key: str | None = None,
     worked: bool = False,
 ) -> Transient | WorkerError | ConfigError:
-    """What a failed LiteLLM call means. Give it only errors of LiteLLM's own hierarchy.
+    """Classify a failed LiteLLM call. Accepts only errors of LiteLLM's own hierarchy.
 
-    `messages` and `key` are what was sent: where the provider quotes them they are neither read as its words
-    nor shown. `worked`: the worker has answered before. A key that was right a minute ago is hardly wrong now:
-    providers do send a 401 in the midst of an outage, and one is worth another try.
+    `messages` and `key` are what was sent: the provider's quotations of them are neither interpreted nor shown.
+    `worked`: the worker has answered before. Its key is then hardly wrong: providers do send a 401 during an outage, so
+    one is worth another attempt.
     """
     what, status = describe(error), _status(error)
     if (lacking := _lacking(error, worker, file)) is not None:
@@ -126,13 +126,13 @@ def read_failure(
     if status == 429 and not _SPENT.search(words.text):
         return Transient(what, _retry_after(error), crowded=True)
     kinds = litellm().exceptions
-    own = () if words.quoted else type(error).__mro__  # LiteLLM reads what is quoted as well
+    own = () if words.quoted else type(error).__mro__  # LiteLLM classifies by quoted text as well
     if _ACCOUNT.search(words.text) or status in (402, 429):
         return AccountError(
             file, f"workers.{worker.name}",
             f"the provider of {worker.model!r} says that its account cannot be used ({what}: {words.shown!r})",
-            "Settle it with the provider (credit, billing, spending limits), then run the same command again: "
-            "what is done stays cached",
+            "Check credit, billing and spending limits with the provider, then run the same command again: "
+            "finished calls stay cached",
         )  # fmt: skip
     if status == 413 or kinds.ContextWindowExceededError in own or _TOO_LONG.search(words.text):
         return _too_long(worker, file, words, what)
@@ -159,17 +159,17 @@ def read_failure(
 
 
 def rejects_everything(worker: Worker, file: Path | str, number: int, last: RequestRejected) -> ConfigError:
-    """The error of a worker that rejected `number` requests in a row, `last` the last of them."""
+    """Return the error of a worker that rejected `number` requests in a row; `last` is the last one."""
     return ConfigError(
         file, f"workers.{worker.name}", f"{number} requests in a row were rejected and none answered, at last: {last}",
         "Correct or remove the setting that the provider names (temperature, top_k, presence_penalty, max_tokens, "
-        "extra_body for example); if these are the words in which it refuses a question's content, add some of them "
+        "extra_body for example); if the provider refuses a question's content in these words, add some of them "
         "to the worker's refuses_with",
     )  # fmt: skip
 
 
 def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError | None:
-    """The error of a call that this machine could not make for want of credentials or of a package."""
+    """Return the error of a call that this machine could not make because credentials or a package are missing."""
     reasons = list(_chain(error))
     first = reasons[-1]
     if isinstance(first, ImportError):
@@ -192,7 +192,7 @@ def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError 
 
 
 def _was_answered(error: Exception) -> bool:
-    """Whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
+    """Return whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
     import httpx
 
     return any(isinstance(reason, httpx.HTTPStatusError) for reason in _chain(error))
@@ -205,7 +205,7 @@ def _is_credential_error(error: BaseException) -> bool:
 
 
 def _too_long(worker: Worker, file: Path | str, words: Words, what: str) -> WorkerError | ConfigError:
-    """The messages are too long, or `max_tokens` alone leaves no room for any."""
+    """Return the error of messages that are too long, or of a `max_tokens` that leaves no room for any."""
     limit = _CONTEXT.search(words.text)
     if limit and worker.max_tokens >= int(limit[1].replace(",", "")):
         return ConfigError(
@@ -217,12 +217,13 @@ def _too_long(worker: Worker, file: Path | str, words: Words, what: str) -> Work
 
 
 def _named(worker: Worker, words: Words) -> bool:
-    """Whether the provider refused in words that the pool names."""
+    """Return whether the provider refused in words that the pool lists."""
     return any(phrase.lower() in words.text for phrase in worker.refuses_with)
 
 
 def _status(error: BaseException) -> int | None:
-    """The provider's own HTTP status: LiteLLM's class may stand for another one, which it read out of a text."""
+    """Return the provider's own HTTP status; LiteLLM's class may stand for another one, which it derived from the text.
+    """
     codes = (getattr(reason, "status_code", None) for reason in _chain(error))
     return next((code for code in reversed(list(codes)) if isinstance(code, int)), None)
 
@@ -237,7 +238,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def describe(error: Exception) -> str:
-    """Class, status and the provider's error code: enough to look it up, without secrets."""
+    """Return class, status and the provider's error code, which suffice for a search and contain no secrets."""
     parts = [type(error).__name__]
     if isinstance(status := getattr(error, "status_code", None), int):
         parts.append(str(status))
@@ -250,10 +251,10 @@ def describe(error: Exception) -> str:
 
 
 def retry_after_s(value: str, now: float) -> float:
-    """The wait that a Retry-After header asks for, in seconds: from 0 to `LONGEST_WAIT_S`, whatever the header holds.
+    """Return the wait of a Retry-After header in seconds, from 0 to `LONGEST_WAIT_S` for any content.
 
-    It holds seconds or a date (RFC 9110, section 10.2.3); `now`: seconds since the epoch. A date that has passed is a
-    wait of 0, one beyond the calendar's end the longest wait.
+    The header holds seconds or a date (RFC 9110, section 10.2.3); `now`: seconds since the epoch. A past date is a wait
+    of 0, a date beyond the calendar's end the longest wait.
     """
     value = value.strip()[:_HEADER_CHARS]
     try:
@@ -267,7 +268,7 @@ def retry_after_s(value: str, now: float) -> float:
 
 
 def _date(value: str) -> float | None:
-    """Seconds since the epoch; infinite for a year that no clock reaches; None: no date."""
+    """Return seconds since the epoch; infinite for a year beyond the clock's range; None: not a date."""
     try:
         parsed = parsedate_tz(value)
         return None if parsed is None else float(mktime_tz(parsed))
@@ -284,10 +285,10 @@ def _retry_after(error: Any) -> float | None:
 
 
 def may_be_billed(error: BaseException) -> bool:
-    """Whether the provider may have served a call that left and ended in this error.
+    """Return whether the provider may bill a call that was sent and ended in this error.
 
-    Not when it answered with an error's status, nor when the call never left this machine: for want of a connection,
-    of credentials or of a package. After a time-out, a cancellation or a broken connection it may be billed.
+    It does not if the provider answered with an error status, or if the call never left this machine because a
+    connection, credentials or a package were missing. After a time-out, a cancellation or a broken connection it may.
     """
     import aiohttp
     import httpx

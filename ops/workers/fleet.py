@@ -1,6 +1,6 @@
 """One worker's limits over all machines, in Redis: calls in flight, and the time of the next request.
 
-A slot is a lease: its holder renews it, and the slot of a machine that is gone is free when the lease runs out.
+A slot is a lease that its holder renews; the slot of a lost machine is free when the lease expires.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ops.core.servers import Leases, redis_client, shown
 from ops.workers.machine import Times
 
 LIMITS_URL = "PODIUM_LIMITS_URL"
-"""The environment variable that names what keeps workers' limits for a team, ``redis://HOST:PORT/DB``."""
+"""The environment variable with the server of a team's worker limits, ``redis://HOST:PORT/DB``."""
 _PREFIX = "podium:limits:"
 _TIMEOUT_S = 10.0
 _LEASE_S = 30.0
 _TIMES_S = 7200
-"""Times are forgotten so long after the last call (seconds)."""
+"""Seconds after the last call when the stored times expire."""
 _HOLD_S = 10.0
-"""So long the times are one process's at most: it only reads, reckons and writes."""
+"""Seconds that one process may hold the times: it only reads, computes and writes."""
 _FIRST_POLL_S, _POLL_PER_PLACE_S = 0.002, 0.01
 _ABSENT_AFTER_S = 2.0
-"""A caller that has not asked for so long has lost its place in the line."""
+"""Seconds without a request after which a caller loses its place in the queue."""
 _TAKE = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -54,7 +54,7 @@ redis.call('ZADD', slots, at + tonumber(ARGV[3]), caller)
 redis.call('PEXPIRE', slots, 2 * tonumber(ARGV[3]))
 return 0
 """
-"""Take a slot and return 0, or the caller's place in the line of those that wait."""
+"""Script: take a slot and return 0, or the caller's place in the queue."""
 _RENEW = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -66,7 +66,7 @@ redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[1]))
 
 
 class _Caller:
-    """One call that waits for a slot. No call waits in the child of a fork."""
+    """A call that waits for a slot. The child of a fork has no waiting calls."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -98,7 +98,7 @@ class FleetLimits:
         self._renew = self._client.register_script(_RENEW)
 
     async def take(self, slots: int) -> int:
-        """Wait for one of `slots` slots. `give` must follow; a cancelled wait leaves nothing behind."""
+        """Wait for one of `slots` slots. `give` must follow; a cancelled wait changes nothing."""
         caller, pause, slot = _Caller(), _FIRST_POLL_S, None
         try:
             while (slot := self._free(slots, caller)) is None:
@@ -112,7 +112,7 @@ class FleetLimits:
         return slot
 
     def give(self, slot: int) -> None:
-        """Give a slot back. Where the server is away the lease does it."""
+        """Give a slot back. If the server is unreachable, the lease expires."""
         import redis
 
         with self._leases.held() as held:
@@ -122,7 +122,7 @@ class FleetLimits:
 
     @contextmanager
     def times(self) -> Iterator[Times]:
-        """The times, for this process alone while in the block; what is changed in them is kept."""
+        """Give the times to this process alone inside the block; changes are stored."""
         lock = self._client.lock(f"{self._times}:lock", timeout=_HOLD_S, sleep=0.002, thread_local=False)
         with self._asking():
             lock.acquire()
@@ -136,17 +136,17 @@ class FleetLimits:
         finally:
             import redis
 
-            with suppress(redis.RedisError):  # it expires by itself
+            with suppress(redis.RedisError):  # it expires
                 lock.release()
 
     def known_times(self) -> Times:
-        """The times as they stand."""
+        """Return the stored times."""
         with self._asking():
             fields = self._client.hgetall(self._times)
         return Times(**{name.decode(): float(at) for name, at in fields.items()})
 
     def now(self) -> float:
-        """By the server's clock (seconds since the epoch): machines need not agree."""
+        """Return the time by the server's clock (seconds since the epoch), because the machines' clocks may differ."""
         return time.time() + self._ahead_s
 
     def _free(self, slots: int, caller: _Caller) -> int | None:
@@ -166,10 +166,10 @@ class FleetLimits:
             return self._last
 
     def _leave(self, caller: _Caller) -> None:
-        """Take a caller that gave up out of the line."""
+        """Remove a caller that gave up from the queue."""
         import redis
 
-        with suppress(redis.RedisError):  # it is absent soon
+        with suppress(redis.RedisError):  # it counts as absent soon
             self._client.zrem(self._line, caller.token)
             self._client.zrem(self._asked, caller.token)
 
@@ -193,5 +193,5 @@ class FleetLimits:
 
 
 def fleet_limits(url: str, worker: Worker) -> FleetLimits:
-    """The limits of `worker` that all with the same server share: of this name, model and endpoint."""
+    """Return the limits of `worker` (by name, model and endpoint) that all processes with the same server share."""
     return FleetLimits(url, f"{worker.name}-{digest([worker.name, worker.model, worker.api_base])}")

@@ -1,4 +1,4 @@
-"""One worker's limits: calls in flight, requests and tokens a minute, and what its provider asks for."""
+"""One worker's limits: calls in flight, requests and tokens per minute, and pauses that its provider requests."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from ops.workers.fleet import FleetLimits
 from ops.workers.machine import MachineLimits, Times
 
 RECOVERY_ROUNDS = 32
-"""Rounds of undisturbed calls from one call at a time back to the full concurrency."""
+"""Rounds of calls without a 429 that restore the full concurrency from one call at a time."""
 _OUTCOMES = 16
-"""Recent outcomes that are considered, or as many as calls may be in flight."""
+"""Number of recent outcomes considered, or as many as calls may be in flight."""
 _CROWDED_SHARE = 1 / 4
 LONGEST_PAUSE_S = 30.0
 _CHARS_PER_TOKEN = 4
 _MEMORY = 0.1
-"""Weight of the newest answer's length in what the next one is expected to take."""
+"""Weight of the newest answer's length in the estimate of the next one's."""
 
 
 class RatePacer:
-    """Spends `per_minute` units evenly: each start is put off by what was spent before it.
+    """Spends `per_minute` units evenly: each start is delayed by the units spent before it.
 
-    The time of the next start is the caller's to keep. A cost that proves wrong is corrected afterwards
-    (`seconds`), so over any minute the sum stays within `per_minute`, but for the last call's own cost.
+    The caller stores the time of the next start. A wrong cost is corrected afterwards (`seconds`), so that the sum over
+    any minute stays within `per_minute`, except for the last call's own cost.
     """
 
     def __init__(self, per_minute: float) -> None:
         self._interval = 60.0 / per_minute
 
     def take(self, next_start: float, cost: float, now: float) -> tuple[float, float]:
-        """Spend: the time at which that may be, and the one after which the next may."""
+        """Spend units; return the time at which the call may start, and the earliest start of the next one."""
         start = max(next_start, now)
         return start, start + self.seconds(cost)
 
     def seconds(self, units: float) -> float:
-        """By how many seconds these units delay the next start."""
+        """Return the seconds by which these units delay the next start."""
         return units * self._interval
 
 
 class Place(NamedTuple):
-    """What a call holds from `enter` to `leave`: the tokens taken from the pace, and its slot of the machine's."""
+    """What a call holds from `enter` to `leave`: its tokens of the pace, and its slot of the machine."""
 
     tokens: float
     slot: int | None
@@ -58,16 +58,14 @@ class _Waiter(NamedTuple):
 
 
 class Limits:
-    """Lets calls to one worker begin; shared by all event loops and threads of a client.
+    """Starts calls to one worker; shared by all event loops and threads of a client.
 
-    With `machine` (or a fleet of machines) the slots, the pace and the pauses that its provider asks for are those of
-    all processes that share it; how far 429s narrow the calls in flight each process finds out for itself.
-
-    When 429s are a quarter of the last outcomes, the calls in flight are halved, once for all
-    those that were sent before; every success gives a little back (additive increase,
-    multiplicative decrease). A stray 429 halves nothing: shared endpoints send some at any rate.
-    Retry-After stops everyone until then, and halvings in a row do so too, ever longer: then
-    even one call at a time is too much.
+    With `machine` (or a fleet of machines), all processes share the slots, the pace and the pauses that the provider
+    requests; each process measures by itself how far 429s reduce the calls in flight. If 429s are a quarter of the last
+    outcomes, the calls in flight are halved once for all calls sent before; every success restores a little (additive
+    increase, multiplicative decrease). A single 429 halves nothing, because shared endpoints send some at any rate.
+    Retry-After pauses all calls, and so do repeated halvings, for longer each time, because then even one call at a
+    time is too much.
     """
 
     def __init__(
@@ -91,14 +89,14 @@ class Limits:
 
     @property
     def allowed(self) -> int:
-        """Calls that may be in flight at present."""
+        """Return the number of calls that may be in flight now."""
         return int(self._allowed)
 
     async def enter(self, prompt_chars: int, *, again: bool = False) -> Place:
         """Wait for a free place and for the pace. `leave` must follow.
 
-        First come, first served, but a call that is made `again` goes first: at the end of a long
-        queue its next pause would begin when all others are done. A cancelled wait leaves nothing behind.
+        First come, first served, except that a repeated call (`again`) goes first: at the end of a long queue its next
+        pause would begin only after all others. A cancelled wait changes nothing.
         """
         with self._lock:
             free = self._busy < int(self._allowed) and not self._waiting
@@ -125,14 +123,14 @@ class Limits:
             raise
 
     def leave(self, place: Place, used: int) -> None:
-        """Note that the call is over, and the tokens that it used."""
+        """Record the end of the call and the tokens that it used."""
         if self._tokens is not None:
             self._correct(used - place.tokens)
         self._give(place.slot)
         self._free_place()
 
     def answered(self, completion_tokens: int) -> None:
-        """A call went well: a little more may be in flight, and the next one's length is guessed by this one."""
+        """Record a successful call: slightly more may be in flight, and its length updates the estimate."""
         with self._lock:
             self._row = 0
             self._outcomes.append(False)
@@ -146,7 +144,8 @@ class Limits:
             self._wake()
 
     def crowded(self, sent_at: float, retry_after_s: float | None, pause_s: float) -> None:
-        """A call that was sent at `sent_at` (by the clock) met a 429; `pause_s` is the first pause without a wish."""
+        """Record a 429 for a call sent at `sent_at` (by the clock); `pause_s` is the first pause if the provider
+        requests none."""
         with self._lock:
             now = self._clock()
             if sent_at >= self._halved_at:
@@ -173,7 +172,7 @@ class Limits:
                 waits = waiter in self._waiting
                 if waits:
                     self._waiting.remove(waiter)
-            if not waits:  # it was granted after its caller had gone
+            if not waits:  # granted after its caller had gone
                 self._free_place()
             raise
 
@@ -196,13 +195,13 @@ class Limits:
                 continue
             try:
                 waiter.loop.call_soon_threadsafe(_grant, waiter.granted)
-            except RuntimeError:  # that loop was closed meanwhile, and its waiter with it
+            except RuntimeError:  # that loop was closed meanwhile, with its waiter
                 self._free_place()
 
     # ── pace ─────────────────────────────────────────────────────────────────
 
     async def _paced(self, prompt_chars: int) -> float:
-        """Wait until the pace and the provider let a request start; the tokens taken."""
+        """Wait until the pace and the provider allow a request; return the tokens taken."""
         while True:
             while (wish := self._not_before() - self._now()) > 0:  # noqa: ASYNC110  (it may be put off again)
                 await asyncio.sleep(wish)
@@ -220,7 +219,7 @@ class Limits:
             self._correct(-cost, requests=-1)
 
     def _take(self, prompt_chars: int) -> tuple[float, float]:
-        """Spend one request and the tokens expected: those tokens, and the time at which that may be."""
+        """Spend one request and the expected tokens; return those tokens and the time at which the call may start."""
         cost, start = 0.0, self._now()
         with self._times() as times:
             if self._tokens is not None:
@@ -231,7 +230,7 @@ class Limits:
         return cost, start
 
     def _correct(self, tokens: float, *, requests: int = 0) -> None:
-        """Book tokens and requests that were spent beyond the estimate (negative: fewer)."""
+        """Book tokens and requests beyond the estimate (negative: fewer)."""
         with self._times() as times:
             if self._tokens is not None:
                 times.tokens += self._tokens.seconds(tokens)

@@ -1,7 +1,7 @@
-"""What Podium uses of LiteLLM beside its documented interface; a new version of LiteLLM is checked here.
+"""The undocumented parts of LiteLLM that Podium uses, to be checked with each new version.
 
-LiteLLM documents neither where it keeps its HTTP clients, nor the tokenizer that it falls back to, nor the table of
-models in its package.
+LiteLLM documents neither the place of its HTTP clients, nor its fallback tokenizer, nor the table of models in its
+package.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MODELS = "model_prices_and_context_window_backup.json"
 
 
 def kept_clients() -> MutableMapping[str, Any]:
-    """The HTTP clients that LiteLLM keeps; the key of one ends with the `id` of its event loop."""
+    """Return LiteLLM's HTTP clients; the key of each ends with the `id` of its event loop."""
     clients: MutableMapping[str, Any] = litellm().in_memory_llm_clients_cache.cache_dict
     return clients
 
 
 def encoding() -> Any:
-    """The tokenizer that LiteLLM counts with where it has no model's own (tiktoken's `Encoding`)."""
+    """Return LiteLLM's tokenizer for models without their own (tiktoken's `Encoding`)."""
     from litellm.litellm_core_utils.default_encoding import encoding
 
     return encoding
@@ -34,7 +34,7 @@ def encoding() -> Any:
 
 @cache
 def models() -> Mapping[str, Mapping[str, Any]]:
-    """LiteLLM's table of models, read without importing LiteLLM; empty where it is not installed or lies elsewhere."""
+    """Return LiteLLM's table of models without importing LiteLLM; empty if it is not installed or lies elsewhere."""
     spec = importlib.util.find_spec("litellm")
     file = Path(spec.origin).with_name(_MODELS) if spec is not None and spec.origin is not None else None
     if file is None or not file.is_file():

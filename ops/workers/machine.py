@@ -1,7 +1,7 @@
 """One worker's limits over all processes of a machine: calls in flight, and the time of the next request.
 
-Slots are locks of the operating system (flock), so a killed process frees its slots.
-Not filelock: each of its locks costs a hundred times the system calls, for each call to a worker.
+Slots are locks of the operating system (flock), so the slots of a killed process are free. The library filelock is not
+used, because each of its locks costs a hundred times the system calls, for each call to a worker.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ops.config.base import digest
 
 _TIMES = struct.Struct("<3d")
 _FARTHEST_S = 3600.0
-"""Stored times are at most this far ahead, unless the clock was set back."""
+"""Stored times are at most this many seconds ahead, unless the clock was set back."""
 _FIRST_POLL_S, _HEAD_POLL_S, _LONGEST_POLL_S = 0.001, 0.01, 0.05
 
 
 @dataclass
 class Times:
-    """When the next request and the next token may be spent, and until when the provider wants to be left alone."""
+    """The earliest next request and next token, and the end of the pause that the provider requested."""
 
     requests: float = 0.0
     tokens: float = 0.0
@@ -42,7 +42,7 @@ class MachineLimits:
     """The slots and times of one worker in `folder`. Safe under threads, tasks and kill -9.
 
     Of the calls that wait for a slot, over all processes, one is at the head and takes the next free slot; then the
-    first call to ask becomes the head. So a process with one call waits no longer than a process with many.
+    next caller to check becomes the head. A process with one call therefore waits no longer than a process with many.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,14 +50,14 @@ class MachineLimits:
         self._folder = folder
         self._held: set[int] = set()
         self._files: dict[str, int] = {}
-        """Open files by name. They stay open: opening a slot's costs a call far more than locking it."""
+        """Open files by name. They stay open, because opening a slot's file costs far more than locking it."""
         weakref.finalize(self, _close, self._files)
         self._head: object | None = None
         self._lock = threading.Lock()
         self._open_files()
 
     async def take(self, slots: int) -> int:
-        """Wait for one of the first `slots` slots. `give` must follow; a cancelled wait leaves nothing behind."""
+        """Wait for one of the first `slots` slots. `give` must follow; a cancelled wait changes nothing."""
         caller, pause = object(), _FIRST_POLL_S
         try:
             while (slot := self._free(slots, caller)) is None:
@@ -75,7 +75,7 @@ class MachineLimits:
 
     @contextmanager
     def times(self) -> Iterator[Times]:
-        """The times, for this process alone while in the block; what is changed in them is kept."""
+        """Give the times to this process alone inside the block; changes are stored."""
         with self._lock:
             self._after_fork()
             fcntl.flock(self._state, fcntl.LOCK_EX)
@@ -87,7 +87,7 @@ class MachineLimits:
                 fcntl.flock(self._state, fcntl.LOCK_UN)
 
     def known_times(self) -> Times:
-        """The times as they stand."""
+        """Return the stored times."""
         content = os.pread(self._state, _TIMES.size, 0)
         if len(content) < _TIMES.size:
             return Times()
@@ -95,11 +95,12 @@ class MachineLimits:
         return Times(*(at if at < farthest else 0.0 for at in _TIMES.unpack(content)))
 
     def now(self) -> float:
-        """By the clock that all processes share, also over a restart of the machine (seconds since the epoch)."""
+        """Return the time by the clock that all processes share, also across a restart of the machine (seconds since
+        the epoch)."""
         return time.time()
 
     def _free(self, slots: int, caller: object) -> int | None:
-        """A slot, if `caller` is at the head or no call is, and one is free."""
+        """Return a slot if `caller` is at the head, or no call is, and a slot is free."""
         with self._lock:
             self._after_fork()
             if self._head is None:
@@ -134,7 +135,7 @@ class MachineLimits:
         return file
 
     def _after_fork(self) -> None:
-        """A child shares its parent's open files, and with them its locks: it opens files of its own."""
+        """Open new files in a child process, because it shares its parent's open files and their locks."""
         if self._pid != os.getpid():
             _close(self._files)
             self._held, self._head = set(), None
@@ -142,7 +143,7 @@ class MachineLimits:
 
 
 def machine_limits(folder: Path, worker: Worker) -> MachineLimits:
-    """The limits of `worker` that all processes with the same `folder` share: of this name, model and endpoint."""
+    """Return the limits of `worker` (by name, model and endpoint) that all processes with the same `folder` share."""
     place = digest([worker.name, worker.model, worker.api_base])
     return MachineLimits(folder / f"{re.sub(r'[^-.A-Za-z0-9]', '_', worker.name)}-{place}")
 

@@ -1,6 +1,6 @@
-"""A pool as a person reads it, what changed between two, and what recorded responses cost at a pool's prices.
+"""A pool as a table, the difference of two pools, and the cost of recorded responses at a pool's prices.
 
-Retraining does the least that a change requires; another price changes costs alone.
+Retraining does the least work that a difference requires; a new price changes only costs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ops.core.rows import ResponseRow
 
 
 class SettingChange(NamedTuple):
-    """One setting's old and new value."""
+    """Old and new value of one setting."""
 
     old: Any
     new: Any
@@ -26,8 +26,8 @@ class SettingChange(NamedTuple):
 class PoolDifference:
     """Workers by name: `added`, `removed`, and `changed` (name → field → old and new).
 
-    `changed` lists every differing field; `affects_answers` and `affects_price` say
-    what a retraining must consider. Tags, limits and time-outs do neither.
+    `changed` lists every differing field; `affects_answers` and `affects_price` state what retraining must consider.
+    Tags, limits and time-outs affect neither.
     """
 
     added: tuple[str, ...]
@@ -36,7 +36,7 @@ class PoolDifference:
     affects_answers: tuple[str, ...] = ()
     """Changed workers whose responses must be made again."""
     affects_price: tuple[str, ...] = ()
-    """Changed workers whose price, and nothing of their answers, may differ."""
+    """Changed workers whose price may differ but whose answers do not."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
@@ -52,7 +52,7 @@ class PoolDifference:
 
 
 def difference(old: Pool, new: Pool) -> PoolDifference:
-    """What must be done to `old` to get `new`, worker by worker; their order does not count."""
+    """Return what must be done to `old` to get `new`, worker by worker; their order does not matter."""
     before, after = ({worker.name: worker for worker in pool.workers} for pool in (old, new))
     changed = {name: fields for name in before if name in after and (fields := _changes(before[name], after[name]))}
     answers = tuple(name for name in changed if before[name].identity != after[name].identity)
@@ -91,7 +91,7 @@ HEAD = ("worker", "model", "sampling", "tokens", "USD per million", "limits", "t
 
 
 def pool_rows(pool: Pool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """A table of the pool: its head, and one row of words per worker."""
+    """Return a table of the pool: its head, and one row of texts per worker."""
     return HEAD, [_row(worker) for worker in pool.workers]
 
 
@@ -118,9 +118,9 @@ def _listed(facts: Mapping[str, object]) -> str:
 
 
 def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
-    """The rows as they would have cost at the pool's prices.
+    """Return the rows at the pool's prices.
 
-    A worker that the pool lacks, or that LiteLLM's own table prices, keeps what its responses were paid with.
+    A worker that the pool lacks, or that LiteLLM's own table prices, keeps the recorded cost.
     """
     prices = {worker.name: worker.price for worker in pool.workers}
     return [_at(row, prices.get(row.worker)) for row in rows]

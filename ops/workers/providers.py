@@ -1,4 +1,4 @@
-"""The edge to LiteLLM: loading it quietly, our own providers, parameters, prices."""
+"""Access to LiteLLM: quiet import, own providers, parameters, prices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ops.core.registry import plugin_of
 from ops.core.response import Message
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
-"""They write prompts, headers or URLs with keys at DEBUG and INFO."""
+"""Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
 _NESTS_EXTRA_BODY = re.compile(r"anthropic/|bedrock(_converse)?/|vertex_ai/.*claude")
 """Models for which LiteLLM 1.106 sends `extra_body` as one field of that name instead of the fields in it."""
 _NAMES: dict[str, dict[str, str]] = {
@@ -29,13 +29,13 @@ _NAMES: dict[str, dict[str, str]] = {
 }
 """Setting → provider → LiteLLM's name of it. Another provider would ignore the setting."""
 _TOKENS_PER_MESSAGE = 16
-"""More than any chat template adds around one message."""
+"""An upper bound of the tokens that a chat template adds around one message."""
 
 
 @cache
 def litellm() -> Any:
-    """LiteLLM, imported when first used: local price table, no telemetry, nothing printed or logged."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else the import downloads prices
+    """Return LiteLLM, imported at first use: local price table, no telemetry, nothing printed or logged."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # otherwise the import downloads prices
     module: Any = importlib.import_module("litellm")
     module.telemetry = False
     module.suppress_debug_info = True
@@ -46,13 +46,13 @@ def litellm() -> Any:
 
 @cache
 def provider_error() -> type[Exception]:
-    """The base of what LiteLLM raises for a failed call: it borrows the OpenAI library's."""
+    """Return the base class of LiteLLM's errors of failed calls, which comes from the OpenAI library."""
     error: type[Exception] = importlib.import_module("openai").OpenAIError
     return error
 
 
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
-    """The keyword arguments of every LiteLLM call to this worker, but for the messages.
+    """Return the keyword arguments of every LiteLLM call to this worker, without the messages.
 
     Raises `ConfigError` when the key's variable holds no key, the model names no provider, or a setting would not
     reach it.
@@ -64,7 +64,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
             "named extra_body", "Remove it; thinking_budget and the sampling settings do reach it",
         )  # fmt: skip
     settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
-    if is_remote(worker):  # retrying is the client's, so that it is counted and budgeted
+    if is_remote(worker):  # the client retries, so that retries are counted and budgeted
         settings |= {"timeout": _timeouts(worker), "max_retries": 0}
     optional = {
         "api_base": worker.api_base,
@@ -108,7 +108,7 @@ def _timeouts(worker: Worker) -> Any:
 
 
 def is_remote(worker: Worker) -> bool:
-    """Whether asking this worker takes a network."""
+    """Return whether calls to this worker need a network."""
     return plugin_of(worker.model) is None
 
 
@@ -117,7 +117,7 @@ def _provider(worker: Worker, file: Path | str) -> str:
     if (own := plugin_of(worker.model)) is not None:
         if name not in own.NAMES:
             raise ConfigError(
-                file, f"workers.{worker.name}.model", f"{worker.model!r} is no embedded worker",
+                file, f"workers.{worker.name}.model", f"{worker.model!r} is not an embedded worker",
                 f"Take one of {', '.join(f'{prefix}/{known}' for known in own.NAMES)}",
             )  # fmt: skip
         return prefix
@@ -128,14 +128,14 @@ def _provider(worker: Worker, file: Path | str) -> str:
         return str(library.get_llm_provider(worker.model)[1])
     except library.exceptions.BadRequestError:
         raise ConfigError(
-            file, f"workers.{worker.name}.model", f"{worker.model!r} names no provider that LiteLLM knows",
+            file, f"workers.{worker.name}.model", f"{worker.model!r} does not begin with a provider that LiteLLM knows",
             "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base",
         ) from None  # fmt: skip
 
 
 def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
     if worker.api_key_env is None:
-        # Without one LiteLLM would send the environment's key for the provider to a stranger's endpoint.
+        # Otherwise LiteLLM would send the environment's key for the provider to another party's endpoint.
         return "none" if worker.api_base else None
     if (problem := key_problem(worker.api_key_env)) is None:
         return os.environ[worker.api_key_env]
@@ -147,10 +147,10 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
 
 
 def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
-    """USD per prompt token and per completion token, at most: the pool's price of today, or LiteLLM's most expensive
-    tier.
+    """Return the highest USD per prompt token and per completion token: the pool's price of today, or LiteLLM's most
+    expensive tier.
 
-    Raises `ConfigError` when neither has one.
+    Raises `ConfigError` if neither has one.
     """
     if worker.price is not None:
         rates = worker.price.on()
@@ -173,8 +173,8 @@ def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
 
 
 def cost_usd(worker: Worker, prompt_tokens: int, completion_tokens: int) -> float:
-    """The cost of the tokens (USD): by the pool's price if it gives one, else by LiteLLM's table, without any
-    discount for what a provider claims to have cached."""
+    """Return the cost of the tokens (USD): by the pool's price if it gives one, else by LiteLLM's table, without
+    discounts for tokens that a provider reports as cached."""
     if worker.price is not None:
         return worker.price.usd(prompt_tokens, completion_tokens)
     price = litellm().cost_per_token
@@ -183,5 +183,5 @@ def cost_usd(worker: Worker, prompt_tokens: int, completion_tokens: int) -> floa
 
 
 def most_tokens(messages: Sequence[Message]) -> int:
-    """No tokenizer makes more tokens of these messages: a byte-level token holds at least one byte."""
+    """Return an upper bound of the messages' tokens: a byte-level token holds at least one byte."""
     return sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)

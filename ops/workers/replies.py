@@ -1,6 +1,6 @@
-"""Reading a provider's reply: the response in it, whether it is one, and the usage to book.
+"""Read a provider's reply: the response, whether it is valid, and the usage to book.
 
-What a provider says that a reply used is a claim: it is checked before it is booked.
+The usage in a reply is a claim of the provider and is checked before it is booked.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from ops.workers.words import valid_text
 LONGEST_TOKEN_CHARS = 128
 """No tokenizer in use has a longer token (runs of spaces are the longest)."""
 HIDDEN_PROMPT_TOKENS = 2_048
-"""What a provider may put before the messages: a chat template, a system prompt of its own."""
+"""Tokens that a provider may add before the messages: a chat template, its own system prompt."""
 OVERRUN_TOKENS = 64
-"""What a provider may count beyond `max_tokens`: marks of the end, of thinking, of a tool."""
+"""Tokens that a provider may count beyond `max_tokens`: marks of the end, of thinking, of a tool."""
 COUNTED_CHARS = 100_000
-"""The longest text that a tokenizer counts here: their time grows with the square of a text without spaces."""
+"""The longest text that a tokenizer counts here, because its time grows with the square of a text without spaces."""
 _COUNTS_DIFFER = 4
 """The largest ratio between two tokenizers' token counts of ASCII text."""
 _CHARS_OF_MOST_TOKENS = 8
-"""A claim of less than one token per this many characters is compared with our own count: words are shorter."""
+"""A claim of less than one token per this many characters is compared with our own count, because words are shorter."""
 
 
 class BookedUsage(NamedTuple):
-    """What is booked for a reply (tokens)."""
+    """The booked usage of a reply (tokens)."""
 
     prompt_tokens: int
     completion_tokens: int
     impossible: str | None = None
-    """The claim that cannot be true, with what could be; then the worst case is booked."""
+    """The impossible claim with the possible range; then the worst case is booked."""
 
 
 def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str, finish_reason: str) -> BookedUsage:
-    """The provider's counts where they are possible; our own where it gives none.
+    """Return the provider's counts if they are possible, or our own if it gives none.
 
-    A count that is impossible is replaced by what the request could use at most, or by what was delivered if that is
-    more: `impossible` then names it.
+    An impossible count is replaced by the most that the request could use, or by the delivered amount if that is more:
+    `impossible` then names it.
     """
     claim = getattr(reply, "usage", None)
     most = most_tokens(messages)
@@ -70,18 +70,19 @@ def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str,
 
 
 def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
-    """Why no further call is made to a worker after an impossible claim."""
+    """Return the error that stops further calls to a worker after an impossible claim."""
     return ConfigError(
         file, f"workers.{worker.name}",
-        f"its provider's usage cannot be true, so no further call is made to {worker.model!r}: {impossible}",
-        "The call was booked at its worst case. Settle it with the provider (does the endpoint keep to max_tokens, and "
-        "count tokens?), or take the worker out of the pool, then run the same command again: what is done stays "
-        "cached",
+        f"the usage that its provider reports is impossible, so no further call is made to {worker.model!r}: "
+        f"{impossible}",
+        "The call was recorded at its highest possible cost. Check with the provider whether the endpoint respects "
+        "max_tokens and counts tokens, or take the worker out of the pool, then run the same command again: finished "
+        "calls stay cached",
     )  # fmt: skip
 
 
 def _completion(claim: Any) -> object:
-    """Completion tokens with those of thinking, which some providers count apart."""
+    """Return completion tokens including those of thinking, which some providers count separately."""
     completion = getattr(claim, "completion_tokens", None)
     thought = getattr(getattr(claim, "completion_tokens_details", None), "reasoning_tokens", None)
     if _is_count(completion) and _is_count(thought) and thought > completion >= 0:
@@ -94,7 +95,7 @@ def _is_count(claim: object) -> TypeGuard[int]:
 
 
 def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | None:
-    """The claim of the tokens of `text`; None where there is none (LiteLLM makes 0 of a missing one); else why it is
+    """Return the claimed tokens of `text`; None without a claim (LiteLLM turns a missing one into 0); else why it is
     impossible."""
     if claim is None or (_is_count(claim) and claim == 0):
         return None
@@ -119,7 +120,7 @@ def _fewest(chars: int) -> int:
 
 
 def _counted(what: str | Sequence[Message]) -> int:
-    """Tokens of a text or of messages, as some tokenizer counts them; of a very long one, by its bytes."""
+    """Count tokens of a text or of messages with any tokenizer; of a very long text, by its bytes."""
     text = what if isinstance(what, str) else "".join(message["content"] for message in what)
     if not text:
         return 0
@@ -130,7 +131,7 @@ def _counted(what: str | Sequence[Message]) -> int:
 
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
-"""What providers put behind a model's name: a release."""
+"""Suffixes with which providers mark a model's release."""
 _BROKEN = ("error", "no_choices")
 _WITHHELD = "content_filter"
 
@@ -138,7 +139,7 @@ _WITHHELD = "content_filter"
 def read_reply(
     worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int
 ) -> tuple[Response, BookedUsage]:
-    """The response in LiteLLM's reply, priced by the usage that stands beside it."""
+    """Return the response in LiteLLM's reply, priced by the booked usage."""
     text, reason = _content(reply)
     usage = usage_of(worker, messages, reply, text, reason)
     response = Response(
@@ -156,11 +157,11 @@ def read_reply(
 def judge(
     worker: Worker, reply: Any, response: Response, *, worked: bool, file: Path | str, last: bool = False
 ) -> Transient | WorkerRefused | ConfigError | None:
-    """Why a reply that was paid for is not the worker's response; None when it is.
+    """Return why a paid reply is not the worker's response; None if it is.
 
-    Blank, longer than its `max_tokens` can be, or from another model: worth another try. A reply that was cut off at
-    `max_tokens` (finish_reason "length") is the response even where it is blank: the next one would be cut off too.
-    `last`: no attempt follows. Then a blank reply for which tokens were made is the response as well.
+    A blank reply, one longer than its `max_tokens` allows, or one from another model is worth another attempt. A reply
+    that was cut at `max_tokens` (finish_reason "length") is the response even if it is blank, because the next one
+    would be cut too. `last`: no attempt follows; then a blank reply with paid tokens is the response as well.
     """
     if response.finish_reason == _WITHHELD:
         return _withheld(worker)
@@ -175,8 +176,11 @@ def judge(
 
 
 def stored(worker: Worker, response: Response) -> Response:
-    """A response from the cache. Raises `WorkerRefused` where the provider's content filter withheld the answer: that
-    was paid for as well, and is not asked again."""
+    """Return a cached response.
+
+    Raises `WorkerRefused` if the provider's content filter withheld the answer: that was paid for too, and is not
+    requested again.
+    """
     if response.finish_reason == _WITHHELD:
         raise _withheld(worker)
     return response
@@ -198,7 +202,7 @@ def _most_chars(worker: Worker) -> int:
 
 
 def _other_model(worker: Worker, reply: Any) -> str | None:
-    """The model that answered, if it is not the one that was asked; releases of one model are the same."""
+    """Return the model that answered if it is not the requested one; releases of one model count as the same."""
     answered = str(getattr(reply, "model", None) or "")
     model = worker.model_in_replies or worker.model
     if not answered or answered == model or model.endswith(answered):
@@ -214,6 +218,6 @@ def _impostor(worker: Worker, answered: str, worked: bool, file: Path | str) -> 
     if worked:  # for example a gateway that falls back to another model because the requested one is unavailable
         return Transient(f"the answer of another model ({shown})")
     return ConfigError(
-        file, f"workers.{worker.name}.model", f"{worker.model!r} was asked and {shown!r} answered",
-        "Check model and api_base; if the endpoint calls the model so, write it as model_in_replies",
+        file, f"workers.{worker.name}.model", f"{worker.model!r} was requested, and {shown!r} answered",
+        "Check model and api_base; if the endpoint uses that name for the model, set model_in_replies to it",
     )  # fmt: skip

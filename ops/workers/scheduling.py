@@ -1,7 +1,7 @@
-"""What any client of workers offers, and what a call has to do with a scheduler outside it.
+"""The interface of worker clients, and the connection of calls to an outside scheduler.
 
-A client takes a turn only when it really calls: a response from the cache, and one that another task is asking for,
-need none. It also states when it waits for others, since a deadline counts a workflow's own work alone.
+A client takes a turn only for a real call: a cached response, or one that another task is requesting, needs none. It
+also reports when it waits for others, because a deadline counts only a workflow's own work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ops.core.response import Message, Response, Sample
 
 
 class Client(Protocol):
-    """Anything that gets responses out of workers."""
+    """Anything that returns workers' responses."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         """Give the worker's response to the messages.
@@ -33,9 +33,10 @@ class Client(Protocol):
 
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
-"""Gives what is held during one attempt at a call."""
+"""Returns the context that one attempt of a call holds."""
 Wait = Callable[[], AbstractContextManager[None]]
-"""Gives what is held while a call waits for others: for a slot, a pace, a pause that its provider asked for."""
+"""Returns the context that a call holds while it waits for others: for a slot, a pace, or a pause requested by its
+provider."""
 
 _TURN: ContextVar[Turn | None] = ContextVar("turn", default=None)
 _WAIT: ContextVar[Wait | None] = ContextVar("wait", default=None)
@@ -53,7 +54,7 @@ def turns_from(turn: Turn) -> Iterator[None]:
 
 @contextmanager
 def waits_told_to(wait: Wait) -> Iterator[None]:
-    """Let what is called inside, in this task and those it starts, hold a `wait` while it only waits."""
+    """Let calls made inside, in this task and those it starts, hold a `wait` while they only wait."""
     token = _WAIT.set(wait)
     try:
         yield
@@ -62,12 +63,12 @@ def waits_told_to(wait: Wait) -> Iterator[None]:
 
 
 def my_turn() -> AbstractAsyncContextManager[None]:
-    """What a client holds around one attempt: the turn that was set for this task, or nothing."""
+    """Return the context of one attempt: the turn set for this task, or none."""
     turn = _TURN.get()
     return nullcontext() if turn is None else turn()
 
 
 def waiting() -> AbstractContextManager[None]:
-    """What is held while a call waits for others and does nothing of its own."""
+    """Return the context of a call that waits for others."""
     wait = _WAIT.get()
     return nullcontext() if wait is None else wait()

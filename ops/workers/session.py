@@ -1,7 +1,6 @@
-"""The HTTP session of an event loop: bounds the size of replies, and closes when the loop ends.
+"""The HTTP session of an event loop: it bounds the size of replies, and closes when the loop ends.
 
-LiteLLM would make a session of its own; this one refuses an implausibly large reply before it is in memory, and
-closes with its loop.
+LiteLLM would make its own session; this one refuses an implausibly large reply before it is in memory.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 MOST_REPLY_BYTES = 16_000_000
-"""Several times what the longest answer with its reasoning comes to."""
+"""Several times the size of the longest answer with its reasoning."""
 _KEEP_ALIVE_S, _KEEP_NAMES_S = 120, 300
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None, None]]]
 _sessions = weakref.WeakKeyDictionary()
 
 
 async def session_of_loop() -> ClientSession:
-    """The running loop's session; it and LiteLLM's clients of the loop are closed when the loop ends.
+    """Return the running loop's session; it and LiteLLM's clients of the loop are closed when the loop ends.
 
-    LiteLLM keeps one client per loop, by the loop's address: left open, its sockets
-    leak, and a later loop at the same address would be handed dead connections.
+    LiteLLM keeps one client per loop, by the loop's address: left open, its sockets leak, and a later loop at the same
+    address would get dead connections.
     """
     loop = asyncio.get_running_loop()
     kept = _sessions.get(loop)
@@ -45,7 +44,7 @@ def _open() -> ClientSession:
     import aiohttp
 
     return aiohttp.ClientSession(
-        # No limit here: each worker's own is kept before a request gets this far.
+        # No limit here, because each worker's own limit applies before.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_KEEP_NAMES_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=_bounded_response(),
@@ -69,7 +68,7 @@ def _bounded_response() -> type[ClientResponse]:
     import aiohttp
 
     class Bounded(aiohttp.ClientResponse):
-        """Raises `ClientPayloadError`, as a broken connection does, when more than `MOST_REPLY_BYTES` come."""
+        """Raises `ClientPayloadError`, as a broken connection does, for more than `MOST_REPLY_BYTES`."""
 
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
@@ -83,7 +82,7 @@ def _bounded_response() -> type[ClientResponse]:
 
 
 class _Counted:
-    """A body's stream that ends in an error when it is too long; for replies without a length."""
+    """A body's stream that ends in an error if it is too long; for replies without a length."""
 
     def __init__(self, content: Any) -> None:
         self._content = content

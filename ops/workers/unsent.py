@@ -19,13 +19,13 @@ _SENT_AS = {
     "thinking_budget": ("budget",),
     "reasoning_effort": ("effort",),
 }
-"""Setting → what the name of the parameter that carries it holds, with any provider."""
+"""Setting → part of the parameter names that carry it at any provider."""
 _LEVEL = ("thinking", "level")
-"""What Gemini calls an effort."""
+"""Gemini's name for effort."""
 
 
 def check_pool(pool: Pool, file: Path | str) -> None:
-    """Raise `ConfigError` for the first worker whose settings cannot be used, before anything is spent."""
+    """Raise `ConfigError` for the first worker with unusable settings, before anything is spent."""
     for worker in pool.workers:
         request_settings(worker, file)
         worst_price(worker, file)
@@ -34,16 +34,16 @@ def check_pool(pool: Pool, file: Path | str) -> None:
 
 
 def check_pools(setup: Setup) -> None:
-    """`check_pool` for the recipe's pool and those that its evaluation asks. Raises `ConfigError`."""
+    """Apply `check_pool` to the recipe's pool and to those of its evaluation. Raises `ConfigError`."""
     for name, pool in setup.every_pool.items():
         check_pool(pool, pool_file(setup.workspace.config, name))
 
 
 def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
-    """One error for each setting of a remote worker that would be dropped or changed.
+    """Return one error for each setting of a remote worker that would be dropped or changed.
 
-    By LiteLLM's own translation of the parameters, offline. It reads no key. A worker whose model names no provider
-    gives that error alone.
+    Uses LiteLLM's own translation of the parameters, offline and without keys. A worker whose model names no provider
+    has only that error.
     """
     if not is_remote(worker):
         return []
@@ -53,7 +53,7 @@ def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
         return [error]
     library = litellm()
     if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
-        return []  # a provider of one's own takes what it is given
+        return []  # a custom provider accepts every setting
     model, provider, *_ = library.get_llm_provider(worker.model)
     names = {"thinking_budget": "thinking"}
     wanted = {name: getattr(worker, name) for name in _SENT_AS if names.get(name, name) in settings}
@@ -87,7 +87,7 @@ def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
 def _refused(
     worker: Worker, file: Path | str, arguments: Mapping[str, Any], sent: Any, refusal: Exception
 ) -> Iterator[ConfigError]:
-    """The settings that LiteLLM refuses: those that it refuses alone, else all together."""
+    """Return the settings that LiteLLM refuses: those that it refuses individually, else all together."""
     kind, alone = type(refusal), []
     for name, value in arguments.items():
         try:
@@ -114,7 +114,7 @@ def _always_thinks(*models: str) -> bool:
 
 
 def _parameters(sent: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """The values of what carries a setting, at any depth."""
+    """Return the values of the parameters that carry a setting, at any depth."""
     for key, value in sent.items():
         if isinstance(value, Mapping):
             yield from _parameters(value, name)

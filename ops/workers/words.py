@@ -11,9 +11,9 @@ from ops.config.secret import KEY_SHAPE
 from ops.core.response import Message
 
 _QUOTE_WORDS = 8
-"""This many consecutive words of a prompt are a quotation: a provider's own message shares fewer with it."""
+"""This many consecutive words of a prompt count as a quotation; a provider's own message shares fewer with it."""
 _SHOWN_WORDS = 3
-"""What is shown to a person keeps no more than two words of a prompt in a row."""
+"""Text shown to a person contains at most two consecutive words of a prompt."""
 _MOST_CHARS = 200_000
 _SHOWN_CHARS = 240
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -21,7 +21,7 @@ _PARAMETER = re.compile(r"[A-Za-z_][\w.\[\]-]{0,59}")
 _ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _TOKEN = re.compile(r"\w+")
 _LETTERS_AND_DIGITS = re.compile(r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[-\w.*]{20,}|[-\w.]*\*{2,}[-\w.*]*")
-"""Long words of both, and words with stars in them: keys, also those that were half hidden, and ids."""
+"""Long words of letters and digits, and words with stars: keys, including masked ones, and ids."""
 
 
 class Words(NamedTuple):
@@ -33,14 +33,14 @@ class Words(NamedTuple):
 
 
 def valid_text(text: str) -> str:
-    """`text` that UTF-8 can hold: each lone surrogate becomes U+FFFD."""
+    """Return `text` in a form that UTF-8 can encode: each lone surrogate becomes U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None = None) -> Words:
-    """A provider's words in LiteLLM's error, without the prompt in `messages` and without keys.
+    """Return a provider's words in LiteLLM's error, without the prompt in `messages` and without keys.
 
-    `text` leaves out long quotations alone and keeps the provider's codes; `shown` is short, and stricter.
+    `text` omits only long quotations and keeps the provider's codes; `shown` is short, and stricter.
     """
     said, codes, parameter = _said(error)
     said = valid_text(said)
@@ -59,7 +59,7 @@ def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None
 
 
 def _said(error: Any) -> tuple[str, str, str]:
-    """The provider's message, its codes, and the parameter that it names ("" where it names none).
+    """Return the provider's message, its codes, and the parameter that it names ("" if none).
 
     LiteLLM gives either the body, or all of it as one text.
     """
@@ -91,7 +91,7 @@ def _json_in(text: str) -> dict[str, Any] | None:
 
 
 def _plain(text: str) -> str:
-    """Without backslash escapes, however often they were escaped: a quotation is then spelt as we spelt it."""
+    """Remove backslash escapes of any depth, so that a quotation is spelt as in the prompt."""
     return _ESCAPE.sub(_unescaped, text)
 
 
@@ -103,7 +103,8 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _without(text: str, ours: Iterable[str], row: int) -> tuple[str, bool]:
-    """`text` with every run of `row` words, or of a whole content that is shorter, replaced by "…"; whether any was."""
+    """Return `text` with every run of `row` words, or of a whole shorter content, replaced by "…", and whether there
+    was any."""
     spans = [match.span() for match in _TOKEN.finditer(text)]
     tokens = [text[start:end].lower() for start, end in spans]
     theirs = dict.fromkeys(range(len(tokens)), False)

@@ -1,6 +1,6 @@
-"""A worker as a client calls it: its settings resolved once, its circuit breaker, and what is known of it since.
+"""A worker as used by a client: its settings resolved once, its circuit breaker and its state.
 
-The breaker is our own: the libraries for asyncio either know one event loop only or wrap whole functions, and a call
+The breaker is our own: asyncio libraries for it either know one event loop only or wrap whole functions, and a call
 here may be cancelled during its probe.
 """
 
@@ -23,10 +23,11 @@ from ops.workers.providers import is_remote, request_settings, worst_price
 
 
 class Breaker:
-    """Closed: calls pass. Open, after `failures` in a row: none does for `rest_s` seconds. Then one may try.
+    """Circuit breaker. Closed: calls pass. Open, after `failures` in a row: no call passes for `rest_s` seconds, then
+    one probe.
 
-    The one that tries closes the circuit by a response and opens it again by a failure; if it
-    is cancelled, the next one tries. Safe under threads.
+    A response to the probe closes the circuit, a failure opens it again; if the probe is cancelled, the next call is
+    the probe. Safe under threads.
     """
 
     def __init__(self, failures: int, rest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,11 +37,12 @@ class Breaker:
         self._probe: object | None = None
         self._lock = threading.Lock()
         self.reason = ""
-        """What the last failure was, in words."""
+        """The last failure, in words."""
 
     def rest_s(self, call: object) -> float:
-        """Seconds that `call` must wait; 0: it may be made. After the pause, only one call may be made at first."""
-        if self._row < self._limit:  # without the lock: the usual case, and one call too many does no harm
+        """Return the seconds that `call` must wait; 0: it may be made. After the pause, only one call passes at first.
+        """
+        if self._row < self._limit:  # without the lock: the usual case, and one call too many is harmless
             return 0.0
         with self._lock:
             if self._row < self._limit or self._probe is call:
@@ -54,7 +56,7 @@ class Breaker:
             return self._rest_s
 
     def is_probe(self, call: object) -> bool:
-        """Whether `call` is the one that tries whether the worker is back."""
+        """Return whether `call` is the probe."""
         return self._probe is call
 
     def succeeded(self) -> None:
@@ -64,7 +66,7 @@ class Breaker:
                 self._row, self._probe = 0, None
 
     def failed(self, call: object, reason: str) -> None:
-        """`call` got no response after all its retries."""
+        """Record that `call` got no response after all retries."""
         with self._lock:
             self._row += 1
             self.reason = reason
@@ -74,7 +76,7 @@ class Breaker:
                 self._probe = None
 
     def left(self, call: object) -> None:
-        """`call` ended without saying anything of the worker: it was cancelled, or not sent."""
+        """Record that `call` ended without information on the worker: it was cancelled, or not sent."""
         if self._probe is call:
             with self._lock:
                 self._probe = None
@@ -86,15 +88,15 @@ class WorkerHandle:
 
     worker: Worker
     settings: dict[str, Any]
-    """The keyword arguments of every LiteLLM call, but for the messages."""
+    """Keyword arguments of every LiteLLM call, without the messages."""
     file: Path | str
-    """The pool's file, for messages."""
+    """The pool's file, for error messages."""
     remote: bool
-    """Asked over a network, through the loop's session."""
+    """Called over a network, through the loop's session."""
     limits: Limits
     breaker: Breaker
     worked: bool = False
-    """It has answered before: what fails as if it were configured wrongly is then the provider's fault."""
+    """It has answered before, so an apparent error of configuration is the provider's failure."""
     rejections: int = 0
     """Requests that the provider rejected since the last response."""
     not_believed: ConfigError | None = None
@@ -104,7 +106,7 @@ class WorkerHandle:
         self._price = worst_price(self.worker, self.file)
 
     def answered(self) -> None:
-        """Note a response of a live call."""
+        """Record a response of a live call."""
         self.worked, self.rejections = True, 0
 
     def raise_if_stopped(self) -> None:
@@ -114,7 +116,7 @@ class WorkerHandle:
 
     @property
     def price(self) -> tuple[float, float]:
-        """USD per prompt token and per completion token, at most, if the call is made today."""
+        """Return the highest USD per prompt token and per completion token of a call today."""
         if self.worker.price is not None and self.worker.price.later:
             return worst_price(self.worker, self.file)
         return self._price
@@ -123,9 +125,8 @@ class WorkerHandle:
 def resolve_worker(worker: Worker, file: Path | str, limits: Path) -> WorkerHandle:
     """Resolve a worker of the pool in `file`. Raises `ConfigError`.
 
-    The processes that name the same folder `limits` share the worker's, or those that name the same server in
-    PODIUM_LIMITS_URL. A tool in this process has none to share: no provider counts its calls, and it answers sooner
-    than a lock is had.
+    Processes with the same folder `limits`, or the same server in PODIUM_LIMITS_URL, share the worker's limits. A tool
+    in this process shares none: no provider counts its calls, and it answers faster than a lock is taken.
     """
     remote = is_remote(worker)
     return WorkerHandle(

@@ -1,4 +1,4 @@
-"""Cards: what precaching measured of the workers, as the Conductor may be shown it beside their ordinals."""
+"""Worker descriptions (cards): measurements that the Conductor's prompt may show beside the ordinals."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ops.core.errors import DataError
 from ops.spending.money import usd
 
 DOMAINS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
-"""Domains in the order in which a card has them, in words."""
+"""Domains in the order of a card, in words."""
 
 
 class WorkerCard(Settings):
-    """One worker's measured strength and price; it holds no name."""
+    """One worker's measured accuracy and price; without its name."""
 
     accuracy: dict[str, float] = Field(min_length=1)
-    """Domain → share of right answers (0-1)."""
+    """Domain → share of correct answers (0-1)."""
     cost_usd: float = Field(ge=0)
-    """USD a call, the mean."""
+    """Mean USD per call."""
 
     def sentence(self) -> str:
-        """`mathematics 71 %, programming 5 %; $0.0021 a call`."""
+        """Return for example `mathematics 71 %, programming 5 %; $0.0021 a call`."""
         strengths = ", ".join(f"{DOMAINS.get(name, name)} {share:.0%}" for name, share in self._ordered())
         return f"{strengths.replace('%', ' %')}; {usd(self.cost_usd)} a call"
 
     def short(self) -> str:
-        """The card in few tokens: `math 71 code 5 $0.0021`."""
+        """Return the card in few tokens: `math 71 code 5 $0.0021`."""
         strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered())
         return f"{strengths} {usd(self.cost_usd)}"
 
@@ -40,9 +40,9 @@ class WorkerCard(Settings):
 
 
 def load_cards(data: Path, offered: Sequence[str]) -> tuple[WorkerCard, ...]:
-    """The cards of the `offered` workers, by ordinal, from `data/profiles.json`.
+    """Load the cards of the `offered` workers, by ordinal, from `data/profiles.json`.
 
-    Raises `DataError` when the file is missing or a worker was not measured.
+    Raises `DataError` if the file is missing or a worker was not measured.
     """
     file = data / "profiles.json"
     remedy = "Materialize worker_profiles first, or set prompting.cards to false"
@@ -62,4 +62,4 @@ def _card(row: dict[str, object], file: Path, remedy: str) -> WorkerCard:
         accuracy = {name: score["accuracy"] for name, score in by_domain.items()}  # type: ignore[attr-defined]
         return WorkerCard.model_validate({"accuracy": accuracy, "cost_usd": row["cost_usd"]})
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise DataError(file, f"worker {row.get('worker')}", f"is no profile ({error})", remedy) from None
+        raise DataError(file, f"worker {row.get('worker')}", f"is not a profile ({error})", remedy) from None

@@ -1,7 +1,7 @@
-"""How much of a long response later steps are shown, in tokens.
+"""The length of long responses that later steps read, in tokens.
 
-One tokenizer (tiktoken's cl100k_base, which LiteLLM brings along) counts for every worker: a limit is a limit on
-length, and nothing has to be downloaded.
+One tokenizer (tiktoken's cl100k_base, a dependency of LiteLLM) counts for every worker, because the limit only bounds
+the length; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from ops.workers.litellm_private import encoding
 
 
 class Carried(NamedTuple):
-    """A response as later steps see it; `cut` tokens of it are left out."""
+    """A response as later steps read it; `cut` tokens of it are omitted."""
 
     text: str
     cut: int = 0
 
 
 def carried(text: str, limit: int | None) -> Carried:
-    """`text` itself, or its beginning and its end with `limit` tokens together and a mark between.
+    """Return `text`, or its beginning and end with `limit` tokens together and a mark between them.
 
-    The end is kept as well as the beginning because that is where an answer stands. A character is
-    never cut in two.
+    The end is kept because the answer is usually there. A character is never cut in two.
     """
     if limit is None or len(text.encode(errors="replace")) <= limit:  # a token is at least one byte
         return Carried(text)

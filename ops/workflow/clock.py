@@ -1,4 +1,4 @@
-"""A step's own time: what its deadline counts, and what it waited for others."""
+"""The working time of a step, which its deadline counts without waits for others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 class WorkClock:
-    """Counts one step's work (seconds) on top of `before_s`, that of the longest chain of steps it waited for.
+    """Counts one step's work (seconds) on top of `before_s`, the work of the longest chain of steps before it.
 
-    Calls `on_limit` when both together reach `limit_s`. It runs from its making until `stop`, but for
-    what is spent inside `waiting`.
+    Calls `on_limit` when both together reach `limit_s`. It runs from its construction until `stop`, except inside
+    `waiting`.
     """
 
     def __init__(self, before_s: float, limit_s: float | None, on_limit: Callable[[], None]) -> None:
@@ -24,7 +24,7 @@ class WorkClock:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The clock stands while in the block."""
+        """Stop the clock inside the block."""
         self.stop()
         try:
             yield
@@ -35,7 +35,7 @@ class WorkClock:
             self._set_alarm()
 
     def stop(self) -> None:
-        """The step's work is done, for now or for good."""
+        """Stop the clock at the end of the step's work."""
         now = self._loop.time()
         self.work_s += now - self._since
         self._since = now

@@ -41,13 +41,13 @@ _JSON = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>[bf])|[
 
 
 def text_of(spelling: str) -> str:
-    """The text that the inside of a string spells, its quotes left out."""
+    """Return the text that the inside of a string spells, without its quotes."""
     pasted = any(_stands(backslash) for backslash in _BACKSLASH.finditer(spelling))
     return _BACKSLASH.sub(lambda backslash: _read(backslash, pasted), spelling)
 
 
 def spelling_of(text: str) -> str:
-    """A string in double quotes that `text_of` reads back as `text`."""
+    """Return a string in double quotes that `text_of` reads back as `text`."""
     return _JSON.sub(_respelt, json.dumps(text, ensure_ascii=False))
 
 
@@ -77,7 +77,7 @@ def _read(backslash: re.Match[str], pasted: bool) -> str:
 
 
 def _respelt(escape: re.Match[str]) -> str:
-    """JSON's escape by its code where its letter would be read as a LaTeX command's."""
+    """Return JSON's escape by code if its letter would be read as a LaTeX command's."""
     if escape["other"]:
         return "\\u0008" if escape["other"] == "b" else "\\u000c"
     if _is_command(escape):

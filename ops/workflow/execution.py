@@ -1,4 +1,4 @@
-"""Run a workflow as a graph: a step waits only for the steps that it sees."""
+"""Execute a workflow as a graph: a step waits only for the steps that it reads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def execute(
     sample: int | Sample = 0,
     scheduler: Scheduler | None = None,
     previous: Previous | None = None,
-    told: Callable[[StepTrace], None] | None = None,
+    on_step: Callable[[StepTrace], None] | None = None,
 ) -> WorkflowTrace:
     """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `WorkflowTrace`.
 
@@ -75,7 +75,7 @@ async def execute(
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
     worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
     "timed_out". A `scheduler` shared by a batch decides which call a busy worker takes next. `previous` makes this
-    a recursive round. `told` is called with each executed step when it ends.
+    a recursive round. `on_step` is called with each executed step when it ends.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -87,13 +87,13 @@ async def execute(
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, told)
+    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, on_step)
     await run.to_the_end()
     return run.trace()
 
 
 class _Span(NamedTuple):
-    """One call's time, in seconds since the execution began; `queued` of it waiting for others."""
+    """The time of one call in seconds since the start of the execution; `queued` of it was waiting for others."""
 
     started: float
     ended: float
@@ -101,7 +101,7 @@ class _Span(NamedTuple):
 
 
 class _Run:
-    """One execution's moving parts."""
+    """The state of one execution."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class _Run:
         sample: Sample,
         scheduler: Scheduler | None,
         previous: Previous | None,
-        told: Callable[[StepTrace], None] | None,
+        on_step: Callable[[StepTrace], None] | None,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
-        self.sample, self.scheduler, self.previous, self.told = sample, scheduler, previous, told
+        self.sample, self.scheduler, self.previous, self.on_step = sample, scheduler, previous, on_step
         self.needed = workflow.needed()
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
@@ -123,7 +123,7 @@ class _Run:
         self.keys: dict[int, str] = {}
         self.spans: dict[int, _Span] = {}
         self.work_s: dict[int, float] = {}
-        """Seconds of work of the longest chain that ends with a step, the step included."""
+        """Seconds of work of the longest chain that ends with a step, including the step."""
         self.stop: PodiumError | None = None
         self.timed_out = False
         self.settled = {index: asyncio.Event() for index in self.needed}
@@ -140,7 +140,7 @@ class _Run:
                     await self._steps()
             except TimeoutError:
                 if not self.limit.expired():
-                    raise  # a cancellation by a bug
+                    raise  # a cancellation caused by a defect
                 self.timed_out = True
         if self.stop is not None:
             raise self.stop
@@ -155,7 +155,7 @@ class _Run:
                 async with asyncio.TaskGroup() as group:
                     for index in (first, *others):
                         group.create_task(self._step(index))
-            else:  # one call needs no task of its own
+            else:  # one call needs no separate task
                 await self._step(first)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -165,8 +165,8 @@ class _Run:
             await self.settled[seen].wait()
         if not self.failures and self.stop is None:
             await self._ask(index)
-            if self.told is not None and self._outcome(index)[0] != "not_run":
-                self.told(self._step_trace(index))
+            if self.on_step is not None and self._outcome(index)[0] != "not_run":
+                self.on_step(self._step_trace(index))
         self.settled[index].set()
 
     async def _ask(self, index: int) -> None:
@@ -203,7 +203,7 @@ class _Run:
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
 
     def _sample(self, index: int) -> Sample:
-        """The step's sample: a worker that is asked the same again gives another answer."""
+        """Return the step's sample: a repeated request to the same worker gets another answer."""
         steps, sees = self.workflow.steps, self.sees
         same = (
             earlier
@@ -213,7 +213,7 @@ class _Run:
             and steps[earlier].subtask == steps[index].subtask
             and sees[earlier] == sees[index]
         )
-        # An equal branch is a repetition of the whole workflow: its steps come after all of those before it.
+        # An equal branch is a repetition of the whole workflow, so its steps come after all steps of earlier branches.
         repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
         return replace(self.sample, repetition=repetition)
 
@@ -233,7 +233,7 @@ class _Run:
             return await asking()
 
     def _remaining_s(self, scheduler: Scheduler, index: int) -> float:
-        """Expected seconds of the longest path from step `index`, itself included, to the answer."""
+        """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed, 0.0)
         for step in sorted(self.needed, reverse=True):
             own = longest[step] + scheduler.expected_s(self.team.workers[self.workflow.steps[step].worker])

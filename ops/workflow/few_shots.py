@@ -23,11 +23,11 @@ class FewShot(Settings):
     """A worked example: a question, the thinking, and a workflow of our own writing."""
 
     kind: str
-    """What it is an example of; not shown to the Conductor."""
+    """The strategy that it demonstrates; not shown to the Conductor."""
     question: str = Field(min_length=1)
     choices: tuple[str, ...] = ()
     offered: int = Field(default=7, ge=1)
-    """How many workers its ordinals count; it is shown with as many as the question has on offer (`on_offer`)."""
+    """Number of workers that its ordinals count; it is shown with as many as the question offers (`on_offer`)."""
     reasoning: str = Field(min_length=1)
     steps: tuple[FewShotStep, ...] = Field(min_length=1)
 
@@ -41,17 +41,17 @@ class FewShot(Settings):
 
     @property
     def workflow(self) -> Workflow:
-        """Raises `ValueError` for a step that no text can give."""
+        """Return the workflow. Raises `ValueError` for a step that no text can express."""
         return Workflow(tuple(Step(step.worker, step.subtask, step.access) for step in self.steps))
 
     def without_subtasks(self) -> FewShot:
-        """The same example where every subtask is only to solve the problem."""
+        """Return the same example with "solve the problem" as every subtask."""
         return self.model_copy(update={"steps": tuple(s.model_copy(update={"subtask": SOLVE}) for s in self.steps)})
 
     def on_offer(self, offered: Offered) -> FewShot:
-        """The example rewritten for a pool with these workers on offer.
+        """Return the example rewritten for a pool with these offered workers.
 
-        A worker on offer keeps its ordinal; each other one gets a free ordinal, distinct while there are enough.
+        An offered worker keeps its ordinal; each other one gets a free ordinal, distinct while there are enough.
         """
         present = tuple(ordinals_of(offered))
         ordinals = {step.worker: step.worker for step in self.steps if step.worker in present}
@@ -72,7 +72,7 @@ class FewShotFile(Settings):
 
 
 def load_few_shots(data: Path, name: str) -> tuple[FewShot, ...]:
-    """The examples of `data/few_shots/NAME.yaml`; none for "none". Raises `ConfigError`."""
+    """Load the examples of `data/few_shots/NAME.yaml`; none for "none". Raises `ConfigError`."""
     if name == "none":
         return ()
     return load(FewShotFile, data / "few_shots" / f"{name}.yaml").examples

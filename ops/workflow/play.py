@@ -1,7 +1,7 @@
-"""Play questions: a workflow is written and executed for each, and where rounds are allowed, the Conductor reads the
-answer and keeps it or writes another workflow.
+"""Play questions: for each, generate and execute a workflow; with rounds, the Conductor then keeps the answer or writes
+another workflow.
 
-Only completions are ever parsed: a response that contains a workflow stays text.
+Only completions are parsed: a response that contains a workflow stays text.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ Fits = Callable[[Sequence[Message]], bool]
 
 
 class CallBudget:
-    """Calls of a set of questions: those of all rounds together stay within `ratio` times those of first rounds.
-
-    Threads may share one.
-    """
+    """Call budget of a set of questions: the calls of all rounds stay within `ratio` times those of first rounds.
+    Threads may share one."""
 
     def __init__(self, ratio: float) -> None:
         self._ratio, self._first, self._made, self._lock = ratio, 0, 0, Lock()
@@ -43,7 +41,7 @@ class CallBudget:
             self._made += calls
 
     def take(self, calls: int) -> bool:
-        """Count a later round, where there is enough left for it."""
+        """Count a later round if enough calls are left for it."""
         with self._lock:
             allowed = self._made + calls <= self._ratio * self._first
             self._made += calls if allowed else 0
@@ -52,18 +50,18 @@ class CallBudget:
 
 @dataclass(frozen=True)
 class Question:
-    """A problem as it is played, and what is known of its first completion."""
+    """A problem to play, with the known facts of its first completion."""
 
     problem: Problem
     team: Team
     sample: int | Sample = 0
-    """Which of the workers' answers are drawn on."""
+    """The sample index of the workers' answers."""
     text: str | None = None
-    """The first completion, where it is written already."""
+    """The first completion, if it exists already."""
     parsed: Parsed | None = None
-    """What `text` says, where the team does not read it: a workflow of any length, or the reason why there is none."""
+    """The parse of `text`, if the team does not parse it: a workflow of any length, or the reason why there is none."""
     before: Round | None = None
-    """The executed round that the first completion goes on from."""
+    """The executed round that the first completion continues."""
 
 
 class _Conversation:
@@ -77,25 +75,25 @@ class _Conversation:
 
     @property
     def last(self) -> WorkflowTrace | None:
-        """The last execution."""
+        """Return the last execution."""
         return self.rounds[-1].trace if self.rounds else None
 
     def prompt(self) -> list[Message]:
-        """The chat for the next completion."""
+        """Return the chat for the next completion."""
         if not self.rounds:
             return self.team.messages(self.problem)
         answer = (self.last and self.last.answer) or ""
         return next_messages(self.team, self.problem, self.rounds[-1].text, answer, self._limits or RoundLimits())
 
     def read(self, text: str) -> Parsed:
-        """What a completion says."""
+        """Parse a completion."""
         first, self.given = self.given is not None, None
         if first and self._question.parsed is not None:
             return self._question.parsed
         return self.team.read(text, recursive=bool(self.rounds))
 
     def admit(self, text: str, parsed: Parsed, budget: CallBudget | None) -> Workflow | None:
-        """The workflow to run now; None, with the reason in `stop`, when there is none."""
+        """Return the workflow to run now; None, with the reason in `stop`, if there is none."""
         workflow = parsed.workflow
         if workflow is None:
             self.stop = "invalid"
@@ -120,7 +118,7 @@ class _Conversation:
             self.stop = "cap"
 
     async def execute(
-        self, workflow: Workflow, scheduler: Scheduler, told: Callable[[StepTrace | WorkflowTrace], None] | None
+        self, workflow: Workflow, scheduler: Scheduler, on_step: Callable[[StepTrace | WorkflowTrace], None] | None
     ) -> WorkflowTrace:
         trace = await execute(
             workflow,
@@ -129,10 +127,10 @@ class _Conversation:
             sample=self._question.sample,
             scheduler=scheduler,
             previous=None if self.last is None else ending(self.last),
-            told=told,
+            on_step=on_step,
         )
-        if told is not None:
-            told(trace)
+        if on_step is not None:
+            on_step(trace)
         return trace
 
     def trace(self) -> Trace:
@@ -148,7 +146,7 @@ async def play(
     scheduler: Scheduler | None = None,
     budget: CallBudget | None = None,
     fits: Fits | None = None,
-    told: Callable[[StepTrace | WorkflowTrace], None] | None = None,
+    on_step: Callable[[StepTrace | WorkflowTrace], None] | None = None,
 ) -> list[Trace]:
     """Answer every question as one set; one `Trace` each, in their order.
 
@@ -156,7 +154,7 @@ async def play(
     rounds. All prompts of a round are written at once (a batch for the policy), and its workflows run together. The
     team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions
     share, or None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
-    `fits` says whether a prompt leaves room for a completion (first ones must). `told` is given each
+    `fits` says whether a prompt leaves room for a completion (first ones must). `on_step` is given each
     step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
     flight have ended.
     """
@@ -166,7 +164,7 @@ async def play(
     order = range(len(talks)) if limits is None else Random(0).sample(range(len(talks)), len(talks))
 
     async def run(talk: _Conversation, text: str, parsed: Parsed, workflow: Workflow) -> None:
-        talk.record(text, parsed, await talk.execute(workflow, scheduler, told))
+        talk.record(text, parsed, await talk.execute(workflow, scheduler, on_step))
 
     while True:
         going = [index for index, talk in enumerate(talks) if talk.stop is None]
@@ -178,7 +176,7 @@ async def play(
             talks[index].stop = "no_room"
             del asked[index]
         if asked:
-            assert write is not None  # only a question that brings its completion along needs none
+            assert write is not None  # needed unless the question has its completion already
             texts |= zip(asked, await write(list(asked.values())), strict=True)
         if not texts:
             break
@@ -188,7 +186,7 @@ async def play(
             parsed = talk.read(text)
             if (workflow := talk.admit(text, parsed, budget)) is not None:
                 running.append(run(talk, text, parsed, workflow))
-        # Every execution is awaited before an error is raised: calls in flight are paid for and must be cached.
+        # All executions are awaited before an error is raised, because calls in flight are paid for and must be cached.
         for error in await asyncio.gather(*running, return_exceptions=True):
             if error is not None:
                 raise error
@@ -196,16 +194,16 @@ async def play(
 
 
 def next_messages(team: Team, problem: Problem, text: str, answer: str, limits: RoundLimits) -> list[Message]:
-    """The chat of the round that follows the one in which the Conductor wrote `text` and its workflow gave `answer`."""
+    """Return the chat of the round after the one in which the Conductor wrote `text` and its workflow gave `answer`."""
     shown = carried(answer, limits.answer_tokens).text
     return recursive_messages(team.messages(problem), text, shown, style=team.prompting.style)
 
 
 def _planned(workflow: Workflow) -> int:
-    """The calls that running it makes."""
+    """Return the number of calls of running it."""
     return len(workflow.needed())
 
 
 def ending(trace: WorkflowTrace) -> Previous:
-    """What the round after this one is shown of it."""
+    """Return the part of it that the next round shows."""
     return Previous(trace.workflow.steps[-1].subtask, trace.answer or "")

@@ -1,7 +1,6 @@
-"""One queue per worker for a batch of workflows: the call whose workflow has the most still to do goes first.
+"""One queue per worker for a batch of workflows: the call whose workflow has the most remaining work goes first.
 
-A batch ends with its slowest workflow; first come, first served lets long chains wait behind short ones and leaves
-them as a tail.
+A batch ends with its slowest workflow; first come, first served would delay long chains behind short ones.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from ops.config import Worker
 from ops.workers.scheduling import waiting
 
 _UNKNOWN_S = 1.0
-"""Assumed seconds of a call to a worker that neither declares a latency nor was called yet."""
+"""Assumed seconds of a call to a worker without a declared latency or an earlier call."""
 _MEMORY = 20
-"""About how many of the last calls make up a worker's mean."""
+"""Approximate number of recent calls in a worker's mean."""
 _SURPRISE = 1.5
-"""A mean that has changed by this factor since the waiting calls were put in order puts them in order anew."""
+"""Factor of change of the mean after which the waiting calls are sorted again."""
 
 Remaining = Callable[[], float]
 """Expected seconds from a call's start to its workflow's answer, as far as is known now."""
 
 
 class _Waiting(NamedTuple):
-    """One call that waits for a slot, as a heap orders it: most to do first, then by arrival."""
+    """One call that waits for a slot, as a heap orders it: most remaining work first, then by arrival."""
 
     less_s: float
     arrival: int
@@ -38,16 +37,16 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class _Queue:
-    """One worker's free slots, its waiting calls, and how long its calls took."""
+    """One worker's free slots, waiting calls, and durations of calls."""
 
     free: int
     mean_s: float
     declared: bool
     calls: int = 0
     ordered_by_s: float = 0.0
-    """The mean when all waiting calls were last put in order."""
+    """The mean at the last sorting of the waiting calls."""
     edition: int = 0
-    """Which of the scheduler's orders `waiting` is in."""
+    """The version of the scheduler's order that `waiting` has."""
     waiting: list[_Waiting] = field(default_factory=list)
 
 
@@ -64,18 +63,18 @@ class Scheduler:
         self._edition = 0
 
     def expected_s(self, worker: Worker) -> float:
-        """Seconds that a call to the worker takes: declared, or the mean of the calls so far."""
+        """Return the seconds of a call to the worker: declared, or the mean so far."""
         return self._queue(worker).mean_s
 
     def waiting(self, worker: Worker) -> int:
-        """How many calls wait for a slot of the worker."""
+        """Return the number of calls that wait for a slot of the worker."""
         return sum(not call.turn.done() for call in self._queue(worker).waiting)
 
     @asynccontextmanager
     async def slot(self, worker: Worker, remaining: Remaining) -> AsyncIterator[None]:
-        """Hold one of the worker's slots; of waiting calls, the one with most `remaining` comes first.
+        """Hold one of the worker's slots; the waiting call with the most `remaining` work is first, then the earliest.
 
-        Equal calls keep their order. The wait is reported as such (`ops.workers.scheduling`).
+        The wait is reported (`ops.workers.scheduling`).
         """
         queue, loop = self._queue(worker), asyncio.get_running_loop()
         await self._acquire(queue, remaining)
@@ -102,7 +101,7 @@ class Scheduler:
         low, high = sorted((queue.mean_s, queue.ordered_by_s))
         if high > _SURPRISE * low:
             queue.ordered_by_s = queue.mean_s
-            self._edition += 1  # every queue's order may hang on it
+            self._edition += 1  # every queue's order may depend on it
 
     async def _acquire(self, queue: _Queue, remaining: Remaining) -> None:
         if queue.free > 0:
@@ -115,7 +114,7 @@ class Scheduler:
             with waiting():
                 await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the slot was given in the same moment
+            if turn.done() and not turn.cancelled():  # the slot was granted at the same moment
                 self._release(queue)
             raise
 
@@ -127,6 +126,6 @@ class Scheduler:
         while queue.waiting:
             turn = heapq.heappop(queue.waiting).turn
             if not turn.done():
-                turn.set_result(None)  # the slot is handed over directly: no other call can take it
+                turn.set_result(None)  # the slot is passed on directly, so that no other call can take it
                 return
         queue.free += 1

@@ -16,7 +16,7 @@ from ops.workflow.prompt import conductor_messages
 
 
 class _NoClient:
-    """The client of a team whose workers are shown in prompts and never called."""
+    """The client of a team whose workers appear in prompts but are never called."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
@@ -34,22 +34,22 @@ class Team:
     prompting: Prompting = field(default_factory=Prompting)
     few_shots: Sequence[FewShot] = ()
     cards: Sequence[WorkerCard] = ()
-    """What was measured of the workers, by ordinal; shown where `prompting.cards` asks for it."""
+    """Worker descriptions by ordinal; shown if `prompting.cards` is set."""
     execution: Execution = field(default_factory=Execution)
     """The limits of every workflow."""
     present: Sequence[int] | None = None
-    """The ordinals on offer, where some workers are left out; None: all of them."""
+    """The offered ordinals if some workers are omitted; None: all of them."""
 
     @property
     def ordinals(self) -> Collection[int]:
-        """The ordinals on offer."""
+        """Return the offered ordinals."""
         return ordinals_of(len(self.workers) if self.present is None else self.present)
 
     def offering(self, ordinals: Sequence[int], *, renumbered: bool = False) -> Team:
-        """The same team with only these of its workers on offer.
+        """Return the same team with only these of its offered workers, which keep their ordinals; `renumbered`: they
+        count from 0 in the given order.
 
-        They keep their ordinals; `renumbered`: they count from 0 in the order given. Raises `ValueError` when none
-        is left, one is named twice or is not on offer here.
+        Raises `ValueError` if none is left, or one is named twice or is not offered here.
         """
         if not ordinals or len(set(ordinals)) < len(ordinals) or not set(ordinals) <= set(self.ordinals):
             raise ValueError(f"{list(ordinals)} is no part of the workers on offer, {list(self.ordinals)}")
@@ -60,11 +60,11 @@ class Team:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The workers' names, by ordinal."""
+        """Return the workers' names by ordinal."""
         return tuple(worker.name for worker in self.workers)
 
     def messages(self, problem: Problem) -> list[Message]:
-        """The chat that asks the Conductor for a workflow. Raises as `conductor_messages` does."""
+        """Return the chat that asks the Conductor for a workflow. Raises the errors of `conductor_messages`."""
         cards = self._cards_of(self.ordinals)
         return conductor_messages(problem, self.ordinals, self.prompting, self.few_shots, cards=cards)
 
@@ -72,8 +72,8 @@ class Team:
         return [self.cards[ordinal] for ordinal in ordinals] if self.cards else ()
 
     def read(self, completion: str, *, recursive: bool = False) -> Parsed:
-        """The workflow in a completion, as it is executed; `recursive`: of a later round, where three empty lists
-        keep the answer."""
+        """Parse the workflow in a completion; `recursive`: of a later round, in which three empty lists keep the
+        answer."""
         prompting = self.prompting
         parsed = parse(
             completion,

@@ -33,7 +33,7 @@ _TOLD = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached"
 
 
 class Previous(NamedTuple):
-    """How an earlier round ended: the last step's subtask and its response."""
+    """The end of an earlier round: the last step's subtask and its response."""
 
     subtask: str
     response: str
@@ -71,11 +71,12 @@ class StepTrace:
 
     @property
     def is_paid(self) -> bool:
-        """Whether a response came, be it blank: its tokens and USD count."""
+        """Return whether there is a response, even a blank one, so that its tokens and USD count."""
         return self.status in ("ok", "empty")
 
     def as_object(self, *, texts: bool = True) -> dict[str, Any]:
-        """JSON-ready, the response among the rest; without `texts` what was asked, answered and failed is left out."""
+        """Return the step for JSON, including its response; without `texts`, requests, answers and errors are omitted.
+        """
         whole: dict[str, Any] = {}
         for field in fields(self):
             if field.name == "response":
@@ -111,7 +112,7 @@ class WorkflowTrace:
 
     @property
     def id(self) -> str:
-        """Hash (12 hex digits) of what was asked, step by step: equal executions have one, whenever they ran."""
+        """Return a hash (12 hex digits) of the requests of all steps; equal executions have the same one."""
         return digest([step.key for step in self.steps])
 
     @property
@@ -124,47 +125,47 @@ class WorkflowTrace:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens of all steps."""
+        """Return prompt and completion tokens of all steps."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def cost_usd(self) -> float:
-        """USD, cached responses counted at what they cost when they were paid for."""
+        """Return the USD, with cached responses at their original cost."""
         return sum(step.response.cost_usd for step in self.steps)
 
     @property
     def cached(self) -> int:
-        """How many responses came from the cache."""
+        """Return the number of cached responses."""
         return sum(step.response.cached for step in self.steps)
 
     @property
     def calls(self) -> int:
-        """How many steps got a response, blank ones included."""
+        """Return the number of steps with a response, including blank ones."""
         return sum(step.is_paid for step in self.steps)
 
     @property
     def retries(self) -> int:
-        """Failed attempts before the responses, over all steps."""
+        """Return the number of failed attempts before the responses, over all steps."""
         return sum(step.response.retries for step in self.steps)
 
     @property
     def pruned(self) -> int:
-        """How many steps were left out because the answer cannot depend on them."""
+        """Return the number of steps that were omitted because the answer cannot depend on them."""
         return sum(step.status == "pruned" for step in self.steps)
 
     @property
     def queued_s(self) -> float:
-        """Seconds that steps waited for their worker's slots and limits, added up."""
+        """Return the total seconds that steps waited for their worker's slots and limits."""
         return sum(step.queued_s for step in self.steps)
 
     @property
     def edges(self) -> list[tuple[int, int]]:
-        """(earlier step, later step that sees it), both by index."""
+        """Return (earlier step, later step that reads it), both by index."""
         return [(seen, step.index) for step in self.steps for seen in step.sees]
 
     @property
     def latency_s(self) -> float:
-        """The critical path: seconds until the answer when every step starts as soon as it can."""
+        """Return the critical path: seconds until the answer if every step starts as soon as it can."""
         finished: list[float] = []
         for step in self.steps:
             finished.append(max((finished[seen] for seen in step.sees), default=0.0) + step.response.latency_s)
@@ -172,7 +173,7 @@ class WorkflowTrace:
 
     @property
     def critical_path(self) -> tuple[int, ...]:
-        """Indices of the steps that `latency_s` adds up, first to last; () when nothing was answered."""
+        """Return the indices of the steps on the critical path, first to last; () without an answer."""
         finished: list[float] = []
         before: list[int | None] = []
         for step in self.steps:
@@ -189,7 +190,7 @@ class WorkflowTrace:
 
     @property
     def error(self) -> str:
-        """Why there is no answer; "" when there is one."""
+        """Return why there is no answer; "" if there is one."""
         if self.status == "timed_out":
             return f"the deadline passed after {self.wall_s:.1f} s, waits for slots and limits included"
         errors = [step.error for step in self.steps if step.status == self.status]
@@ -225,7 +226,7 @@ class WorkflowTrace:
 
 @dataclass(frozen=True)
 class Round:
-    """One completion, what it says, and what running it gave; `trace` is None when it was not run."""
+    """One completion, its parse, and its execution; `trace` is None if it was not run."""
 
     text: str
     parsed: Parsed
@@ -248,7 +249,7 @@ class Trace:
 
     @classmethod
     def of(cls, execution: WorkflowTrace) -> Self:
-        """The trace of one execution alone."""
+        """Return the trace of a single execution."""
         return cls((Round(execution.workflow.render(), Parsed(execution.workflow), execution),), "")
 
     @property
@@ -259,12 +260,12 @@ class Trace:
 
     @property
     def traces(self) -> tuple[WorkflowTrace, ...]:
-        """The executions, in the order of the rounds."""
+        """Return the executions in the order of the rounds."""
         return tuple(round_.trace for round_ in self.rounds if round_.trace is not None)
 
     @property
     def standing(self) -> WorkflowTrace | None:
-        """The execution whose answer stands."""
+        """Return the execution whose answer stands."""
         return next((trace for trace in reversed(self.traces) if trace.answer is not None), None)
 
     @property
@@ -273,23 +274,24 @@ class Trace:
 
     @property
     def workflow(self) -> Workflow | None:
-        """The one whose answer stands, or where none has one, the first that was run; None when none was."""
+        """Return the workflow whose answer stands, or else the first that was run; None if none was."""
         shown = self.standing or next(iter(self.traces), None)
         return None if shown is None else shown.workflow
 
     @property
     def status(self) -> TraceStatus:
-        """The last execution's where it is unscorable or nothing was answered, else "answered". There must be one."""
+        """Return the last execution's status if it is unscorable or nothing was answered, else "answered". There must
+        be one."""
         return self.traces[-1].status if self.unscorable or self.answer is None else "answered"
 
     @property
     def error(self) -> str:
-        """Why there is no answer; "" when there is one."""
+        """Return why there is no answer; "" if there is one."""
         return self.traces[-1].error if self.answer is None and self.traces else ""
 
     @property
     def unscorable(self) -> bool:
-        """Whether a worker could not be reached, or was too late: what would have been answered is unknown."""
+        """Return whether a worker could not be reached or was too late, so that the answer is unknown."""
         return any(trace.status in UNSCORABLE for trace in self.traces)
 
     @property
@@ -306,7 +308,7 @@ class Trace:
 
     @property
     def latency_s(self) -> float:
-        """Seconds of the rounds' critical paths together: a round waits for the one before."""
+        """Return the seconds of the rounds' critical paths together, since a round waits for the previous one."""
         return sum(trace.latency_s for trace in self.traces)
 
     def as_row(self, *, texts: bool = True) -> dict[str, Any]:

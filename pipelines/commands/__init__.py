@@ -1,5 +1,6 @@
-"""The commands of `podium`, one module a group.
+"""The commands of `podium`, one module per group.
 
-What belongs here: arguments, tables, exit codes. What does not: what the commands do (`ops`, and `pipelines` for
-what needs Dagster), and any heavy import at module level: `podium --help` imports every module of this folder.
+What belongs here: arguments, tables, exit codes. What does not: the operations behind the commands (`ops`, and
+`pipelines` for those that need Dagster), and any slow import at module level, because `podium --help` imports every
+module of this folder.
 """

@@ -19,7 +19,7 @@ def alerts() -> None:
 def test() -> None:
     """Send one notice through every channel of config/alerts.yaml.
 
-    Exit code 1 when one of them did not take it.
+    Exit code 1 if a channel did not accept it.
     """
     import socket
 
@@ -27,15 +27,15 @@ def test() -> None:
     from ops.config import KINDS, load_alerts
 
     workspace = Workspace.find()
-    settings = load_alerts(workspace.config)  # a mistake there is to be seen here
+    settings = load_alerts(workspace.config)  # shows a mistake in the file here
     named = {name: channel for name in ("slack", "mail") if (channel := getattr(settings, name)) is not None}
     kind = next((kind for kind in KINDS if all(kind in channel.kinds for channel in named.values())), KINDS[0])
-    text = f"`podium alerts test` on {socket.gethostname()}. Nothing has happened."
+    text = f"`podium alerts test` on {socket.gethostname()}. This is a test; no action is needed."
     deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
     for delivery in deliveries:
         click.echo(delivery.problem or f"{delivery.channel}: taken")
     if not named:
-        click.echo("Neither slack nor mail is set in config/alerts.yaml: it is kept in .podium/alerts.jsonl alone.")
+        click.echo("Neither slack nor mail is set in config/alerts.yaml: it is only written to .podium/alerts.jsonl.")
     sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
 
 

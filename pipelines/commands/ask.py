@@ -1,4 +1,4 @@
-"""`podium ask`: ask the champion, and see how it came to its answer."""
+"""`podium ask`: ask the champion, and show the workflow behind its answer."""
 
 from __future__ import annotations
 

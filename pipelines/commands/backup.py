@@ -21,7 +21,7 @@ def backup(file: Path) -> None:
     from ops.core.backup import backup as copy
 
     if file.exists():
-        raise DataError(file, "(file)", "is there already", "Name another")
+        raise DataError(file, "", "is there already", "Name another")
     for part, said in copy(Workspace.find(), file).items():
         click.echo(f"{part}: {said}")
     click.echo(f"{file}: {file.stat().st_size:,} bytes")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def benchmark_table() -> Table:
-    """Every benchmark: where it is, its splits, what is asked, how it is graded, licence, citation, cautions."""
+    """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
     from rich.table import Table
 
     from ops.benchmarks.registry import BENCHMARKS

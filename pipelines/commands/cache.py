@@ -63,7 +63,7 @@ def show(key: str) -> None:
     entry = find(responses, key)
     if entry is None:
         remedy = "Keys are 64 hex digits: why-miss and export give them"
-        raise DataError(_name(workspace, responses), key, "is no sound entry's key", remedy)
+        raise DataError(_name(workspace, responses), key, "is not the key of a valid entry", remedy)
     console = Console(soft_wrap=True)
     texts = {"messages": json.loads(entry.pop("messages")), "text": entry.pop("text")}
     entry["created"] = datetime.fromtimestamp(entry["created"], UTC).isoformat(sep=" ", timespec="seconds")
@@ -107,7 +107,7 @@ def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
         click.echo("it is stored: this call is a hit")
         return
     if lookup.nearest is None:
-        click.echo("a miss, and nothing related is stored: no entry's prompt begins like this one's")
+        click.echo("a miss, and no stored entry has a prompt with the same beginning")
         return
     table = Table("field", "asked", "nearest entry", title="a miss: what differs from the nearest entry")
     for difference in lookup.differences:
@@ -134,13 +134,15 @@ def export(file: Path, no_texts: bool) -> None:
 @click.option("--older-than", type=float, metavar="DAYS", help="Only what is older.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 def prune(keep: tuple[str, ...], older_than: float | None, dry_run: bool) -> None:
-    """Delete what no pool asks for any more, or what is old."""
+    """Delete entries that no pool uses any more, or old ones."""
     from ops.cache import open_cache
     from ops.cache.admin import prune
     from ops.config import load_pool
 
     if not keep and older_than is None:
-        raise DataError("cache prune", "arguments", "say nothing of what may go", "Give --keep-pool or --older-than")
+        raise DataError(
+            "cache prune", "arguments", "do not say which entries to remove", "Give --keep-pool or --older-than"
+        )
     workspace = Workspace.find()
     pools = [load_pool(workspace.config, name) for name in keep] or None
     responses = open_cache(workspace.cache)

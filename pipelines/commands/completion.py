@@ -1,4 +1,4 @@
-"""`podium completion`: what a shell needs to complete commands, recipes and pools."""
+"""`podium completion`: the script with which a shell completes commands, recipes and pools."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)
-    assert script is not None  # the choices above are click's own
+    assert script is not None  # click's own choices
     click.echo(script(ctx.find_root().command, {}, "podium", "_PODIUM_COMPLETE").source())

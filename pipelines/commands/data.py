@@ -1,4 +1,4 @@
-"""`podium data`: the data stages, which dvc.yaml calls, and what a person asks of the data."""
+"""`podium data`: the data stages that dvc.yaml calls, and inspection of the data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def shortlist(recipe: str, seed: int | None) -> None:
 @recipe_option
 @click.option("--estimate", is_flag=True, help="Say what it would cost, and ask nothing.")
 def responses(recipe: str, estimate: bool) -> None:
-    """Ask every worker every candidate, or what that costs."""
+    """Ask every worker every candidate, or show the cost."""
     from contextlib import nullcontext
 
     from ops.config import Setup
@@ -105,7 +105,7 @@ def responses(recipe: str, estimate: bool) -> None:
 @data.command()
 @recipe_option
 def profiles(recipe: str) -> None:
-    """Measure the workers by their responses."""
+    """Measure the workers from their responses."""
     from ops.config import Setup
     from ops.stages.responses import materialize_profiles
 

@@ -1,4 +1,4 @@
-"""`podium init`: a workspace of one's own, from the files that this code came with."""
+"""`podium init`: make a workspace from the files in the package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAID_OUT = (
     "dvc.yaml",
     "params.yaml",
 )
-"""What a user edits or a run reads there; fact tables and the serving agent stay in the package."""
+"""Files that a user edits or a run reads in the workspace; fact tables and the serving agent stay in the package."""
 _BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def init(folder: Path) -> None:
 
 
 def workspace_here() -> Workspace:
-    """The workspace of the current folder; an empty folder becomes a new workspace, with a note on stdout.
+    """Return the workspace of the current folder; an empty folder becomes a new workspace, with a note on stdout.
 
     Raises `PodiumError` in any other folder.
     """
@@ -53,9 +53,9 @@ def workspace_here() -> Workspace:
 
 
 def lay_out(root: Path) -> None:
-    """Write every file that is not there; turn DVC on where it is installed."""
+    """Write every missing file; initialise DVC if it is installed."""
     if root == resources():
-        raise PodiumError(f"{root} is a checkout: it has its files already")
+        raise PodiumError(f"{root} is a checkout and already has these files")
     sources = sorted(file for pattern in LAID_OUT for file in resources().glob(pattern))
     new = [file for file in sources if not (root / file.relative_to(resources())).exists()]
     for file in new:
@@ -70,7 +70,7 @@ def lay_out(root: Path) -> None:
 
 
 def without_code(stages: str) -> str:
-    """dvc.yaml without the folders of `ops`, which a workspace does not hold."""
+    """Return dvc.yaml without the folders of `ops`, which a workspace lacks."""
     head = "# The code is the installed package's, and no stage depends on it: after an upgrade, `dvc repro --force`.\n"
     return head + _BLOCK.sub(_kept, stages)
 

@@ -1,4 +1,4 @@
-"""A group of commands that are imported when they are called, and listed under headings."""
+"""A group of commands that imports a command when it is called and lists commands under headings."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ class CommandError(click.ClickException):
     """A `PodiumError` on the terminal: one line on stderr, exit code 1, no traceback."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it."""
+        """Print the error."""
         click.echo(f"error: {self.format_message()}", file=file, err=file is None)
 
 
 class OrderedGroup(click.Group):
-    """Lists its commands in the order in which they are written, not by their letters."""
+    """Lists commands in the order of their definition, not alphabetically."""
 
     def list_commands(self, ctx: click.Context) -> Sequence[str]:
-        """The commands in that order."""
+        """Return the commands in that order."""
         return list(self.commands)
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when it is called, and all of them (none is heavy) to list them."""
+    """Imports a command's module when it is called, and all modules to list the commands; none of them is slow to
+    import."""
 
     def __init__(self, *arguments: Any, sections: Sections, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -41,16 +42,16 @@ class LazyGroup(click.Group):
         self._places = {name: place for commands in sections.values() for name, place in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> Sequence[str]:
-        """The commands in the order of their headings."""
+        """Return the commands in the order of their headings."""
         return list(self._places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported; None where there is none of that name."""
+        """Import and return the command; None if there is none of that name."""
         if (place := self._places.get(cmd_name)) is None:
             return None
         module, _, attribute = place.partition(":")
         command = getattr(import_module(module), attribute)
-        self.commands[cmd_name] = command  # so that a misspelt name gets suggestions
+        self.commands[cmd_name] = command  # suggestions for misspelt names need all names
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -60,7 +61,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One list a heading."""
+        """Write one list per heading."""
         self._load(ctx)
         width = max(len(name) for name in self._places)
         for heading, names in self.sections.items():
@@ -70,7 +71,8 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what a user can correct becomes a `CommandError`, and a signal its exit code."""
+        """Run the command; turn an error that a user can correct into a `CommandError`, and a signal into its exit
+        code."""
         try:
             os.getcwd()  # noqa: PTH109 - Path.cwd() is the same call
         except FileNotFoundError:
@@ -84,7 +86,7 @@ class LazyGroup(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:
-            if signal_received() is not None:  # some libraries turn an interrupted import into an error of their own
+            if signal_received() is not None:  # some libraries turn an interrupted import into another error
                 stopped()
             if (line := explained(error)) is None:
                 raise

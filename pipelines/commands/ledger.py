@@ -1,4 +1,4 @@
-"""`podium ledger`: what was spent, by run, purpose, worker and month. The sums are `ops.spending.ledger`'s."""
+"""`podium ledger`: costs by run, purpose, worker and month, from `ops.spending.ledger`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _lost(run: str, spent: Spent) -> str:
 
 
 def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
-    """A table for each run: its name is a title, so that the table is narrow."""
+    """Return one table per run, with the run's name as title to keep the table narrow."""
     from datetime import UTC, datetime
 
     from pipelines.commands.shown import table

@@ -1,4 +1,4 @@
-"""`podium run`, `train`, `evaluate`, `dev`: the line's stages in this process, and its two web interfaces."""
+"""`podium run`, `train`, `evaluate`, `dev`: the pipeline's stages in this process, and its two web interfaces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
     plan, folder = RunPlan.read(folder), folder.resolve()
     started = command(plan, folder)
     os.chdir(plan.root)
-    os.execve(started[0], started, os.environ | environment(plan, folder))  # what asks this to stop asks the trainer
+    os.execve(started[0], started, os.environ | environment(plan, folder))  # signals then reach the trainer
 
 
 @click.command()

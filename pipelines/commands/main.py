@@ -55,11 +55,11 @@ SECTIONS = {
 @click.command(cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=DISTRIBUTION)
 def podium() -> None:
-    """Podium trains, evaluates, releases and keeps fresh a Conductor over your own pool of models."""
+    """Podium trains, evaluates, releases and retrains a Conductor over your own pool of models."""
 
 
 def execute() -> None:
-    """Execute the command line of this process."""
+    """Run the command line of this process."""
     from pipelines.ending import forget_signals, note_signals
 
     note_signals()
@@ -72,8 +72,8 @@ def execute() -> None:
 
 
 def _answer_and_leave() -> None:
-    # Taking torch apart again takes a second, and MLflow would wait for a store that is away. Stores are closed and
-    # traces flushed when the command returns.
+    # Unloading torch takes a second, and MLflow would wait for an unreachable store. Stores are closed and traces are
+    # flushed when the command returns.
     from pipelines.quiet import defer_gc
 
     defer_gc()

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the names that a shell completes for them."""
+"""Arguments and options shared by several commands, with shell completion of names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.core.workspace import Workspace
 
 
 def workspace_or_defaults() -> Workspace:
-    """The workspace; outside of any, the configuration that this code came with, which nothing is written to."""
+    """Return the workspace; outside a workspace, the read-only configuration of the package."""
     try:
         return Workspace.find()
     except PodiumError:
@@ -19,7 +19,7 @@ def workspace_or_defaults() -> Workspace:
 
 
 class _Named(click.ParamType):
-    """A YAML file of one folder of `config/`, by its name."""
+    """The name of a YAML file in one folder of `config/`."""
 
     def __init__(self, what: str, folder: str) -> None:
         self.name, self._folder = what, folder
@@ -32,7 +32,7 @@ class _Named(click.ParamType):
 RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 
 SEED = click.IntRange(0, 2**31 - 1)
-"""As `ops.config` bounds it."""
+"""The seed, with the bounds of `ops.config`."""
 
 recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
 """A file in config/recipes, without `.yaml`."""

@@ -1,4 +1,4 @@
-"""`podium plan` and `podium forecast`: what a recipe would do, before it does."""
+"""`podium plan` and `podium forecast`: what a recipe would need and cost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipelines.commands.options import recipe_argument, workspace_or_defaults
 @recipe_argument
 @click.option("--gpus", metavar="NxGB", help="Plan for other GPUs than this machine's: 2x80, 1x141; 0: none.")
 def plan(recipe: str, gpus: str | None) -> None:
-    """Say what a recipe needs, costs and lacks.
+    """Show what a recipe needs, costs and lacks.
 
-    Memory per GPU by part, disk, calls, USD and hours by stage, and everything that is missing before it can start.
-    Ends with status 1 when something is.
+    Memory per GPU by part, disk, calls, USD and hours by stage, and everything that is missing before it can start. The
+    exit status is 1 if something is missing.
     """
     from ops.config import Setup
     from ops.grading import configure
@@ -38,9 +38,9 @@ def plan(recipe: str, gpus: str | None) -> None:
 @click.command()
 @recipe_argument
 def forecast(recipe: str) -> None:
-    """Forecast a training run from what was precached.
+    """Forecast a training run from the precached responses.
 
-    Signal, calls, USD and time, beside the last run like it.
+    Signal, calls, USD and time, beside the last run of the same settings.
     """
     from ops.config import Setup
     from ops.planning.forecast import comparison, make_forecast, warnings

@@ -1,4 +1,4 @@
-"""`podium pools`: a pool as a table, what changed between two, and the models that Podium serves itself."""
+"""`podium pools`: show a pool, compare two pools, serve the models that Podium hosts."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def ping(pool: str, yes: bool, as_json: bool) -> None:
 @click.argument("old", type=POOL)
 @click.argument("new", type=POOL)
 def diff(old: str, new: str) -> None:
-    """Say what must be done to OLD to get NEW, and what that costs."""
+    """Show what the change from OLD to NEW requires and costs."""
     from ops.config import load_pool
 
     _print_difference(load_pool(workspace_or_defaults().config, old), load_pool(workspace_or_defaults().config, new))
@@ -167,7 +167,7 @@ def serve(pool: str) -> None:
     if not served:
         raise ConfigError(
             pool_file(workspace.config, pool), "workers", "none of them has a serve section",
-            "Give one to the worker whose model Podium is to serve",
+            "Give one to the worker whose model Podium should serve",
         )  # fmt: skip
     click.echo(f"starting {', '.join(worker.name for worker in served)}: a minute on a CPU …")
     try:

@@ -1,4 +1,4 @@
-"""The data checks on the command line: `podium data check` and `podium data gold`."""
+"""Data checks on the command line: `podium data check` and `podium data gold`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ops.quality import QualityReport
 
 Suite = tuple[bool, "Callable[[], QualityReport]"]
-"""Whether its files are there, and the suite."""
+"""A suite, and whether its files exist."""
 
 
 def check_all(workspace: Workspace, recipe_file: str) -> bool:
-    """Print each suite's verdict and the path of the Data Docs. Returns whether all passed."""
+    """Print each suite's result and the path of the Data Docs. Returns whether all passed."""
     from ops.quality.suite import docs_folder
 
     passed = True
@@ -52,7 +52,7 @@ def _suites(setup: Setup) -> dict[str, Suite]:
 
 
 def report_gold(workspace: Workspace, recipe_file: str) -> None:
-    """Grade every gold answer of `data/raw`, print the report and write it to `.podium/gold.md`."""
+    """Grade every gold answer of `data/raw`; print the report and write it to `.podium/gold.md`."""
     from rich.console import Console
 
     from ops.benchmarks.registry import graded_on
@@ -76,9 +76,9 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
 
 
 def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
-    """Print the verdict on `response` to the problem `key` of `data/raw`. Returns whether it is right.
+    """Print the grade of `response` to the problem `key` of `data/raw`. Returns whether it is correct.
 
-    Raises `DataError` for an unknown problem, `ConfigError` where programs cannot be executed.
+    Raises `DataError` for an unknown problem, and `ConfigError` if programs cannot be executed.
     """
     from ops.benchmarks.registry import shown_reason
     from ops.grading import grade
@@ -95,16 +95,18 @@ def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
 
     name = benchmark_of(key)
     if name not in recipe.benchmarks:
-        raise DataError("PROBLEM", key, f"is of no benchmark of the recipe {recipe.name!r}", "Name another recipe")
+        raise DataError(
+            "PROBLEM", key, f"does not belong to a benchmark of the recipe {recipe.name!r}", "Name another recipe"
+        )
     for file in raw_files(workspace, recipe, name).values():
         for problem in read_problems(file) if file.is_file() else ():
             if problem.key == key:
                 return problem
-    raise DataError(workspace.data / "raw", key, "is not there", "Is the key right? `podium data raw` loads problems")
+    raise DataError(workspace.data / "raw", key, "is not there", "Check the key; `podium data raw` loads problems")
 
 
 def _configured(workspace: Workspace, recipe_file: str) -> Setup:
-    """The recipe with its pool; by its settings this process grades from now on."""
+    """Return the recipe with its pool, and apply its grading settings to this process."""
     from ops.config import Setup
     from ops.grading import configure
 

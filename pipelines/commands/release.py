@@ -1,4 +1,4 @@
-"""`podium promote`, `rollback`, `serve`: the champion in MLflow's registry."""
+"""`podium promote`, `rollback`, `serve`: change and serve the champion of MLflow's registry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ops.core.workspace import Workspace
 @click.option("--by", "name", required=True, help="Who decides so.")
 @click.option("--reason", required=True, help="Why. Both are recorded with the version.")
 def promote(version: str | None, name: str, reason: str) -> None:
-    """Make a version the champion in spite of the gate.
+    """Make a version champion regardless of the gate.
 
-    VERSION is the challenger's by default. Without an override only the gate promotes, in `podium run`. The
-    version keeps the gate's verdict and the override: name, reason and time.
+    VERSION is the challenger by default. Without this command only the gate promotes, in `podium run`. The version
+    records the gate's verdict and the override: name, reason and time.
     """
     from ops.stages.release import promote_by_hand
     from pipelines.release import observe, promotion_seen
@@ -35,9 +35,9 @@ def promote(version: str | None, name: str, reason: str) -> None:
 @click.option("--by", "name", default="", help="Who decides so.")
 @click.option("--reason", required=True, help="Why. Both are recorded with the version that goes.")
 def rollback(name: str, reason: str) -> None:
-    """Make the version before champion again.
+    """Make the previous version champion again.
 
-    The version that goes returns by `podium promote` only.
+    Only `podium promote` makes the replaced version champion again.
     """
     from ops.release import registry
     from ops.stages.release import roll_back

@@ -1,4 +1,4 @@
-"""`podium report`, `podium reproduce`: what was measured as one page, and everything that it is made of first."""
+"""`podium report` and `podium reproduce`: write the measurements as one page; the latter first makes all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reproduce(seed: int | None) -> None:
     """Measure the synthetic environment against every baseline.
 
     Runs the recipe reproduction, its experiments and its report; the tables are written beside the report, in
-    .podium/reports. What was done before is not done again.
+    .podium/reports. Finished work is reused.
     """
     from pipelines.quiet import quiet
 

@@ -1,4 +1,4 @@
-"""`podium retrain`, `podium probe`: the champion and its workers as they are now."""
+"""`podium retrain` and `podium probe`: bring the champion up to date with its workers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pipelines.ending import stopped_midway
 @click.command()
 @click.option("--plan", "plan_only", is_flag=True, help="Print what it requires and costs; do nothing.")
 def retrain(plan_only: bool) -> None:
-    """Do what a change of the champion's pool requires.
+    """Do the work that a change of the champion's pool requires.
 
-    Precache new and changed workers, evaluate the champion on the pool as it is, fine-tune it where that is needed,
-    and let the gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd.
+    Precache new and changed workers, evaluate the champion on the current pool, fine-tune it if needed, and let the
+    gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd.
     """
     from pipelines.retraining import by_hand
 
@@ -31,10 +31,10 @@ def retrain(plan_only: bool) -> None:
 @click.option("--simulate", is_flag=True, help="Ask no worker: print what the test finds in simulated years.")
 @click.option("--simulations", default=500, show_default=True, help="How many years for each kind of provider.")
 def probe(simulate: bool, simulations: int) -> None:
-    """Ask every worker a few questions again.
+    """Repeat a few questions to every worker.
 
-    A worker that no longer agrees with its precached answers has been swapped behind its name: its model gets a
-    revision in config/revisions.yaml, which sets its old answers aside, and `podium retrain` does the rest.
+    A worker that no longer agrees with its precached answers has been replaced under the same name: its model gets a
+    revision in config/revisions.yaml, so that its old answers are ignored, and `podium retrain` does the rest.
     """
     from pipelines.retraining import by_hand
 

@@ -1,4 +1,4 @@
-"""Tables of the commands: whole names at any width, and no line that is cut where the output is piped."""
+"""Tables of the commands: names are never cut, and piped output has no cut lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED = 200
-"""The width without a terminal: a table is as wide as its content, up to this."""
+"""Width limit without a terminal; a table is as wide as its content."""
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal."""
+    """Return standard output with the width of the terminal."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
@@ -26,8 +26,8 @@ def console() -> Console:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = ""
 ) -> Table:
-    """A table whose first column is never cut and whose others wrap; `numbers`: heads of columns that are aligned
-    right."""
+    """Return a table whose first column is never cut and whose other columns wrap; `numbers`: headings of right-aligned
+    columns."""
     from rich.table import Table
 
     right = set(numbers)
@@ -40,9 +40,9 @@ def table(
 
 
 def wrapped(text: str, width: int | None = None) -> str:
-    """Break lines of prose beside their label or mark, at `width` or the terminal's; nothing where output is piped.
+    """Break lines of prose beside their label or mark, at `width` or the terminal's width; piped output is unchanged.
 
-    Rows of a table (two gaps or more) stay whole.
+    Rows of a table (two gaps or more) are not broken.
     """
     if width is None and not sys.stdout.isatty():
         return text
@@ -62,7 +62,7 @@ def _beside(line: str, columns: int) -> str:
 
 
 def fits(made: Table, on: Console) -> bool:
-    """Whether no cell of the table has to wrap."""
+    """Return whether all cells of the table fit without wrapping."""
     from rich.measure import Measurement
 
     return Measurement.get(on, on.options.update(max_width=10_000), made).maximum <= on.width

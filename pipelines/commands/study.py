@@ -1,4 +1,4 @@
-"""`podium study`: what a change of a recipe, of its workflows, of the pool or of the rounds does."""
+"""`podium study`: measure changes of a recipe, of workflows, of the pool or of the rounds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from pipelines.commands.options import SEED
 def study(
     name: str | None, changes: tuple[str, ...], recipe: str | None, seeds: tuple[int, ...], into: Path | None
 ) -> None:
-    """Measure what named changes do, as a table.
+    """Measure the effect of named changes, as a table.
 
-    Without NAME the studies are listed: files of ops/evaluation/studies, which train nothing and need a policy that was
-    trained and scored (`podium run`), and those of config/studies.yaml, each of which runs its recipe's pipeline first.
-    CHANGES are some of the changes of a study that trains a recipe again; all of them when none is named. What was made
-    before is not made again.
+    Without NAME the studies are listed: files of ops/evaluation/studies, which train nothing and need a trained and
+    scored policy (`podium run`), and those of config/studies.yaml, each of which runs its recipe's pipeline first.
+    CHANGES selects changes of a study that trains a recipe again; the default is all of them. Finished work is reused.
     """
     from pipelines.quiet import quiet
 

@@ -1,4 +1,4 @@
-"""`podium baselines`: the registered baselines as tables in docs."""
+"""`podium baselines`: tables of the registered baselines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipelines.commands.options import SEED
 @click.option("--score", "recipe", help="Also let the baselines that this recipe names answer, as a table.")
 @click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
 def baselines(recipe: str | None, seed: int | None) -> None:
-    """List what the Conductor is measured against, as a table.
+    """List the baselines of the Conductor as a table.
 
     `--score` needs a training mix and its responses (`podium run`), and writes into docs/reference/measurements.md.
     """

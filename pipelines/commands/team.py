@@ -1,4 +1,4 @@
-"""`podium team`: what a team asks of its Dagster (docs/deployment.md)."""
+"""`podium team`: set up a team's Dagster and start its pipeline runs (docs/deployment.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pipelines.commands.options import recipe_argument, seed_option
 JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
 _DATABASE, _DRIVER = "PODIUM_DAGSTER_URL", "postgresql+psycopg2://"
-"""SQLAlchemy 2.1 takes psycopg 3 for a plain postgresql://, and dagster-postgres 0.29 writes statements of psycopg2."""
+"""SQLAlchemy 2.1 uses psycopg 3 for a plain postgresql:// URL, but dagster-postgres 0.29 writes statements for
+psycopg2."""
 
 
 @click.group()
@@ -24,10 +25,10 @@ def team() -> None:
 @team.command()
 @click.option("--gpu", type=click.IntRange(0), default=1, show_default=True, help="Steps that may use a GPU at once.")
 def setup(gpu: int) -> None:
-    """Make the tables that the team's engines lack.
+    """Make the missing tables in the team's databases.
 
-    Once, before any other process of the team starts: Dagster makes its tables when it first finds none, and two
-    processes that do so at once fail.
+    Run it once before any other process of the team starts: Dagster makes missing tables at its first start, and two
+    processes that do so at the same time fail.
     """
 
     from assets.placement import GPU
@@ -74,8 +75,8 @@ def start(recipe: str, seed: int | None, job: str) -> None:
 
 def _workspace() -> Workspace:
     if not os.environ.get("PODIUM_TEAM"):
-        raise PodiumError("PODIUM_TEAM is not set: this checkout has no team's Dagster. Here it is `podium run`")
+        raise PodiumError("PODIUM_TEAM is not set: this checkout is not part of a team. Use `podium run` instead")
     if not os.environ.get(_DATABASE, "").startswith(_DRIVER):
-        remedy = "Dagster's storage needs that driver named; it comes with dagster-postgres"
-        raise ConfigError(_DATABASE, "(value)", f"does not begin with {_DRIVER}", remedy)
+        remedy = "Dagster's storage needs this driver; dagster-postgres installs it"
+        raise ConfigError(_DATABASE, "", f"does not begin with {_DRIVER}", remedy)
     return Workspace.find()

@@ -1,4 +1,4 @@
-"""`podium workflow`: a workflow as a person reads it, and the pictures in docs/images."""
+"""`podium workflow`: render a workflow, and draw the pictures in docs/images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = ("text", "markdown", "mermaid", "svg")
 
 @click.group(cls=OrderedGroup)
 def workflow() -> None:
-    """Read a workflow and draw it."""
+    """Parse a workflow and draw it."""
 
 
 @workflow.command()

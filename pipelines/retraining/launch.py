@@ -10,7 +10,7 @@ import dagster as dg
 from assets.change import CHANGE, Due
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
-from ops.alerts.notify import told
+from ops.alerts.notify import was_noticed
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.retraining.estimate import Estimate, estimate
@@ -60,9 +60,9 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
             tags=change_tags(found, priced) | {"podium/cause": cause},
         )
         return Launch(request)
-    why = f"waits for a person: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVE}"
+    why = f"needs approval: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVE}"
     occasion = f"plan waits {found.key}"
-    if told(workspace, occasion):
+    if was_noticed(workspace, occasion):
         return Launch(why=why)
     parts = "\n".join(f"* {part.name}: {part.what}, {usd(part.usd.expected)}" for part in priced.parts)
     title = f"retraining for about {usd(priced.usd.expected)} waits for a person"

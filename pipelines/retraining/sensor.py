@@ -50,7 +50,7 @@ def pool_changed(
             return _result(context, Launch(why=unchanged))
         settling = _settling(context.cursor, pool, clock())
         if wait := settling.waits(found.snapshot.retraining.settle_s, clock()):
-            why = f"{found.plan}: edited lately, settling for {wait:.0f} s more"
+            why = f"{found.plan}: edited recently, waiting {wait:.0f} s more"
             return _result(context, Launch(why=why), settling)
         return _result(context, launch(workspace, context.instance, found, "pool changed"), settling)
 
@@ -83,7 +83,7 @@ def alert_on_pool(clock: Callable[[], float] = time.time) -> dg.SensorDefinition
         waits = settling.waits(found.snapshot.retraining.settle_s, clock())
         if waits or unfinished(context.instance) or failed_run(context.instance, found):
             return _result(context, Launch(why="the change has not settled, or a run is about it"), settling)
-        text = f"{found.plan}\nThe sensor {POOL_CHANGED} is off: nothing follows by itself."
+        text = f"{found.plan}\nThe sensor {POOL_CHANGED} is off: no further step starts automatically."
         title = f"the pool {pool.name} of the champion changed"
         notify(workspace, POOL_UNHANDLED.notice(title, text, occasion=f"pool unhandled {found.key}"))
         return _result(context, Launch(why=f"{found.plan}: an alert was sent"), settling)
@@ -97,7 +97,7 @@ def _alert_of_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
         end = retirement(worker)
         if end is not None and end <= today + SOON:
             title = f"the model of worker {worker.name} {'is retired since' if end <= today else 'retires on'} {end}"
-            text = f"{worker.model}, in config/pools/{pool.name}.yaml. Replace it there, or take the worker out."
+            text = f"{worker.model}, in config/pools/{pool.name}.yaml. Replace it there, or remove the worker."
             notify(workspace, WORKER_RETIRES.notice(title, text, occasion=f"worker retires {worker.model} {end}"))
 
 

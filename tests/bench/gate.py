@@ -10,10 +10,10 @@ from scipy.stats import binomtest
 
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import Stratum, detectable_paired
-from ops.release.looks import confidence_at
+from ops.release.interim_analyses import confidence_at
 from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
-from tests.unit.test_promotion_looks import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
+from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 
 MARK = "<!-- made by `make gate` -->"
 CHALLENGERS, CHAMPIONS = sized(1000, 20), sized(300, 3)
@@ -29,21 +29,21 @@ class Row(NamedTuple):
     stated: str
 
 
-def at_look(difference: float, look: int, seed: int) -> tuple[int, int]:
-    """Challengers that truly differ so much from their champion, each tried once, at that look."""
+def at_analysis(difference: float, analysis: int, seed: int) -> tuple[int, int]:
+    """Challengers that truly differ so much from their champion, each judged once, at that interim analysis."""
     rng = np.random.default_rng(seed)
     champions = (a_champion(rng) for _ in range(CHALLENGERS))
-    return sum(promoted(each, difference, rng, look=look, gate=GATE) for each in champions), CHALLENGERS
+    return sum(promoted(each, difference, rng, analysis=analysis, gate=GATE) for each in champions), CHALLENGERS
 
 
 def over_nights(difference: float, planned: int | None, seed: int, counted: bool = True) -> tuple[int, int]:
     """Champions that such a challenger replaces within thirty nights."""
-    rng, gate = np.random.default_rng(seed), GATE.model_copy(update={"planned_looks": planned})
+    rng, gate = np.random.default_rng(seed), GATE.model_copy(update={"planned_analyses": planned})
     lost = 0
     for _ in range(CHAMPIONS):
         champion = a_champion(rng)
         nights = range(1, NIGHTS + 1) if counted else [1] * NIGHTS
-        lost += any(promoted(champion, difference, rng, look=night, gate=gate) for night in nights)
+        lost += any(promoted(champion, difference, rng, analysis=night, gate=gate) for night in nights)
     return lost, CHAMPIONS
 
 
@@ -58,20 +58,20 @@ def rows() -> Sequence[Row]:
 
     worse = f"worse by the margin ({100 * margin:.0f} points)"
     first = (1 - confidence_at(GATE, 1)) / 2
-    add(f"{worse}, first look", "challengers", f"at most {first:.2%}", lambda: at_look(-margin, 1, 11))
-    add("worse by 5 points, first look", "challengers", f"at most {first:.2%}", lambda: at_look(-0.05, 1, 12))
+    add(f"{worse}, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-margin, 1, 11))
+    add("worse by 5 points, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-0.05, 1, 12))
     for planned in (None, NIGHTS):
-        name = f"{worse}, one a night for {NIGHTS} nights" + (", `planned_looks: 30`" if planned else "")
+        name = f"{worse}, one a night for {NIGHTS} nights" + (", `planned_analyses: 30`" if planned else "")
         add(name, "champions lost", f"at most {chance:.1%}", lambda n=planned: over_nights(-margin, n, 13))
-    name = f"the same, if looks were not counted and each had all of the {chance:.1%}"
+    name = f"the same, if analyses were not counted and each had all of the {chance:.1%}"
     add(name, "champions lost", "nothing", lambda: over_nights(-margin, 1, 14, counted=False))
-    for look in (1, NIGHTS):
-        level = 1 - confidence_at(GATE, look)
+    for analysis in (1, NIGHTS):
+        level = 1 - confidence_at(GATE, analysis)
         found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
         better = found - margin
-        what = f"better by {100 * better:.1f} points, look {look}"
-        add(what, "challengers", "80 %", lambda b=better, k=look: at_look(b, k, 15))
-    add("better by 15 points, first look", "challengers", "more than 80 %", lambda: at_look(0.15, 1, 16))
+        what = f"better by {100 * better:.1f} points, analysis {analysis}"
+        add(what, "challengers", "80 %", lambda b=better, k=analysis: at_analysis(b, k, 15))
+    add("better by 15 points, first analysis", "challengers", "more than 80 %", lambda: at_analysis(0.15, 1, 16))
     return made
 
 

@@ -30,7 +30,7 @@ from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
-from ops.training.cold_start.validation import Lesson
+from ops.training.cold_start.validation import ColdStartRecord
 from ops.training.run.plan import RunResult, read_curve
 from pipelines.pages import MEASUREMENTS, write_between
 
@@ -51,19 +51,19 @@ def main() -> int:
     setup = podium.load()
     configure(setup.recipe.grading, workspace.root)
     folder = run_folder(podium)
-    trained, lesson = RunResult.read(folder), Lesson.read(base_policy_folder(setup))
-    if trained is None or lesson is None:
+    trained, record = RunResult.read(folder), ColdStartRecord.read(base_policy_folder(setup))
+    if trained is None or record is None:
         print("error: smollm2 has not been trained here: `podium train smollm2`", file=sys.stderr)
         return 1
     systems = {
         "base model": _untrained(setup, UNTRAINED),
-        "base model, told the grammar and shown examples": _untrained(
+        "base model, prompted with grammar and examples": _untrained(
             setup, EXPLAINED, style="full", few_shots="out_of_distribution"
         ),
         "cold start": _read(setup, base_policy_folder(setup)),
         "Conductor": _read(setup, folder / "policy"),
     }
-    parts = (_scores(systems), _steps(read_curve(folder)), _facts(lesson, trained))
+    parts = (_scores(systems), _steps(read_curve(folder)), _facts(record, trained))
     write_between(workspace.root / MEASUREMENTS, MARK, "\n".join(parts))
     return 0
 
@@ -138,12 +138,12 @@ def _steps(curve: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(lesson: Lesson, trained: RunResult) -> str:
-    speed = lesson.tokens / lesson.seconds
+def _facts(record: ColdStartRecord, trained: RunResult) -> str:
+    speed = record.tokens / record.seconds
     taught = (
-        f"Cold start: {lesson.examples:,} examples, {lesson.tokens:,} tokens in {lesson.seconds / 60:.1f} minutes "
-        f"({speed:.0f} tokens/s), loss {lesson.loss[0]:.2f} → {lesson.loss[-1]:.2f} nats a token, at most "
-        f"{lesson.peak_gib:.1f} GiB; then {lesson.validation}."
+        f"Cold start: {record.examples:,} examples, {record.tokens:,} tokens in {record.seconds / 60:.1f} minutes "
+        f"({speed:.0f} tokens/s), loss {record.loss[0]:.2f} → {record.loss[-1]:.2f} nats a token, at most "
+        f"{record.peak_gib:.1f} GiB; then {record.validation}."
     )
     return f"{taught} GRPO: {trained.rollouts:,} rollouts in {trained.seconds / 60:.1f} minutes.\n"
 

@@ -19,7 +19,7 @@ from tests.releases import YES, version
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 DONE = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 PROMOTE = "ops:\n  promote_version:\n    config:\n      by: Ada\n      reason: answers in English again\n"
-ROLLBACK = "ops:\n  roll_back_champion:\n    config:\n      by: Ada\n      reason: dearer than it said\n"
+ROLLBACK = "ops:\n  roll_back_champion:\n    config:\n      by: Ada\n      reason: costlier than it said\n"
 
 
 @pytest.fixture
@@ -88,4 +88,4 @@ def test_promote_and_rollback_from_the_launchpad(served: Any, tab: Any) -> None:
     tab.shoot("mlflow-version")
     assert launch(served, tab, "rollback", ROLLBACK).status == dg.DagsterRunStatus.SUCCESS
     assert champion(workspace).version == "1"
-    assert registry.named(workspace, "2").tags["rolled_back"] == "Ada: dearer than it said"
+    assert registry.named(workspace, "2").tags["rolled_back"] == "Ada: costlier than it said"

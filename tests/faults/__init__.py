@@ -1,1 +1,1 @@
-"""What a paid API does on a bad night, on loopback: the server that fails on command, and what must hold then."""
+"""Failures of a paid API, on loopback: the server that fails on command, and what must hold then."""

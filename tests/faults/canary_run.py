@@ -1,4 +1,4 @@
-"""Calls that go well and badly, with every logger at its loudest: `python canary_run.py URL FOLDER`."""
+"""Successful and failing calls with all loggers at the highest level: `python canary_run.py URL FOLDER`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY_VARIABLE = "CANARY_KEY"
 
 
 def main(url: str, folder: Path) -> None:
-    """Every fault, through both of LiteLLM's ways; what is raised is logged and printed with its chain."""
+    """Make every fault, through both of LiteLLM's ways; log and print each exception with its chain."""
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("run", "precache", 10.0), backoff_s=0.01)

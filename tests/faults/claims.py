@@ -1,4 +1,4 @@
-"""Claims of usage that a provider may make, and what becomes of each."""
+"""Claims of usage that a provider may make, and their treatment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAP = 0.01
 
 
 def reply(usage: object, text: str = ANSWER, finish_reason: str = "stop") -> str:
-    """An order for the server: a whole answer with that usage; "none": without one."""
+    """Return an order for the server: a whole answer with that usage; "none": without one."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
     body = {"id": "x", "object": "chat.completion", "created": 1, "model": "some-model", "choices": [choice]}
     return json.dumps({"status": 200, "body": body if usage == "none" else body | {"usage": usage}})
@@ -60,7 +60,7 @@ OVERLONG = {
 
 
 def table() -> Iterator[str]:
-    """One line of Markdown per claim: two calls of it over HTTP, at a cap of 1 cent and max_tokens of 64."""
+    """Return one line of Markdown per claim: two calls over HTTP, at a cap of 1 cent and max_tokens of 64."""
     yield "| claim | run | calls sent | booked tokens | ledger, USD | lost | open | cached |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     orders = {name: reply(claim) for name, (claim, _, _) in IMPOSSIBLE.items()}

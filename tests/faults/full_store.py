@@ -21,7 +21,7 @@ BALLAST = "ballast"
 
 
 def fill(disk: Path) -> None:
-    """Leave nothing."""
+    """Fill the disk completely."""
     with (disk / BALLAST).open("ab") as file:
         while (free := shutil.disk_usage(disk).free) > 0:
             try:
@@ -44,7 +44,7 @@ def attempted(action: Any) -> Exception | None:
 
 
 def cache(disk: Path) -> dict[str, Any]:
-    """Answers that are stored before, during and after."""
+    """Store answers before, during and after the full disk."""
     answer = Response("x" * 20_000, 1, 1, 0.0, 0.0, "stop")
     store = ResponseCache(disk)
     for number in range(10):
@@ -63,7 +63,7 @@ def cache(disk: Path) -> dict[str, Any]:
 
 
 def artifacts(disk: Path, store: Path) -> dict[str, Any]:
-    """A promotion."""
+    """Make a promotion."""
     workspace = checkout(disk / "project", store)
     for _ in range(2):
         version(workspace)

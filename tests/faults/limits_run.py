@@ -1,4 +1,4 @@
-"""One process of several that ask the same worker, each its own questions."""
+"""One of several processes that call the same worker, each with its own questions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ WARM_UP = "LiteLLM's first call takes its time"
 
 @dataclass(frozen=True)
 class Order:
-    """What a process is to do: `count` questions to the server at `url`, told apart by `name`."""
+    """A process's task: `count` questions to the server at `url`, distinguished by `name`."""
 
     url: str
     folder: Path
     name: str
     count: int
     settings: dict[str, Any] = field(default_factory=dict)
-    """Further ones of the worker."""
+    """Further settings of the worker."""
 
 
 def live(order: Order, end: Connection) -> None:
-    """Be ready, wait for a word, ask everything, and send how many were answered."""
+    """Report readiness, wait for a message, send all questions, and return the number of answers."""
     asyncio.run(_ask_all(order, end))
 
 

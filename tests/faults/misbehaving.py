@@ -1,7 +1,7 @@
-"""What becomes of run, ledger, cap and cache when a provider misbehaves.
+"""The effect of a misbehaving provider on run, ledger, cap and cache.
 
 `python -m tests.faults.misbehaving` prints two tables: every reply of `CASES` over real HTTP, in a run and in the one
-that resumes it; and what becomes of each claim of usage (`tests.faults.claims`).
+that resumes it; and the treatment of each claim of usage (`tests.faults.claims`).
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from tests.faults.provider_errors import SENT
 from tests.faults.remote import FaultServer
 
 ATTEMPTS = 3
-"""Of one call, where it is tried again."""
+"""Attempts of one call that is retried."""
 CAP_USD = 0.01
 PAID_USD = 2e-5
-"""One reply of the fault server, at the prices of its worker."""
+"""USD of one reply of the fault server at its worker's prices."""
 PROBLEM = Problem(
     id="1", benchmark="rlpr", domain="rlpr", split="train", grader="text", question="Who wrote it?", answer="Nobody"
 )
 
 
 def says(content: str | None, finish_reason: str, **fields: Any) -> str:
-    """The order for a message of that text, with further fields of the message."""
+    """Return the order for a message with that text and further fields."""
     return json.dumps({"says": {"content": content, "finish_reason": finish_reason, **fields}})
 
 
 def sends(status: int, message: str, headers: dict[str, str] | None = None, **error: Any) -> str:
-    """The order for an error of that status."""
+    """Return the order for an error of that status."""
     body = {"error": {"message": message, "type": "invalid_request_error", **error}}
     return json.dumps({"status": status, "body": body, "headers": headers or {}})
 
 
 class Case(NamedTuple):
-    """A reply, and what must become of the call."""
+    """A reply, and the required result of the call."""
 
     name: str
     order: str
@@ -62,11 +62,11 @@ class Case(NamedTuple):
     """Replies that are booked."""
     cached: int = 0
     waits: bool = False
-    """The resumed run does not ask at once."""
+    """The resumed run does not call at once."""
 
 
 class Seen(NamedTuple):
-    """What became of one case."""
+    """The result of one case."""
 
     ends: str
     attempts: int
@@ -74,7 +74,7 @@ class Seen(NamedTuple):
     open_reservations: int
     cached: int
     resumed: str
-    """What the resumed run did: its requests, or that it waited."""
+    """What the resumed run did: its requests, or its wait."""
 
 
 _EMPTY, _REJECTED = "empty, reward 0.5", "rejected, reward 0.5"
@@ -117,7 +117,7 @@ CASES = (
 
 
 def observe(server: FaultServer, folder: Path, case: Case) -> Seen:
-    """Run one rollout against a server that does what the case says, and resume it with the same files."""
+    """Run one rollout against a server with the case's behaviour, and resume it with the same files."""
     before = _requests(server)
     worker = server.worker(retries=0 if case.waits else ATTEMPTS - 1, breaker_failures=100, timeout_s=60)
     server.order(plan=[case.order] * 20)

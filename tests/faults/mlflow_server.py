@@ -1,4 +1,4 @@
-"""A real MLflow server on loopback that a test may kill and start again on the same port."""
+"""A real MLflow server on loopback that a test can kill and start again on the same port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MlflowServer:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Start, and return when it answers."""
         self._log = (self.folder / "server.log").open("ab")
         self._process = subprocess.Popen(
             [
@@ -38,7 +38,7 @@ class MlflowServer:
             ],
             cwd=self.folder, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
             env={name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-            | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # seven processes of which nothing here is asked
+            | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # seven processes that this test does not need
         )  # fmt: skip
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
@@ -63,7 +63,7 @@ class MlflowServer:
 
 
 def free_port() -> int:
-    """One that nothing listens on."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

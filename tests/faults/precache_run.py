@@ -1,4 +1,4 @@
-"""A process that precaches, and may be killed at any moment."""
+"""A process that precaches and can be killed at any moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ops.workers.client import WorkerClient
 
 @dataclass(frozen=True)
 class Order:
-    """What to ask whom; cache, ledger and the table `rows.parquet` lie in `folder`."""
+    """The problems and workers; cache, ledger and the table `rows.parquet` are in `folder`."""
 
     folder: Path
     worker: Worker
@@ -27,7 +27,7 @@ class Order:
 
 
 def live(order: Order, end: Connection) -> None:
-    """Be ready, wait for a word, precache, and send how many rows there are."""
+    """Report readiness, wait for a message, precache, and return the number of rows."""
     end.send("ready")
     end.recv()
     client = WorkerClient(

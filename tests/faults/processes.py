@@ -1,4 +1,4 @@
-"""Processes that are made ready, begin together, and may be killed at any moment."""
+"""Processes that are prepared, begin together, and can be killed at any moment."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 PRELOADED = [
     "litellm", "openai.resources", "tests.faults.limits_run", "tests.faults.precache_run", "tests.faults.spending_run",
 ]  # fmt: skip
-"""Seconds to import, once for all processes of the file that starts the first."""
+"""Modules that take seconds to import, once for all processes of the file that starts the first one."""
 
 
 class Process:
-    """One of them, ready: `live(order, end)` has sent "ready" and waits for a word."""
+    """A prepared process: `live(order, end)` has sent "ready" and waits for a message."""
 
     def __init__(
         self, live: Callable[[Any, Connection], None], order: object, preloaded: Sequence[str] = PRELOADED
@@ -46,11 +46,11 @@ class Process:
         return self._process.pid
 
     def said(self) -> Any:
-        """What it sends next. Raises `EOFError` when it was killed."""
+        """Return its next message. Raises `EOFError` if it was killed."""
         return self._end.recv()
 
     def outcome(self) -> Any:
-        """What it sends in the end. Raises `EOFError` when it was killed."""
+        """Return its last message. Raises `EOFError` if it was killed."""
         outcome = self.said()
         self._process.join(240)
         return outcome
@@ -59,7 +59,8 @@ class Process:
 def _run(
     environment: dict[str, str], live: Callable[[Any, Connection], None], order: object, end: Connection
 ) -> None:
-    """`live` in the environment of the test: the fork server has that of the first test that started a process."""
+    """Run `live` in the environment of the test, because the fork server has that of the first test that started a
+    process."""
     os.environ.clear()
     os.environ.update(environment)
     live(order, end)

@@ -23,7 +23,7 @@ class Order:
 
 
 def live(order: Order, end: Connection) -> None:
-    registry.champion(order.workspace)  # mlflow is imported, the store reached
+    registry.champion(order.workspace)  # mlflow is imported and the store is reached
     end.send("ready")
     end.recv()
     if not order.version:

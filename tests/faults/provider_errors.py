@@ -1,4 +1,4 @@
-"""What providers really answer instead of an answer: status, body, and what it means."""
+"""Real error replies of providers: status, body, and meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sent(NamedTuple):
 
     @property
     def step(self) -> str:
-        """The order that makes the fault server send it."""
+        """Return the order that makes the fault server send it."""
         return json.dumps({"status": self.status, "body": self.body})
 
 

@@ -1,4 +1,4 @@
-"""The fault server as a test holds it: started, ordered about, its log read, killed."""
+"""The fault server as used by tests: started, controlled, its log read, killed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ PRICE = {"input": 1.0, "output": 2.0}
 
 
 class Forks:
-    """A process that forks a server at each request: a fork takes milliseconds, an interpreter's start many."""
+    """A process that forks a server at each request, because a fork takes milliseconds and an interpreter's start many
+    more."""
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("server.py"))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        atexit.register(self._process.communicate, timeout=60)  # it kills the servers that are left, and ends
+        atexit.register(self._process.communicate, timeout=60)  # it kills the remaining servers, and ends
 
     def request(self, *words: str) -> list[int]:
         """`start FILE` gives the new server's process and port; `kill PROCESS` gives the process."""
@@ -38,7 +39,7 @@ forks = lru_cache(maxsize=1)(Forks)
 
 
 class FaultServer:
-    """A context manager around the server's process; `order` tells it what to do, `log` what it did."""
+    """A context manager around the server's process; `order` controls it, `log` returns its actions."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "server.jsonl"
@@ -55,7 +56,7 @@ class FaultServer:
         self.kill()
 
     def kill(self) -> None:
-        """End it by SIGKILL, if it is there."""
+        """End it by SIGKILL, if it runs."""
         if self._pid:
             forks().request("kill", str(self._pid))
             self._pid = 0
@@ -68,12 +69,12 @@ class FaultServer:
         return state
 
     def log(self) -> list[dict[str, Any]]:
-        """What came and what was served, to the last answer that anyone has seen."""
-        self.order()  # it says so only after it has written the line of what it just sent
+        """Return the requests and answers so far, up to the last answer that a client has received."""
+        self.order()  # it answers only after it has written the line of its last reply
         return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
 
     def served(self) -> Counter[str]:
-        """Whole answers handed over, by prompt."""
+        """Return the number of complete answers, by prompt."""
         return Counter(entry["prompt"] for entry in self.log() if entry["event"] == "served")
 
     def worker(self, **settings: Any) -> Worker:

@@ -20,16 +20,14 @@ FAULTS = (
     "429", "429 after", "500", "503", "hang", "reset", "reset mid-body", "truncated JSON", "empty choices",
     "empty text", "trickle", "wrong model", "401", "huge", "huge in chunks",
 )  # fmt: skip
-"""What it can be told to do, beside a status of three digits and JSON: of a `status`, a `body` and `headers`, or of
-`says`, a message's `content` and other fields with its `finish_reason`.
-
-Anything else, "ok" for one, is a whole answer ("echo": one that quotes all messages).
-"""
+"""Its possible behaviours, besides a status of three digits and JSON: of a `status`, a `body` and `headers`, or of
+`says`, a message's `content` and other fields with its `finish_reason`. Anything else, for example "ok", is a whole
+answer ("echo": one that quotes all messages)."""
 RETRY_AFTER_S = 0.3
 HANG_S = 30.0
 HUGE_BYTES = 50_000_000
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 5
-"""Of short texts."""
+"""Token counts of short texts."""
 BLANK_REJECTED = json.dumps(
     {
         "status": 400,
@@ -43,13 +41,13 @@ BLANK_REJECTED = json.dumps(
         },
     }
 )
-"""What Gemini sends where a message is empty; the server does with `rejects_blank`."""
+"""Gemini's reply to an empty message; the server sends it with `rejects_blank`."""
 
 Reply = tuple[int, dict[str, str], bytes]
 
 
 class Server:
-    """Its state: what to do next, how often to fail by itself, and the log."""
+    """Its state: the next behaviours, the rate of spontaneous failures, and the log."""
 
     def __init__(self, log: Path) -> None:
         self.plan: list[str] = []
@@ -60,7 +58,7 @@ class Server:
         self.log = log.open("a", encoding="utf-8", buffering=1)
 
     def control(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Take new orders (`plan`, `rate`, `faults`, `latency_s`, `seed`, `rejects_blank`); tell the state."""
+        """Accept new orders (`plan`, `rate`, `faults`, `latency_s`, `seed`, `rejects_blank`); return the state."""
         if "seed" in values:
             self.random = random.Random(values.pop("seed"))
         for name, value in values.items():
@@ -73,13 +71,13 @@ class Server:
         return self.random.choice(self.faults) if self.random.random() < self.rate else "ok"
 
     def note(self, event: str, body: dict[str, Any], step: str, key: str) -> None:
-        """One line of the log: `came` before an answer begins, `served` when all of it was handed over."""
+        """Write one line of the log: `came` before an answer begins, `served` when all of it was sent."""
         prompt = body["messages"][-1]["content"]
         entry = {"event": event, "prompt": prompt, "step": step, "key": key, "time": time.time()}
         self.log.write(json.dumps(entry) + "\n")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, request after request."""
+        """Serve one connection, request after request."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while head := await reader.readuntil(b"\r\n\r\n"):
                 path = head.split(b" ", 2)[1]
@@ -97,7 +95,7 @@ class Server:
         writer.close()
 
     async def answer(self, body: dict[str, Any], key: str, writer: asyncio.StreamWriter) -> None:
-        """Do the next step to this request. Raises `ConnectionError` where the connection is to end."""
+        """Apply the next behaviour to this request. Raises `ConnectionError` if the connection is to end."""
         step = self.next_step()
         if self.rejects_blank and not all(message["content"].strip() for message in body["messages"]):
             step = BLANK_REJECTED
@@ -121,12 +119,12 @@ class Server:
 
 
 def key_in(head: bytes) -> str:
-    """What a request's `Authorization: Bearer …` holds; "" without one."""
+    """Return the key of a request's `Authorization: Bearer …`; "" without one."""
     return head.lower().partition(b"authorization: bearer ")[2].split(b"\r\n", 1)[0].decode()
 
 
 def answer(step: str, body: dict[str, Any], key: str) -> Reply:
-    """What `step` sends in the end. An error quotes prompt and key, as providers' errors do."""
+    """Return the final reply of `step`. An error quotes prompt and key, as providers' errors do."""
     if step.startswith("{"):
         order = json.loads(step)
         if "says" not in order:
@@ -193,7 +191,7 @@ async def send(writer: asyncio.StreamWriter, whole: Reply) -> None:
 
 
 async def send_slowly(writer: asyncio.StreamWriter, content: bytes, *, cut: bool) -> None:
-    """Half of it at once, and then either nothing more or byte by byte."""
+    """Send half of it at once, and then either nothing more or byte by byte."""
     half = len(content) // 2
     writer.write(content[:half])
     await writer.drain()
@@ -207,9 +205,9 @@ async def send_slowly(writer: asyncio.StreamWriter, content: bytes, *, cut: bool
 
 
 async def send_huge(writer: asyncio.StreamWriter, whole: Reply, *, chunked: bool) -> None:
-    """The same reply with a text of `HUGE_BYTES`, piece by piece: the other side may not want all of it.
+    """Send the same reply with a text of `HUGE_BYTES`, piece by piece, because the client may not want all of it.
 
-    `chunked`: without saying beforehand how long it is.
+    `chunked`: without its length in advance.
     """
     before, text, after = whole[2].partition(b"Answer")
     piece = b"x" * 100_000

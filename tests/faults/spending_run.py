@@ -1,4 +1,4 @@
-"""A run that asks the same questions as its siblings, in a process that may be killed at any moment."""
+"""A run with the same questions as its siblings, in a process that can be killed at any moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM_UP = "a first one, with a cache and a ledger of its own"
 
 @dataclass(frozen=True)
 class Order:
-    """What each process is to do."""
+    """The task of each process."""
 
     folder: Path
     worker: Worker
@@ -35,7 +35,7 @@ class Order:
 
 @contextmanager
 def running(order: Order, count: int) -> Iterator[list[Process]]:
-    """Processes that are ready to begin; those that are left in the end are killed."""
+    """Give processes that are ready to begin; kill the remaining ones in the end."""
     processes: list[Process] = []
     try:
         processes.extend(Process(_live, order) for _ in range(count))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def dump(file: Path) -> str:
-    """All that a SQLite file holds, as SQL."""
+    """Return the contents of a SQLite file as SQL."""
     with sqlite3.connect(file) as connection:
         return "\n".join(connection.iterdump())
 
@@ -34,9 +34,9 @@ def test_with_every_logger_at_its_loudest(server: FaultServer, tmp_path: Path) -
     )  # fmt: skip
     written = done.stdout + done.stderr
     assert done.returncode == 0 and "done" in done.stdout, written[-2000:]
-    assert "a call failed" in done.stderr and "no response after" in done.stdout  # the canaries had where to sing
+    assert "a call failed" in done.stderr and "no response after" in done.stdout  # the canaries were present
     assert KEY not in written
     assert canary_run.PROMPT not in written
     ledger, cache = dump(tmp_path / "ledger.sqlite"), dump(tmp_path / "cache" / "responses.sqlite")
     assert "openai" in ledger and KEY not in ledger and canary_run.PROMPT not in ledger
-    assert canary_run.PROMPT in cache and KEY not in cache  # prompts are what the cache is for
+    assert canary_run.PROMPT in cache and KEY not in cache  # prompts belong in the cache

@@ -46,7 +46,7 @@ def test_five_misbehaving_clients_do_not_disturb_195_good_ones(server: Running) 
             texts = await asyncio.gather(*(good(client, first + n) for n in range(195)))
         return [str(first + n + 1000) in text for n, text in enumerate(texts)]
 
-    asyncio.run(all_good(0))  # what the process needs by itself
+    asyncio.run(all_good(0))  # the process's own needs
     before = process.memory_info().rss
     with Misbehaving(server.url) as misbehaving:
         answers = asyncio.run(all_good(1000))

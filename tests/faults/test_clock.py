@@ -1,4 +1,5 @@
-"""The clock is set, by a person, NTP or a suspended virtual machine: no hang, and no live process counts as dead."""
+"""The clock is changed by a person, NTP or a suspended virtual machine: no hang, and no running process counts as
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ REAL = time.time
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    """The kernel's clocks after the time was set: the time, and the boot time reckoned from it."""
+    """Set the time, and return the kernel's clocks: the time, and the boot time computed from it."""
     boot = psutil.boot_time()
     monkeypatch.setattr(time, "time", lambda: REAL() + by_s)
     monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot + by_s)
@@ -43,7 +44,7 @@ def test_another_start_of_the_same_pid_is_gone() -> None:
 
 
 def dead() -> ProcessId:
-    """A process that is gone, whose pid another process has."""
+    """A process that has ended, whose pid another process has."""
     return ProcessId(os.getpid(), this_process().started - 1)
 
 
@@ -58,7 +59,7 @@ def test_a_claim_from_the_future_does_not_hold_for_ever(tmp_path: Path, monkeypa
     assert ResponseCache(tmp_path).backend.claim("sent")[0] is not None, "the claim would block the call for a year"
 
 
-def test_a_claim_of_a_call_that_is_on_its_way_holds_through_a_small_step(
+def test_a_claim_of_a_call_in_flight_survives_a_small_clock_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ResponseCache(tmp_path)

@@ -1,4 +1,4 @@
-"""A mistake in a file keeps the code location from loading, or a run from starting: the UI says which, and why."""
+"""A mistake in a file prevents the code location from loading, or a run from starting: the UI shows which, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERY = (
 )
 
 
-def test_no_recipe_at_all_is_told(project: Workspace) -> None:
+def test_a_folder_without_recipes_is_reported(project: Workspace) -> None:
     for file in (project.config / "recipes").iterdir():
         file.unlink()
     with pytest.raises(ConfigError, match=r"config/recipes: \(folder\): holds no recipe.*podium init"):
@@ -31,7 +31,7 @@ def test_no_recipe_at_all_is_told(project: Workspace) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_the_ui_is_told_why_the_code_location_does_not_load(
+def test_the_ui_shows_why_the_code_location_does_not_load(
     project: Workspace, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
@@ -42,7 +42,7 @@ def test_the_ui_is_told_why_the_code_location_does_not_load(
         for file in recipes.iterdir():
             file.unlink()
     else:
-        # One that cannot be read is its own runs' business: the others, and a rollback, go on.
+        # An unreadable one only affects its own runs: other runs, and a rollback, continue.
         (recipes / "quickstart.yaml").write_text("name: [", encoding="utf-8")
     client = "from dagster_graphql.cli import main; main()"
     command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
@@ -56,6 +56,6 @@ def test_the_ui_is_told_why_the_code_location_does_not_load(
     if broken:
         assert found["__typename"] == "PythonError"
         said = "".join(link["error"]["message"] for link in found["errorChain"])
-        assert f"{recipes}: (folder): holds no recipe" in said
+        assert f"{recipes}: holds no recipe" in said
     else:
         assert found["__typename"] == "RepositoryLocation"

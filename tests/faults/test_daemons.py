@@ -1,4 +1,4 @@
-"""Dagster's daemon is killed, and two run at once: what is in the queue is executed once. What does not queue."""
+"""Dagster's daemon is killed, or two run at once: each queued run is executed once. Also runs that bypass the queue."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def wait(reached: object, log: Path) -> None:
 
 
 def launch(workspace: Workspace, job: str, config: dict[str, object], folder: Path) -> None:
-    """Launch it as the UI does."""
+    """Launch it like the UI."""
     given = folder / f"{job}.yaml"
     given.write_text(yaml.safe_dump(config), encoding="utf-8")
     command = ["job", "launch", *code_location(workspace), "--job", job, "--config", str(given)]
@@ -69,7 +69,7 @@ def launch(workspace: Workspace, job: str, config: dict[str, object], folder: Pa
 
 @pytest.fixture
 def released(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A project with three versions, of which each was champion once."""
+    """A project with three versions, each of which was champion once."""
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -86,13 +86,13 @@ def champion(workspace: Workspace) -> str:
 
 
 def test_a_rollback_is_done_once_for_a_run(released: Workspace) -> None:
-    """A daemon that starts a run again goes back no further."""
+    """A daemon that starts a run again does not roll back further."""
     for _ in range(2):
         roll_back(released, REASON, "Ada", "0123-4567")
     assert champion(released) == "2"
 
 
-@pytest.mark.soak  # the same without daemons above; one daemon below
+@pytest.mark.soak  # the same without daemons above; with one daemon below
 def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released: Workspace, tmp_path: Path) -> None:
     settings = yaml.safe_load((released.root / "dagster.yaml").read_text(encoding="utf-8"))
     del settings["run_coordinator"]  # as in workspaces of before: all jobs wait
@@ -108,13 +108,13 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
         assert run.status == dg.DagsterRunStatus.QUEUED, "no daemon runs that could take it"
         with daemon(released, log), daemon(released, log):
             wait(lambda: champion(released) == "2" and instance.get_runs()[0].status in DONE, log)
-        # Dagster does not keep two daemons from starting a run twice; the second start may mark it as failed.
+        # Dagster does not prevent two daemons from starting a run twice; the second start may mark it as failed.
         [run] = instance.get_runs()
         roll_back(released, REASON, "Ada", run.run_id)  # as the other daemon, which may start it too
     assert champion(released) == "2", "gone back once"
 
 
-def test_promote_and_rollback_do_not_wait_for_a_life_or_for_the_daemon(released: Workspace, tmp_path: Path) -> None:
+def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(released: Workspace, tmp_path: Path) -> None:
     prepare(released)
     log = tmp_path / "daemon.log"
     with dg.DagsterInstance.get() as instance:
@@ -122,7 +122,7 @@ def test_promote_and_rollback_do_not_wait_for_a_life_or_for_the_daemon(released:
         def latest(job: str) -> dg.DagsterRun:
             return instance.get_runs(dg.RunsFilter(job_name=job), limit=1)[0]
 
-        life = instance.create_run_for_job(
+        pipeline_run = instance.create_run_for_job(
             definitions().resolve_job_def("lifecycle"), status=dg.DagsterRunStatus.STARTED, tags=this_process()
         )
         launch(released, "rollback", ROLLBACK, tmp_path)
@@ -135,8 +135,8 @@ def test_promote_and_rollback_do_not_wait_for_a_life_or_for_the_daemon(released:
             wait(lambda: latest("promote").status in DONE, log)
             assert latest("promote").status == dg.DagsterRunStatus.SUCCESS
             assert champion(released) == "3"
-            assert latest("costs").status == dg.DagsterRunStatus.QUEUED, "every other job waits for the life"
-            instance.report_run_canceled(life)
+            assert latest("costs").status == dg.DagsterRunStatus.QUEUED, "every other job waits for the pipeline run"
+            instance.report_run_canceled(pipeline_run)
             wait(lambda: latest("costs").status != dg.DagsterRunStatus.QUEUED, log)
             wait(lambda: latest("costs").status in DONE, log)
 

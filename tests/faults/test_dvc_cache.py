@@ -1,4 +1,4 @@
-"""DVC's cache is deleted: the data that lies in `data/` is there, is used, and is stored again by the next commit."""
+"""DVC's cache is deleted: the data in `data/` is still used, and the next commit stores it again."""
 
 from __future__ import annotations
 

@@ -107,4 +107,4 @@ def test_retry_after_may_be_a_date(server: FaultServer, make_client: MakeClient)
     server.order(plan=["429 date"])
     start = time.time()
     ask(client, worker)
-    assert time.time() - start >= 0.9  # it says two seconds from then, in whole seconds
+    assert time.time() - start >= 0.9  # the header states two seconds from then, in whole seconds

@@ -1,4 +1,4 @@
-"""The disk is full: of the cache, of the model store. Nothing that was kept is lost, and with room again it goes on."""
+"""The disk of the cache or of the model store is full: nothing stored is lost, and with room again work continues."""
 
 from __future__ import annotations
 

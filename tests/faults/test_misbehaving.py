@@ -1,4 +1,4 @@
-"""Replies that are no answers: what run, ledger, cap and cache make of them, and what a resumed run asks again."""
+"""Replies that are not answers: their effect on run, ledger, cap and cache, and the calls of a resumed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow's server is killed while a training runs, and comes back: the training goes on, and its curve is whole."""
+"""MLflow's server is killed during a training, and restarted: the training continues, and its curve is complete."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_mlflow_is_down_for_a_while(
             server.kill()
             for step in (2, 3):
                 attempt.step({}, row(step))
-            now[0] = 400.0  # it asks again every five minutes, and MLflow is still down
+            now[0] = 400.0  # it retries every five minutes, and MLflow is still down
             attempt.step({}, row(4))
             server.start()
             attempt.step({}, row(5))
@@ -59,5 +59,5 @@ def test_mlflow_is_down_for_a_while(
         assert run.info.status == "FINISHED"
     finally:
         server.kill()
-    told = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
-    assert len(told) == 1
+    shown = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
+    assert len(shown) == 1

@@ -1,4 +1,4 @@
-"""Workers that go away while a policy is trained: the step waits and asks again, or ends the run with a word.
+"""Workers that become unreachable during training: the step waits and retries, or ends the run with a message.
 
 Over real HTTP; only the pauses are not slept.
 """
@@ -29,7 +29,7 @@ FAILS_AT_ONCE: dict[str, Any] = {"retries": 0, "breaker_rest_s": 0.001}
 
 
 class Night:
-    """Pauses that take no time; the server is back after `back_after` of them."""
+    """Pauses that take no time; the server recovers after `back_after` of them."""
 
     def __init__(self, server: FaultServer, back_after: int | None) -> None:
         self.pauses: list[float] = []
@@ -39,7 +39,7 @@ class Night:
         self.pauses.append(seconds)
         if len(self.pauses) == self._back_after:
             self._server.order(rate=0.0)
-        await asyncio.sleep(0.01)  # the worker's rest
+        await asyncio.sleep(0.01)  # the worker's pause
 
 
 def step(
@@ -57,7 +57,7 @@ def step(
 def test_a_step_waits_until_the_workers_are_back_and_pays_once(
     server: FaultServer, make_client: MakeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.order(plan=["ok"], **AWAY)  # one of the four is answered before
+    server.order(plan=["ok"], **AWAY)  # one of the four was answered before
     client, night = make_client(), Night(server, back_after=3)
     with caplog.at_level(logging.WARNING, "ops.training.rewards.outage"):
         rewards, statistics = step(server, client, ALONE, Patience(0.5, 3600.0, night.sleep))
@@ -72,7 +72,7 @@ def test_a_step_waits_until_the_workers_are_back_and_pays_once(
     assert lines[-1] == "the workers are back after 210 s of waiting"
 
 
-def test_what_a_workflow_was_answered_before_is_not_asked_again(server: FaultServer, make_client: MakeClient) -> None:
+def test_a_workflows_earlier_answers_are_reused(server: FaultServer, make_client: MakeClient) -> None:
     chain = Workflow((Step(0, "Begin."), Step(1, "End.", "all"))).render()
     server.order(plan=["ok"], **AWAY)
     client, night = make_client(), Night(server, back_after=1)
@@ -82,7 +82,7 @@ def test_what_a_workflow_was_answered_before_is_not_asked_again(server: FaultSer
     assert sorted(server.served().values()) == [1, 1]
 
 
-def test_a_few_that_are_away_are_left_out_as_ever(server: FaultServer, make_client: MakeClient) -> None:
+def test_a_few_unreachable_workers_rollouts_are_left_out(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=["ok", "ok", "503", "503"])
     night = Night(server, None)
     rewards, statistics = step(server, make_client(), ALONE, Patience(0.5, 3600.0, night.sleep))

@@ -1,4 +1,4 @@
-"""Two promotions at once, on a store of this machine and on a server that machines share: one wins."""
+"""Two concurrent promotions, on a store of this machine and on a shared server: one wins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iter
 def workspace(
     request: pytest.FixtureRequest, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """A checkout and its registry, in which nothing is registered."""
+    """A checkout and its empty registry."""
     made = checkout(tmp_path / "project", store)
     if request.param == "server":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("mlflow_server").url)
@@ -57,7 +57,7 @@ def workspace(
 
 @contextmanager
 def started(order: Order) -> Iterator[Process]:
-    """The process, when it has reached the store."""
+    """Start the process and return it once it has reached the store."""
     process = Process(live, order, PRELOADED)
     try:
         process.wait_until_ready()
@@ -66,7 +66,7 @@ def started(order: Order) -> Iterator[Process]:
         process.kill()
 
 
-def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(workspace: Workspace) -> None:
+def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspace: Workspace) -> None:
     for _ in range(3):
         version(workspace)
     aliases.promote(workspace, "1", YES)
@@ -83,21 +83,21 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(workspace: Wor
     assert champion is not None and champion.version == winner
     assert champion.tags["replaced"] == "1"
     assert "verdict" not in registry.named(workspace, loser).tags
-    assert aliases.rollback(workspace, "dear").version == "1"
+    assert aliases.rollback(workspace, "costly").version == "1"
 
 
-def test_looks_counted_at_once_have_numbers_of_their_own(workspace: Workspace) -> None:
+def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     numbers = [version(workspace).version for _ in range(3)]
-    # Threads share MLflow's one global address, which is the same for all of them.
+    # Threads share MLflow's single global address, which is the same for all of them.
     with ThreadPoolExecutor(3) as pool:
-        looks = list(pool.map(lambda number: registry.look_at(workspace, None, number), numbers))
-    assert sorted(looks) == [1, 2, 3]
+        analyses = list(pool.map(lambda number: registry.count_analysis(workspace, None, number), numbers))
+    assert sorted(analyses) == [1, 2, 3]
 
 
 def unlocked(workspace: Workspace) -> None:
-    """What the message tells a person to do."""
+    """Follow the instruction in the message."""
     with registry.connected(workspace) as client:
         client.delete_registered_model(LOCK)
 
@@ -111,10 +111,11 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
         assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
             pass
-    # Killed: a file's lock is free; a shared one stays, for a dead process cannot be told from a slow one.
+    # After a kill a file's lock is free; a shared one stays, for an ended process cannot be distinguished from a slow
+    # one.
     if workspace.mlflow_uri.startswith("http"):
-        told = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
-        with pytest.raises(Locked, match=told), alone(workspace, patience_s=0.5):
+        shown = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
+        with pytest.raises(Locked, match=shown), alone(workspace, patience_s=0.5):
             pass
         unlocked(workspace)
     assert aliases.promote(workspace, "2", YES)

@@ -1,4 +1,4 @@
-"""What providers answer instead of an answer, in their own words, over real HTTP and both of LiteLLM's ways."""
+"""Providers' error replies, in their own words, over real HTTP and both of LiteLLM's ways."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask(client: WorkerClient, worker: Worker, text: str = QUESTION) -> object:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("sent", SENT, ids=lambda sent: sent.name)
-def test_each_means_what_the_provider_means(
+def test_each_error_is_classified_by_the_providers_meaning(
     server: FaultServer, make_client: MakeClient, model: str, sent: Sent
 ) -> None:
     client = make_client(pool_file="config/pools/mine.yaml")
@@ -53,7 +53,7 @@ def test_each_means_what_the_provider_means(
 
 @pytest.mark.parametrize("sent", SENT, ids=lambda sent: sent.name)
 def test_only_what_the_workflow_chose_is_rewarded(server: FaultServer, make_client: MakeClient, sent: Sent) -> None:
-    """An unpaid bill stops the run; a policy never learns from it."""
+    """An unpaid bill stops the run, so that a policy never learns from it."""
     client, worker = make_client(), server.worker(retries=0)
     workflow = Workflow((Step(0, "first"), Step(0, "second", "all")))
     server.order(plan=["ok", sent.step])
@@ -103,10 +103,10 @@ def test_a_worker_may_name_the_words_of_its_refusals(server: FaultServer, make_c
 @pytest.mark.parametrize(
     "trap", ["Your credit balance is too low", "This model's maximum context length is 8 tokens", "the rate limit"]
 )
-def test_a_quoted_prompt_is_not_the_providers_opinion(
+def test_a_quoted_prompt_is_not_read_as_the_providers_message(
     server: FaultServer, make_client: MakeClient, model: str, trap: str
 ) -> None:
-    """Providers quote what they were sent; a question about limits and credit is no sign of either."""
+    """Providers quote their prompts; a question about limits and credit is no sign of either."""
     prompt = f"Explain in one line of plain words to a child of nine what '{trap}' may mean in an error's text."
     step = json.dumps({"status": 400, "body": {"error": {"message": f"cannot read {json.dumps(prompt)}: stray quote"}}})
     server.order(plan=[step] * 3)
@@ -118,7 +118,7 @@ def test_a_quoted_prompt_is_not_the_providers_opinion(
     assert server.order()["planned"] == 2
 
 
-def test_what_is_shown_holds_neither_key_nor_prompt(
+def test_shown_text_contains_neither_key_nor_prompt(
     server: FaultServer, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOOPBACK_KEY", KEY)

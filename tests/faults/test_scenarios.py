@@ -1,4 +1,4 @@
-"""A bad night: thousands of calls against a server that fails, is killed for, and costs money."""
+"""Thousands of calls against a server with failures, kills and costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PER_CALL = (PROMPT_TOKENS * PRICE["input"] + COMPLETION_TOKENS * PRICE["output"]
 
 
 async def ask_all(client: WorkerClient, worker: Worker, prompts: list[str]) -> list[Any]:
-    """Everything at once; what came of each. Fails when a task is left behind."""
+    """Make all calls at once and return their results. Fails if a task is left behind."""
     before = asyncio.all_tasks()
     calls = (client.complete(worker, [{"role": "user", "content": prompt}]) for prompt in prompts)
     results = await asyncio.gather(*calls, return_exceptions=True)
@@ -61,7 +61,7 @@ def test_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: Make
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.soak)])
-def test_killed_several_times_each_answer_is_had_once(server: FaultServer, tmp_path: Path, kills: int) -> None:
+def test_repeated_kills_pay_for_each_answer_once(server: FaultServer, tmp_path: Path, kills: int) -> None:
     server.order(latency_s=0.1)
     problems = [
         Problem(f"rlpr-{number:03}", "rlpr", "rlpr", "train", f"Number {number}: what is 2+2?", "4", "text")
@@ -83,11 +83,11 @@ def test_killed_several_times_each_answer_is_had_once(server: FaultServer, tmp_p
         while served() < goal:
             time.sleep(0.01)
         assert process.kill(), "it had ended before"
-        time.sleep(0.3)  # what the server was about to say to the dead
+        time.sleep(0.3)  # the pending reply of the server to an ended process
     assert started().outcome() == len(problems)
     counts = server.served()
     assert len(counts) == len(problems)
-    # What was answered more than once had been on its way at a kill.
+    # A prompt that was answered more than once was in flight at a kill.
     assert sum(count - 1 for count in counts.values()) <= kills * order.worker.concurrency
     assert max(counts.values()) <= 1 + kills
 
@@ -107,7 +107,7 @@ def test_the_cap_holds_under_200_queued_calls_and_a_larger_one_goes_on(
     spent = sum(server.served().values()) * PER_CALL
     assert spent <= cap
     assert Ledger(tmp_path / "ledger.sqlite").spent("run") == pytest.approx(spent)
-    assert spent >= cap - 12 * PER_CALL  # less than one more call's worst case was left
+    assert spent >= cap - 12 * PER_CALL  # the rest is less than one more call's worst case
 
     before = server.served()
     more = make_client(cap_usd=1.0)
@@ -118,7 +118,7 @@ def test_the_cap_holds_under_200_queued_calls_and_a_larger_one_goes_on(
     assert sum(before.values()) == len(answered)
 
 
-def test_what_is_cancelled_leaves_nothing_behind(server: FaultServer, make_client: MakeClient) -> None:
+def test_cancelled_work_leaves_nothing_behind(server: FaultServer, make_client: MakeClient) -> None:
     client, worker = make_client(), server.worker(concurrency=4, timeout_s=60)
 
     async def cancel() -> None:

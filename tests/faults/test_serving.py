@@ -1,4 +1,4 @@
-"""The champion in service while its workers fail: real endpoints on loopback, ordered about and killed."""
+"""The champion in service while its workers fail: real endpoints on loopback, controlled and killed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STRENGTHS = {
 
 
 class Fleet:
-    """A server, and an endpoint of its own for each worker."""
+    """A server, and a separate endpoint for each worker."""
 
     def __init__(self, server: Running, endpoints: dict[str, FaultServer]) -> None:
         self.server, self.endpoints = server, endpoints
         self.client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
 
     def ask(self, text: str, **options: Any) -> dict[str, Any]:
-        """The account of an answer."""
+        """Return the account of an answer."""
         reply = self.client.chat.completions.create(
             model="conductor", messages=[{"role": "user", "content": text}],
             extra_body={"podium": {"workflow": True, **options}},
@@ -46,7 +46,7 @@ class Fleet:
         return account
 
     def calls(self, name: str) -> int:
-        """Requests that the worker's endpoint has seen."""
+        """Return the number of requests to the worker's endpoint."""
         return sum(entry["event"] == "came" for entry in self.endpoints[name].log())
 
 
@@ -78,7 +78,7 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
     [fallback] = account["fallbacks"]
     assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("empty", "first", "rewritten")
     assert "max_tokens" in fallback["error"]
-    assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank one was paid for as well
+    assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank response was paid for too
     assert fleet.calls("first") == before + 1
 
     for endpoint in fleet.endpoints.values():
@@ -108,11 +108,11 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
 
 
 def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> None:
-    """The last of the file: in the end no endpoint is left."""
+    """The last test of the file, because it ends all endpoints."""
     account = fleet.ask("Why first?")
     assert [step["worker"] for step in account["steps"]] == ["first", "second"] and account["fallbacks"] == []
 
-    # A forbidden worker is never called, whatever the Conductor writes.
+    # A forbidden worker is never called by any workflow of the Conductor.
     before = fleet.calls("second")
     for number in range(5):
         account = fleet.ask(f"Why forbidden {number}?", forbidden=["second"])
@@ -120,7 +120,7 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         assert fleet.ask(f"Why only {number}?", allowed=["third"])["steps"][0]["worker"] == "third"
     assert fleet.calls("second") == before
 
-    # A key is revoked in the midst of it: another workflow, without the worker.
+    # A key is revoked during the load: another workflow runs, without the worker.
     fleet.endpoints["first"].order(rate=1.0, faults=["403"])
     account = fleet.ask("Why revoked?")
     assert [step["worker"] for step in account["steps"]] == ["second", "third"]
@@ -156,13 +156,13 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
         assert [step["worker"] for step in account["steps"]] == ["second", "third"]
     assert fleet.server.metric("podium_worker_failures_total", worker="first", status="unreachable") >= 1
 
-    # And another one: only the third is left, and is asked alone.
+    # And another one: only the third is left, and is called alone.
     fleet.endpoints["second"].kill()
     account = fleet.ask("Why last?")
     assert [step["worker"] for step in account["steps"]] == ["third"]
     assert account["fallbacks"][-1]["by"] == "third, by profile"
 
-    # No worker answers any more: the error says so, and when to come again.
+    # No worker answers any more: the error says so, and when to retry.
     fleet.endpoints["third"].kill()
     with pytest.raises(openai.APIStatusError) as raised:
         fleet.ask("Why anybody?")

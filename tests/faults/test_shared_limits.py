@@ -1,4 +1,4 @@
-"""Several processes ask one worker; what reaches its server is counted there."""
+"""Several processes call one worker; its server counts what arrives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.remote import FaultServer
 
 @contextmanager
 def ready(server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any) -> Iterator[list[Process]]:
-    """A process per name with questions of its own, which it asks after `begin`."""
+    """Give one process per name with its own questions, which it sends after `begin`."""
     processes = [
         Process(limits_run.live, limits_run.Order(server.url, folder, name, count, settings))
         for name, count in counts.items()
@@ -37,7 +37,7 @@ def begin(*processes: Process) -> None:
 
 
 def answered(*processes: Process) -> list[int]:
-    """How many questions of each."""
+    """Return the number of answered questions of each."""
     return [process.outcome() for process in processes]
 
 
@@ -46,7 +46,7 @@ def served(server: FaultServer) -> dict[str, int]:
 
 
 def came(server: FaultServer) -> list[float]:
-    """When requests came to the server."""
+    """Return the times of requests at the server."""
     entries = server.log()
     return sorted(e["time"] for e in entries if e["event"] == "came" and e["prompt"] != limits_run.WARM_UP)
 
@@ -70,7 +70,9 @@ def test_processes_together_keep_a_workers_requests_per_minute(server: FaultServ
     assert times[-1] - times[0] >= 19 * 0.2 * 0.9  # one alone takes half of that
 
 
-def test_a_pause_that_the_provider_asks_one_for_is_kept_by_all(server: FaultServer, tmp_path: Path) -> None:
+def test_a_pause_that_the_provider_requests_from_one_process_applies_to_all(
+    server: FaultServer, tmp_path: Path
+) -> None:
     with ready(server, tmp_path, dict.fromkeys("ab", 6), concurrency=1) as processes:
         server.order(plan=["429 date"])  # two seconds from then, in whole seconds
         begin(*processes)
@@ -92,8 +94,8 @@ def test_the_slots_of_a_killed_process_are_free(server: FaultServer, tmp_path: P
         assert answered(second) == [8]
 
 
-def test_who_has_little_to_ask_does_not_wait_for_who_has_much(server: FaultServer, tmp_path: Path) -> None:
-    """A question that is served while a training asks hundreds is not last in its queue."""
+def test_a_process_with_few_calls_does_not_wait_for_one_with_many(server: FaultServer, tmp_path: Path) -> None:
+    """A served question is not last in the queue of a training with hundreds of calls."""
     with ready(server, tmp_path, {"a": 200, "b": 2}, concurrency=2) as [many, few]:
         server.order(latency_s=0.05)
         begin(many)

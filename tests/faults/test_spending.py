@@ -1,4 +1,4 @@
-"""Processes that are killed while they spend: the cap holds by the server's count, and nothing is asked twice."""
+"""Processes killed while they spend: the cap holds by the server's count, and no call is repeated needlessly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOGETHER = pytest.mark.parametrize(("count", "questions"), [(3, 60), pytest.para
 
 
 def arrivals(server: FaultServer) -> dict[str, list[float]]:
-    """When each prompt reached the server: what a provider may bill."""
+    """Return the arrival time of each prompt at the server: what a provider may bill."""
     times: dict[str, list[float]] = {}
     for entry in server.log():
         if entry["event"] == "came" and entry["prompt"] != WARM_UP:
@@ -40,7 +40,7 @@ def arrivals(server: FaultServer) -> dict[str, list[float]]:
 
 
 def billed(server: FaultServer) -> float:
-    """USD that the server may ask for."""
+    """Return the USD that the server may bill."""
     return sum(map(len, arrivals(server).values())) * PER_CALL
 
 
@@ -68,7 +68,7 @@ def books(folder: Path) -> Spent:
 
 
 @pytest.mark.parametrize("fault", ["hang", "reset mid-body", "truncated JSON", "trickle"])
-def test_a_call_without_an_answer_is_lost_and_the_retry_tells_its_cost(
+def test_a_call_without_an_answer_is_lost_until_a_retry_measures_its_cost(
     server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=3.0, retries=0, breaker_failures=100)
@@ -107,7 +107,7 @@ def test_a_cancelled_call_is_lost_where_it_had_left(
     assert spent.usd == pytest.approx(9 * PER_CALL) == pytest.approx(billed(server))
 
 
-def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost(
+def test_a_stored_response_that_was_not_booked_measures_its_lost_call(
     server: FaultServer, make_client: Callable[..., WorkerClient], tmp_path: Path
 ) -> None:
     client, worker = make_client(), server.worker()
@@ -118,7 +118,7 @@ def test_a_response_that_was_stored_and_not_booked_tells_what_its_lost_call_cost
     held = client.ledger.reserve("run", 1e-3, 10.0)
     client.ledger.lose(*client.ledger.mark_sent(Departure(held, "test", "remote", key)))
     assert client.ledger.spent("run") == pytest.approx(1e-3)
-    assert ask(make_client(cap_usd=1e-3), worker, "another").text  # room is short: the cache is asked what is known
+    assert ask(make_client(cap_usd=1e-3), worker, "another").text  # the cache is checked for answers
     spent = client.ledger.by_run()["run"]
     assert (spent.calls, spent.lost, spent.lost_usd) == (1, 1, pytest.approx(answer.cost_usd))
 
@@ -149,7 +149,7 @@ def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
     arrived = arrivals(server)
     spent = books(tmp_path)
     assert len(arrived) == questions
-    # Every question's cost is known by now, that of the lost calls too.
+    # Every question's cost is known by now, also that of the lost calls.
     assert spent.calls + spent.lost >= sum(map(len, arrived.values()))
     assert spent.lost_usd == pytest.approx(spent.lost * PER_CALL)
 
@@ -175,7 +175,7 @@ def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server
         f"question {number}": 2 if number < CONCURRENCY else 1 for number in range(12)
     }
     assert all(times[prompt][1] - at >= timeout_s - 0.5 for prompt, [at] in lost.items())
-    # Meanwhile the others were asked.
+    # Meanwhile the others were answered.
     assert max(at for [at, *more] in times.values() if not more) < min(times[prompt][1] for prompt in lost)
     assert (books(tmp_path).calls, books(tmp_path).lost) == (12, CONCURRENCY)
     assert books(tmp_path).usd == pytest.approx((12 + CONCURRENCY) * PER_CALL)
@@ -197,7 +197,7 @@ def test_processes_ask_each_question_once(server: FaultServer, tmp_path: Path, c
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @TOGETHER
-def test_of_a_killed_process_only_what_was_in_flight_is_asked_again(
+def test_only_calls_in_flight_of_a_killed_process_are_repeated(
     server: FaultServer, tmp_path: Path, count: int, questions: int
 ) -> None:
     server.order(latency_s=0.3)

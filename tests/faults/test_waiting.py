@@ -1,4 +1,4 @@
-"""Through the real client and over real HTTP: what a call waits for is not its own work."""
+"""With the real client over real HTTP: the waits of a call do not count as its own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A champion in a real registry, without the hours of training one: a version with what retraining reads of it."""
+"""Register a champion without training: a version with the facts that retraining reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ops.release import registry
 
 
 def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789ab") -> str:
-    """Register a version of that policy key, trained from what the files say now, as champion; the version."""
+    """Register a version of that policy key, with a snapshot of the present files, as champion; return the version."""
     tags = {"policy": policy, "snapshot": podium.launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
     with registry.connected(workspace) as client:
         home = registry.experiment(client, workspace)
@@ -31,6 +31,6 @@ def launch(instance: dg.DagsterInstance, job: dg.JobDefinition, request: dg.RunR
 
 
 def succeed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """End it well."""
+    """Mark the run as successful."""
     event = DagsterEvent(event_type_value=DagsterEventType.RUN_SUCCESS.value, job_name=run.job_name)
     instance.report_dagster_event(event, run.run_id)

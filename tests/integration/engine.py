@@ -1,6 +1,6 @@
-"""A DeepSpeed engine on one CPU rank, and the bytes a parameter of what it holds, as one JSON line.
+"""Run a DeepSpeed engine on one CPU rank, and print the bytes per parameter of its memory as one JSON line.
 
-`python -m tests.integration.engine FILE`, FILE being one of config/deepspeed.
+`python -m tests.integration.engine FILE`, with FILE in config/deepspeed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZES = {
 
 
 def held(file: Path) -> dict[str, float]:
-    """After a step and one more backward pass, when all of it is there."""
+    """Return the memory after a step and one more backward pass, when all parts are allocated."""
     settings = json.loads(file.read_text(encoding="utf-8"))
     settings |= {
         "bf16": {"enabled": True}, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
@@ -30,7 +30,7 @@ def held(file: Path) -> dict[str, float]:
     }  # fmt: skip
     settings["optimizer"]["params"] = {"lr": 1e-4, "torch_adam": True}
     if offload := settings["zero_optimization"].get("offload_optimizer"):
-        offload["pin_memory"] = False  # which takes a GPU's driver
+        offload["pin_memory"] = False  # it needs a GPU's driver
     model = Qwen2ForCausalLM(Qwen2Config(**SIZES))
     parameters = sum(each.numel() for each in model.parameters())
     deepspeed.init_distributed("gloo")
@@ -44,7 +44,7 @@ def held(file: Path) -> dict[str, float]:
 
 
 def parts(optimizer: Any) -> dict[str, Iterable[torch.Tensor | None]]:
-    """What a ZeRO optimizer holds, by the names that the plan has for it."""
+    """Return the parts of a ZeRO optimizer under the plan's names."""
     moments = [state[name] for state in optimizer.optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
     if hasattr(optimizer, "grad_partitions_flat_buffer"):
         master, weights = optimizer.fp32_partitioned_groups_flat, optimizer.fp16_partitioned_groups_flat
@@ -62,7 +62,7 @@ def parts(optimizer: Any) -> dict[str, Iterable[torch.Tensor | None]]:
 
 
 def size(tensors: Iterable[torch.Tensor | None]) -> int:
-    """Bytes."""
+    """Return the bytes."""
     return sum(each.numel() * each.element_size() for each in tensors if each is not None)
 
 

@@ -20,7 +20,7 @@ FILE = "rollouts.json"
 
 
 def patch(folder: Path) -> None:
-    """Let every step write what the file says."""
+    """Make every step generate the texts of the file."""
     turns: list[list[list[int]]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     turn, rank = cycle(turns), int(os.environ.get("RANK", "0"))
 

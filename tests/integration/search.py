@@ -1,4 +1,4 @@
-"""Finding a string in everything below a folder, however it is packed."""
+"""Find a string in everything below a folder, however it is packed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import pandas as pd
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{64,}={0,2}")
 _SQLITE = b"SQLite format 3\0"
 _DEEPEST = 4
-"""Containers within containers that are opened."""
+"""Maximum nesting of containers that are opened."""
 
 
 def holders(folder: Path, wanted: bytes) -> set[str]:
-    """The files below `folder` whose name or content holds `wanted`, as paths from it, `/` between the parts."""
+    """Return the files below `folder` whose name or content contains `wanted`, as relative paths with `/`."""
     files = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
     return {
         name
@@ -33,7 +33,7 @@ def holders(folder: Path, wanted: bytes) -> set[str]:
 
 
 def pieces(file: Path) -> Iterator[bytes]:
-    """A file's bytes, and what is packed in them; of a database also every value, whole even across its pages."""
+    """Return a file's bytes and their unpacked contents; for a database also every value, even across its pages."""
     data = file.read_bytes()
     yield from unpacked(data)
     if data.startswith(_SQLITE):
@@ -42,7 +42,7 @@ def pieces(file: Path) -> Iterator[bytes]:
 
 
 def unpacked(data: bytes, depth: int = 0) -> Iterator[bytes]:
-    """`data` as it is, and everything that can be unpacked from it."""
+    """Return `data`, and everything that can be unpacked from it."""
     yield data
     if depth == _DEEPEST:
         return
@@ -56,7 +56,7 @@ def _inside(data: bytes) -> Iterator[bytes]:
     elif data.startswith((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")):
         try:
             yield zlib.decompress(data)
-        except zlib.error:  # text may begin with an x, too
+        except zlib.error:  # text can also begin with an x
             return
     elif data.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -1,4 +1,4 @@
-"""The sensor that tells of failed runs: real runs in a real instance, one notice each."""
+"""The sensor that reports failed runs: real runs in a real instance, one notice each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def failed_run(workspace: Workspace, instance: dg.DagsterInstance, error: Exception, **tags: str) -> str:
-    """A run that fails as an asset of ours does, and a look of the sensor at it; the run's id."""
+    """Make a run fail like one of Podium's assets, tick the sensor once, and return the run's id."""
 
     @dg.op
     def ask() -> None:
@@ -57,7 +57,7 @@ def failed_run(workspace: Workspace, instance: dg.DagsterInstance, error: Except
 
 
 def refused() -> str:
-    """What a cap says, as a trainer passes it on."""
+    """Return the message of a cap as a trainer passes it on."""
     with TemporaryDirectory() as folder, pytest.raises(OverBudget) as error:
         Ledger(Path(folder) / "ledger.sqlite").reserve("run", 2.0, cap_usd=1.0)
     return str(error.value)
@@ -72,7 +72,7 @@ def refused() -> str:
         (PodiumError(f"{INVALID_FIRST_STEP}, before"), "failure", "lifecycle stopped in its first step of training"),
     ],
 )
-def test_a_run_that_fails_is_told_once(
+def test_a_failed_run_sends_one_alert(
     workspace: Workspace, instance: dg.DagsterInstance, error: Exception, kind: str, title: str
 ) -> None:
     run_id = failed_run(workspace, instance, error, **{"podium/recipe": "small, seed 3"})

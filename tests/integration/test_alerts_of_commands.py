@@ -1,4 +1,4 @@
-"""Runs of commands (`podium run` and its like) need no daemon to be told of, and with one they are told of once."""
+"""Alerts of runs of commands (`podium run` and others): sent without a daemon, and only once with one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def workspace(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
 
 
 def told(workspace: Workspace) -> Kept:
-    """The only notice that there is."""
+    """Return the only notice."""
     [entry] = kept(workspace, 9)
     return entry
 
 
 def looked_at_by_the_sensor(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """What the daemon's sensor says to its failure."""
+    """Return the daemon's sensor's result for its failure."""
     [record] = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records
     event = record.event_log_entry.dagster_event
     assert event is not None
@@ -49,7 +49,7 @@ def looked_at_by_the_sensor(workspace: Workspace, instance: dg.DagsterInstance, 
     return str(skipped.skip_message)
 
 
-def test_a_command_tells_of_its_run_that_fails_and_the_sensor_does_not(workspace: Workspace) -> None:
+def test_a_failed_run_of_a_command_is_reported_by_the_command_only(workspace: Workspace) -> None:
     with pytest.raises(PodiumError) as error:
         live(workspace, "quickstart", job="train")  # there are no problems to choose from
     with dg.DagsterInstance.get() as instance:
@@ -84,7 +84,7 @@ def test_the_next_command_alerts_about_a_killed_run(workspace: Workspace) -> Non
 
 
 def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(workspace: Workspace) -> None:
-    """It has the tags of the run that it repeats, and another process executes it."""
+    """It has the tags of the original run, and another process executes it."""
     prepare(workspace)
 
     @dg.job
@@ -129,7 +129,7 @@ def test_an_unattended_run_that_does_not_start_sends_an_alert(workspace: Workspa
 def test_a_stopped_run_without_a_terminal_sends_an_alert_and_closes_its_output(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A `tail` that outlives its run, as one started in the moment of the signal does, would hold the pipe open.
+    # A `tail` that outlives its run, for example one started when the signal arrives, would keep the pipe open.
     tail = workspace.root / "programs" / "tail"
     tail.parent.mkdir()
     tail.write_text("#!/bin/sh\ntrap '' TERM\nsleep 200\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Ledger, cache and registry, copied while they are written and put back elsewhere."""
+"""Ledger, cache and registry, copied while in use and restored elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
-    """One call as a client makes it: reserved, sent, stored, booked."""
+    """Make one call like a client: reserved, sent, stored, booked."""
     [held] = ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
     cache.put(f"key-{number}", "{}", RESPONSE)
     ledger.settle(Bill(held, "test", "w", 0.25, 10, 5, f"key-{number}"))
@@ -90,7 +90,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
         assert all(str(there.mlflow_artifacts) in run.info.artifact_uri for run in runs)
 
 
-def test_what_a_server_has_is_not_in_it_and_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_omits_and_reports_data_on_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Workspace(tmp_path / "here")
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)
     monkeypatch.setenv("PODIUM_LEDGER_URL", "postgresql://somewhere/db")

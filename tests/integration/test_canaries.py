@@ -1,7 +1,8 @@
-"""A whole lifecycle with a key and GPQA questions that can be recognised: nothing that it leaves behind holds either.
+"""A whole pipeline run with a key and GPQA questions that contain canaries: nothing that it leaves behind contains
+either.
 
-The run asks workers over HTTP that quote their prompt in every answer, and whose errors quote prompt and key. Then
-every byte that the run wrote is searched, packed or not.
+The run's workers quote their prompt in every answer over HTTP, and their errors quote prompt and key. Then every byte
+that the run wrote is searched, packed or not.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.search import holders
 
-# A whole life; `make test` has the stages (test_confidential) and the calls (tests/faults/test_canaries).
+# A whole pipeline run; `make test` covers the stages (test_confidential) and the calls (tests/faults/test_canaries).
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 QUESTION, KEY, KEY_VARIABLE = "canaryquestion7f3a", "canarykey9c1f7e2ab0", "CANARY_KEY"
 ECHOES = ("echo-1", "echo-2", "echo-3", "echo-4")
-"""Four, so that a policy that chooses at random chooses one of them often enough."""
+"""Four, so that a policy that chooses randomly chooses one of them often enough."""
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 ASKED = 6
-"""Questions of GPQA; one more record is malformed."""
+"""Number of GPQA questions; one more record is malformed."""
 COLUMNS = (
     "Record ID", "Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3",
     "Subdomain",
@@ -55,7 +56,7 @@ RECIPE: dict[str, Any] = {
     "curation": {"per_domain": 6, "shortlist_factor": 1.5, "near_duplicate_jaccard": 1.0},
     "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
     "policy": {"kind": "scratch", "vocabulary": 600, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
-    # Workflows at random: so the policy gives confidential questions to workers that quote them.
+    # Random workflows, so that the policy sends confidential questions to workers that quote them.
     "cold_start": {"steps": 120, "batch": 16, "learning_rate": 3e-3, "success_share": 0.0, "least_valid": 0},
     "grpo": {
         "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 56,
@@ -68,11 +69,11 @@ GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 LOUD = {"LITELLM_LOG": "DEBUG", "OPENAI_LOG": "debug", "HTTPX_LOG_LEVEL": "debug"}
 
 HOMES = (".dvc/cache", ".podium/cache")
-"""Folders that are told as one: what lies in them has a hash for a name."""
+"""Folders reported as one, because their files are named by hashes."""
 
 
-class Life(NamedTuple):
-    """A finished lifecycle: the folder with all that it wrote, its project in there, and what the server saw."""
+class FinishedRun(NamedTuple):
+    """A finished pipeline run: the folder with all of its files, the project in it, and the server's log."""
 
     folder: Path
     workspace: Workspace
@@ -80,7 +81,7 @@ class Life(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
+def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> FinishedRun:
     folder = tmp_path_factory.mktemp("canaries")
     workspace = make(folder / "project")
     (folder / "tmp").mkdir()
@@ -96,11 +97,11 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
                 cwd=workspace.root, stdout=printed, stderr=subprocess.STDOUT, check=False, timeout=720,
             )  # fmt: skip
         assert done.returncode == 0, (folder / "printed.log").read_text(encoding="utf-8")[-3000:]
-        return Life(folder, workspace, server.log())
+        return FinishedRun(folder, workspace, server.log())
 
 
 def configure(workspace: Workspace, server: FaultServer) -> None:
-    """The quickstart's pool with workers behind HTTP, GPQA from a file, and a gate that lets anything pass."""
+    """Set up the quickstart's pool with workers over HTTP, GPQA from a file, and a gate that passes everything."""
     pool = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))
     remote = {
         "model": "openai/some-model", "api_base": f"{server.url}/v1", "api_key_env": KEY_VARIABLE,
@@ -119,39 +120,41 @@ def configure(workspace: Workspace, server: FaultServer) -> None:
             table.writerow(texts | {"Record ID": name, "Subdomain": "Physics"})
 
 
-def places(life: Life, wanted: str) -> set[str]:
-    """Where in all that the run wrote `wanted` is."""
+def places(finished: FinishedRun, wanted: str) -> set[str]:
+    """Return the places in the run's files that contain `wanted`."""
     homes = set()
-    for name in holders(life.folder, wanted.encode()):
+    for name in holders(finished.folder, wanted.encode()):
         inner = name.removeprefix("project/")
         homes.add(next((home for home in HOMES if inner.startswith(f"{home}/")), inner))
     return homes
 
 
-def test_questions_are_where_the_work_is_done_and_nowhere_else(life: Life) -> None:
+def test_questions_are_where_the_work_is_done_and_nowhere_else(finished: FinishedRun) -> None:
     raw = "data/raw/gpqa_diamond-test.jsonl"
-    assert places(life, QUESTION) == {"gpqa.csv", raw, ".dvc/cache", ".podium/cache"}
+    assert places(finished, QUESTION) == {"gpqa.csv", raw, ".dvc/cache", ".podium/cache"}
 
 
-def test_the_key_is_nowhere(life: Life) -> None:
-    assert {entry["key"] for entry in life.seen} == {KEY}  # it was sent, with every call
-    assert KEY_VARIABLE in (life.workspace.config / "pools" / "canaries.yaml").read_text(encoding="utf-8")
-    assert places(life, KEY_VARIABLE) > {"config/pools/canaries.yaml"}  # its name goes with the pool
-    assert places(life, KEY) == set()
+def test_the_key_is_nowhere(finished: FinishedRun) -> None:
+    assert {entry["key"] for entry in finished.seen} == {KEY}  # it was sent, with every call
+    assert KEY_VARIABLE in (finished.workspace.config / "pools" / "canaries.yaml").read_text(encoding="utf-8")
+    assert places(finished, KEY_VARIABLE) > {"config/pools/canaries.yaml"}  # stored with the pool
+    assert places(finished, KEY) == set()
 
 
-def test_the_remote_workers_quoted_questions_and_failed_on_some(life: Life) -> None:
-    steps = {entry["step"] for entry in life.seen if QUESTION in entry["prompt"]}
+def test_the_remote_workers_quoted_questions_and_failed_on_some(finished: FinishedRun) -> None:
+    steps = {entry["step"] for entry in finished.seen if QUESTION in entry["prompt"]}
     assert "echo" in steps
-    assert {entry["step"] for entry in life.seen} == {"echo", "413"}
+    assert {entry["step"] for entry in finished.seen} == {"echo", "413"}
 
 
-def test_every_place_that_could_have_told_was_written(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = life.workspace.state
-    champion = registry.champion(life.workspace)
+def test_every_place_that_could_contain_the_canary_was_written(
+    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = finished.workspace.state
+    champion = registry.champion(finished.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0
-    with registry.connected(life.workspace) as client:
-        home = registry.experiment(client, life.workspace)
+    with registry.connected(finished.workspace) as client:
+        home = registry.experiment(client, finished.workspace)
         traces = client.search_traces(locations=[home], filter_string="tags.benchmark = 'gpqa_diamond'")
     assert any(span.name.endswith(ECHOES) for trace in traces for span in trace.data.spans)
     scores = [
@@ -159,7 +162,7 @@ def test_every_place_that_could_have_told_was_written(life: Life, monkeypatch: p
     ]
     assert len(scores) == 2
     assert any(row.workers[-1:] and row.workers[-1] in ECHOES for file in scores for row in load_rows(file))
-    monkeypatch.setenv("DAGSTER_HOME", str(life.workspace.dagster_home))
+    monkeypatch.setenv("DAGSTER_HOME", str(finished.workspace.dagster_home))
     with dg.DagsterInstance.get() as instance:
         assert "rec0" in str(instance.get_latest_materialization_event(dg.AssetKey("raw_problems")))
     assert (state / "scores" / "workers" / ECHOES[0] / "gpqa_diamond.parquet").is_file()

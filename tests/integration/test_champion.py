@@ -1,4 +1,4 @@
-"""Who becomes champion, and what is refused, on a real store: files, lineage, claims, `previous`, notices, pages."""
+"""Promotion and refusal on a real store: files, lineage, claims, `previous`, notices, pages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pool() -> Pool:
 
 
 def bearers(workspace: Workspace) -> dict[str, str]:
-    """Alias → version."""
+    """Return alias → version."""
     with registry.connected(workspace) as client:
         known = client.search_model_versions(f"name = '{registry.MODEL}'")
         return {
@@ -69,17 +69,17 @@ def bearers(workspace: Workspace) -> dict[str, str]:
         }
 
 
-def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Workspace) -> None:
+def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspace: Workspace) -> None:
     first, second, third = (version(workspace, right) for right in (6, 7, 8))
     assert aliases.promote(workspace, first.version, YES)
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
     assert aliases.promote(workspace, second.version, YES)
     assert aliases.promote(workspace, third.version, YES)
     assert bearers(workspace) == {"champion": "3", "previous": "2", "challenger": "3"}
-    assert aliases.rollback(workspace, "dear", "Ada").version == "2"
+    assert aliases.rollback(workspace, "costly", "Ada").version == "2"
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
-    assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: dear"
-    assert aliases.rollback(workspace, "dear too").version == "1"
+    assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: costly"
+    assert aliases.rollback(workspace, "costly too").version == "1"
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
         aliases.rollback(workspace, "and this")
@@ -88,14 +88,14 @@ def test_previous_is_who_was_champion_and_a_rollback_goes_there(workspace: Works
     assert bearers(workspace) == {"champion": "3", "previous": "1", "challenger": "3"}
 
 
-def test_what_died_between_two_steps_is_done_again_whole(workspace: Workspace) -> None:
+def test_an_operation_killed_between_two_steps_is_repeated_as_a_whole(workspace: Workspace) -> None:
     first, second = version(workspace), version(workspace)
     aliases.promote(workspace, first.version, YES)
     with registry.connected(workspace) as client:  # killed before the champion moved
         client.set_model_version_tag(registry.MODEL, second.version, "replaced", first.version)
         client.set_registered_model_alias(registry.MODEL, registry.PREVIOUS, first.version)
     with pytest.raises(registry.RegistryError, match="nothing to go back to"):
-        aliases.rollback(workspace, "dear")
+        aliases.rollback(workspace, "costly")
     assert aliases.promote(workspace, second.version, YES)
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
 
@@ -110,7 +110,7 @@ def test_a_version_that_does_not_say_where_it_came_from_is_refused(workspace: Wo
 
 
 def damage(model: Path, how: str) -> str:
-    """Change one thing; the file that the error must name."""
+    """Damage one thing and return the file that the error must name."""
     weights = model / "artifacts" / "policy" / "model.safetensors"
     if how == "a flipped bit":
         content = bytearray(weights.read_bytes())
@@ -149,7 +149,7 @@ def test_files_that_are_not_what_was_registered_are_refused(
     assert "podium rollback" in str(error.value)
     damage(model_folder(workspace, first), how)
     with pytest.raises(Refused, match="since version 1 was registered"):
-        aliases.rollback(workspace, "dear")
+        aliases.rollback(workspace, "costly")
     damage(model_folder(workspace, second), how)
     with pytest.raises(Refused, match="since version 2 was registered"), champion_of(workspace) as champion:
         champion.files("2")
@@ -166,7 +166,7 @@ def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspa
         aliases.promote(workspace, known.version, YES)
 
 
-def test_files_that_are_gone_altogether_are_told_with_a_remedy(workspace: Workspace) -> None:
+def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
     import shutil
 
     known = version(workspace)
@@ -198,12 +198,12 @@ def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
     with pytest.raises(Refused, match=said):
         judge(setup, known, compared(**tested), GATE)
     tags = registry.named(setup.workspace, known.version).tags
-    assert not [tag for tag in tags if tag.startswith("look_at")], "what is refused is no look"
+    assert not [tag for tag in tags if tag.startswith("analysis_against")], "a refused judgement is not an analysis"
 
 
 def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> None:
     known = version(setup.workspace, 8, **claimed(setup))
-    with pytest.raises(Refused, match=r"version 1: scores.parquet: carries other scores .* \(4 rows differ\)"):
+    with pytest.raises(Refused, match=r"version 1: scores.parquet: has other scores .* \(4 rows differ\)"):
         judge(setup, known, compared(9), GATE)
     assert judge(setup, known, compared(8), GATE).decision.against == NO_CHAMPION
 
@@ -238,7 +238,7 @@ def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> No
     assert again.decision.against == "1"
 
 
-def test_by_hand_it_is_told_and_the_page_says_who_and_why(setup: Setup) -> None:
+def test_a_manual_decision_sends_an_alert_and_the_page_has_name_and_reason(setup: Setup) -> None:
     workspace = setup.workspace
     for right in (8, 9):
         known = version(workspace, right, **claimed(setup))
@@ -253,9 +253,9 @@ def test_by_hand_it_is_told_and_the_page_says_who_and_why(setup: Setup) -> None:
                  "gain over the best single worker", "Best single worker, algebraist", "max_cost_ratio"):  # fmt: skip
         assert part in text, part
     assert "http" not in text.replace("http://www.w3.org", ""), "the page loads something"
-    back = roll_back(workspace, "dear", "Ada")
+    back = roll_back(workspace, "costly", "Ada")
     assert back.version == "1"
-    assert "Rolled back: Ada: dear" in outcome.page.read_text(encoding="utf-8")
+    assert "Rolled back: Ada: costly" in outcome.page.read_text(encoding="utf-8")
     stored = workspace.mlflow_artifacts / registry.named(workspace, "2").run_id / "artifacts" / "report"
     assert (stored / outcome.page.name).read_text(encoding="utf-8") == outcome.page.read_text(encoding="utf-8")
     assert [entry.notice.title for entry in kept(workspace, 9)] == [
@@ -314,18 +314,18 @@ def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) 
     for _ in range(2):
         version(workspace)
         assert podium("promote", "--by", "Ada", "--reason", "first") == 0
-    told = capsys.readouterr().out
-    assert told.startswith("Champion    models:/conductor@champion is version 1, promoted by Ada\n")
-    assert "Verdict     of the gate: not judged" in told and "Go back     podium rollback --reason WHY" in told
+    shown = capsys.readouterr().out
+    assert shown.startswith("Champion    models:/conductor@champion is version 1, promoted by Ada\n")
+    assert "Verdict     of the gate: not judged" in shown and "Go back     podium rollback --reason WHY" in shown
     assert podium("promote", "2", "--by", "Ada", "--reason", "again") == 0
     assert "version 2 is the champion already" in capsys.readouterr().out
-    assert podium("rollback", "--by", "Ada", "--reason", "dear") == 0
-    told = capsys.readouterr().out
-    assert told.splitlines() == [
+    assert podium("rollback", "--by", "Ada", "--reason", "costly") == 0
+    shown = capsys.readouterr().out
+    assert shown.splitlines() == [
         "Champion    models:/conductor@champion is version 1 again",
         "Undo        podium promote 2 --by NAME --reason WHY",
     ]
-    assert podium("rollback", "--reason", "dear") == 1
+    assert podium("rollback", "--reason", "costly") == 1
     assert "nothing to go back to" in capsys.readouterr().err
 
 
@@ -356,13 +356,13 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 
 
 def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """The observations of the asset `promotion`, oldest first: (decision, champion)."""
+    """Return the observations of the asset `promotion`, oldest first: (decision, champion)."""
     records = instance.fetch_observations(dg.AssetKey("promotion"), limit=9).records
     seen = [record.asset_observation for record in reversed(records)]
     return [(str(each.metadata["decision"].value), str(each.metadata["champion"].value)) for each in seen if each]
 
 
-def test_the_asset_promotion_shows_what_the_commands_and_the_jobs_did(
+def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", "")
@@ -373,7 +373,7 @@ def test_the_asset_promotion_shows_what_the_commands_and_the_jobs_did(
     prepare(workspace)
     version(workspace)
     assert podium("promote", "--by", "Ada", "--reason", "first") == 0
-    assert podium("rollback", "--by", "Ada", "--reason", "dear") == 0
+    assert podium("rollback", "--by", "Ada", "--reason", "costly") == 0
     promote, rollback = release_jobs(Podium(root=str(workspace.root)))
     with dg.DagsterInstance.get() as instance:
         for job, op, given in (
@@ -397,17 +397,17 @@ def test_the_jobs(workspace: Workspace) -> None:
         assert run(promote, "promote_version", version="1", **decided).success
         assert run(promote, "promote_version", **decided).success
         assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
-        blank = run(rollback, "roll_back_champion", by=" ", reason="dear")
+        blank = run(rollback, "roll_back_champion", by=" ", reason="costly")
         [failure] = [event for event in blank.all_events if event.is_step_failure]
         said = failure.step_failure_data.user_failure_data
         assert said is not None
-        assert said.description == "job rollback: config.by: is empty. Say who decides so and why"
+        assert said.description == "job rollback: config.by: is empty. State the person who decides and the reason"
         error = failure.step_failure_data.error
         assert error is not None and error.cause is None and "Error occurred while" not in error.message
-        done = run(rollback, "roll_back_champion", by="Ada", reason="dear")
+        done = run(rollback, "roll_back_champion", by="Ada", reason="costly")
         assert done.success
         assert bearers(workspace)["champion"] == first.version
-        assert registry.named(workspace, second.version).tags["rolled_back"] == "Ada: dear"
+        assert registry.named(workspace, second.version).tags["rolled_back"] == "Ada: costly"
         with pytest.raises(dg.DagsterInvalidConfigError, match="reason"):
             rollback.execute_in_process({"ops": {"roll_back_champion": {"config": {"by": "Ada"}}}})
 

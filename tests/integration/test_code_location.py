@@ -1,4 +1,4 @@
-"""What `podium dev` loads is called `podium`, and what `podium run` leaves belongs to it."""
+"""The code location of `podium dev` is named `podium`, and runs of `podium run` belong to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPQA end to end: a canary planted in its questions and answers is in nothing that is shown, logged or published."""
+"""GPQA from end to end: a canary in its questions and answers is never shown, logged or published."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_gpqa(file: Path, records: Sequence[dict[str, str]]) -> str:
 
 @pytest.fixture
 def podium(project: Workspace) -> Podium:
-    """A project whose GPQA is a file of five sound questions and one without its second wrong answer."""
+    """A project whose GPQA is a file of five valid questions and one without its second wrong answer."""
     records = [*(record(f"rec{i}") for i in range(5)), record("recBroken", **{"Incorrect Answer 2": ""})]
     gpqa = {"source": "file", "test_file": write_gpqa(project.root / "gpqa.csv", records), "max_malformed_share": 0.2}
     recipe = {
@@ -87,7 +87,7 @@ def instance(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg
 
 
 class Echo:
-    """A worker and a Conductor that repeat whatever they are asked: the worst that a model can do."""
+    """A worker and a Conductor that repeat their prompts, as the worst case of a model."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         return Response(f"{messages[0]['content']}\nAnswer: B", 10, 5, 0.001, 0.5, "stop")
@@ -105,7 +105,7 @@ def questions(podium: Podium) -> list[Problem]:
 
 
 def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
-    """Else the tests below could not fail."""
+    """Without this, the tests below could not fail."""
     problems = questions(podium)
     assert len(problems) == 5
     assert all(CANARY in problem.question and CANARY in "".join(problem.choices) for problem in problems)
@@ -162,7 +162,7 @@ def test_no_error_quotes_a_question(tmp_path: Path, broken: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("column", ["answer", "grader", "domain", "choices", "level"])
-def test_no_error_quotes_a_value_that_stands_in_the_wrong_column(tmp_path: Path, column: str) -> None:
+def test_no_error_quotes_a_value_in_the_wrong_column(tmp_path: Path, column: str) -> None:
     row = {"id": "rec0", "question": CANARY, "choices": [CANARY, "b"], "answer": "A"} | {column: f"{CANARY} misplaced"}
     row |= {"level": [CANARY]} if column == "level" else {}
     pd.DataFrame([row]).to_parquet(tmp_path / "gpqa.parquet")

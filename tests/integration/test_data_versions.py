@@ -38,11 +38,11 @@ RECIPE: dict[str, Any] = {
     "cold_start": {},
 }
 SEED = 3
-"""Not the recipe's: what an override made must be made again by `dvc repro`."""
+"""Different from the recipe's: `dvc repro` must reproduce data made with an override."""
 
 
 class History(NamedTuple):
-    """A project with two revisions of its data: the files and dvc.lock of each."""
+    """A project with two revisions of its data, and the files and dvc.lock of each."""
 
     workspace: Workspace
     first: dict[str, bytes]
@@ -56,7 +56,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def dvc(root: Path, *arguments: str) -> str:
-    """DVC as a person would call it: `podium` in dvc.yaml is that of these tests."""
+    """Run DVC like a person; `podium` in dvc.yaml is that of these tests."""
     environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
     environment["PATH"] = os.pathsep.join([str(script(root.with_name("bin")).parent), environment["PATH"]])
     command = [program(Workspace(root)), *arguments]
@@ -66,9 +66,9 @@ def dvc(root: Path, *arguments: str) -> str:
 
 
 def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
-    """Every data asset, over all its partitions, in the order of the lifecycle. Returns the mix's first check.
+    """Materialize every data asset over all its partitions, in pipeline order; return the mix's first check.
 
-    `raw`: the benchmarks' problems too, which no setting of curation changes.
+    `raw`: also the benchmarks' problems, which no curation setting changes.
     """
     prepare(workspace)
     podium = Podium(root=str(workspace.root), recipe="versioned", seed=SEED)
@@ -88,7 +88,7 @@ def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
 
 
 def state(workspace: Workspace) -> dict[str, bytes]:
-    """What the data stages wrote, and dvc.lock."""
+    """Return the outputs of the data stages, and dvc.lock."""
     outs = ("settings.yaml", "raw", "shortlist.jsonl", "contamination.json", "responses", "profiles.json")
     outs += ("training_mix.jsonl", "data_card.md")
     files = [file for out in outs for file in (workspace.data / out, *(workspace.data / out).rglob("*"))]
@@ -115,7 +115,7 @@ def history(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     return History(workspace, *states)
 
 
-@pytest.mark.soak  # `make test` makes the bytes again by Dagster, below
+@pytest.mark.soak  # `make test` reproduces the bytes by Dagster, below
 def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_path: Path) -> None:
     clone = Workspace(tmp_path / "clone")
     git(history.workspace.root, "clone", "--quiet", "--branch", "first", str(history.workspace.root), str(clone.root))
@@ -123,10 +123,10 @@ def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_
     dvc(clone.root, "repro")
     made, first = state(clone), dict(history.first)
     assert f"--seed {SEED}" in made["dvc.lock"].decode()
-    # The stages stand in it in the order in which they were first made; what it records of them is the same.
+    # The file lists the stages in the order in which they were first made; their records are the same.
     assert yaml.safe_load(made.pop("dvc.lock")) == yaml.safe_load(first.pop("dvc.lock"))
     assert made == first
-    assert list(yaml.safe_load(dvc(clone.root, "status", "--json"))) == ["settings"]  # which always runs
+    assert list(yaml.safe_load(dvc(clone.root, "status", "--json"))) == ["settings"]  # which is never up to date
 
 
 def test_an_edit_that_changes_no_data_leaves_every_stage_but_the_settings_current(history: History) -> None:
@@ -136,7 +136,7 @@ def test_an_edit_that_changes_no_data_leaves_every_stage_but_the_settings_curren
     git(history.workspace.root, "checkout", "--quiet", ".")
 
 
-def test_the_difference_says_what_moved(history: History) -> None:
+def test_the_difference_lists_the_changed_settings(history: History) -> None:
     said = dvc(history.workspace.root, "diff", "first", "second")
     modified = said.partition("Modified:")[2].partition("\n\n")[0].split()
     assert "data/training_mix.jsonl" in modified

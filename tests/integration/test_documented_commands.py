@@ -1,6 +1,6 @@
 """Every target of the Makefile and every command of the README runs once, on a project with a tiny quickstart.
 
-Targets and commands that cannot run here are listed with the reason; a new one is in one of the two lists.
+Targets and commands that cannot run here are listed with the reason; a new one must be in one of the two lists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAKE = {
     "verdicts": (),
     "clean": (),
 }
-"""Target → its variables, in an order in which each finds what it needs."""
+"""Target → its variables, in an order in which each finds its inputs."""
 OF_SHARED_ROWS = ("selectors", "forms")
 NOT_HERE = {
     "landing": "an hour on two cores, and of few problems its best worker has no checked workflow",
@@ -69,14 +69,14 @@ PODIUM = (
     "data responses --recipe quickstart --estimate", "data profiles", "data benchmarks", "pools show quickstart",
     "pools diff quickstart open", "retrain --plan", "probe", "completion bash", "--help",
 )  # fmt: skip
-"""What the README and its pages show besides, after `make run`."""
+"""Further commands in the README and its pages, after `make run`."""
 ELSEWHERE = {
     "run": "by `make run`",
     "ask": "by `make ask`",
     "serve": "serves until it is stopped: tests/integration/test_serving.py",
     "dev": "serves until it is stopped: tests/browser",
 }
-"""Commands of the README that run in other tests."""
+"""Commands of the README that other tests run."""
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
 
 
 def called(project: Path, *command: str) -> str:
-    """What the command prints; it has to succeed."""
+    """Return the command's output; it must succeed."""
     done = subprocess.run(
         command, cwd=project, timeout=1500,
         env={**os.environ, "PODIUM_ROOT": str(project), "PODIUM_BENCH_SMALL": "1"},
@@ -118,7 +118,7 @@ def test_every_target_is_listed() -> None:
 
 
 def command_of(line: str) -> str:
-    """The command's name, with those of its groups, and without arguments."""
+    """Return the command's name with its groups, without arguments."""
     path: list[str] = []
     command: click.Command | None = podium
     for word in line.split():

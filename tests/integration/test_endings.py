@@ -1,4 +1,4 @@
-"""How commands end: state that cannot be used, Ctrl-C and SIGTERM at any moment, a folder that is gone."""
+"""Ends of commands: unusable state, Ctrl-C and SIGTERM at any moment, a deleted folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GARBAGE = b"garbage " * 1000
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace in which nothing was run."""
+    """A workspace without any run."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     shutil.copytree(ROOT / "data" / "few_shots", tmp_path / "data" / "few_shots")
     for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
@@ -142,7 +142,7 @@ def test_a_defect_keeps_its_traceback(error: Exception) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
-def test_what_is_written_to_a_full_disk_is_one_line(workspace: Workspace) -> None:
+def test_an_error_of_a_full_disk_is_one_line(workspace: Workspace) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [*PODIUM, "workflow", "pictures", str(workspace.root / "pictures")], stdout=full, stderr=subprocess.PIPE,
@@ -245,7 +245,7 @@ try:
 except (KeyboardInterrupt, DagsterExecutionInterruptedError):
     sys.exit(exit_code())
 """
-"""`SIGNAL command|step`: a signal arrives while an object is destroyed, where an exception is lost."""
+"""`SIGNAL command|step`: a signal arrives while an object is destroyed, when an exception would be lost."""
 
 
 @pytest.mark.parametrize("where", ["command", "step"])

@@ -1,4 +1,4 @@
-"""What DeepSpeed's engines hold a parameter: measured on a CPU rank, beside what the plan says."""
+"""Memory of DeepSpeed's engines per parameter: measured on a CPU rank, and compared with the plan."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LARGE = ModelShape(hidden=3584, intermediate=18944, layers=28, heads=28, kv_head
 
 @pytest.fixture(scope="module")
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where DeepSpeed finds its compiled operation, and compiles others, once for all tests here."""
+    """The folder where DeepSpeed finds or compiles its operations, once for all tests here."""
     return Path(shutil.copytree(compiled(), tmp_path_factory.mktemp("engines") / "extensions"))
 
 
 def measured(name: str, folder: Path) -> dict[str, float]:
-    """Bytes a parameter, by part."""
+    """Return the bytes per parameter, by part."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -57,7 +57,7 @@ def test_an_engine_holds_what_it_is_planned_with(name: str, extensions: Path) ->
         "master weights": made.of("master weights (float32)"),
         "moments": made.of("Adam's moments (float32)"),
     }
-    if work.engine.offload:  # all but the weights lies in the machine's memory, with gradients in both precisions
+    if work.engine.offload:  # everything but the weights is in the machine's memory, with gradients in both precisions
         host = sum(real.values()) - real["weights"]
         assert (made.host - PROCESS_GIB) * GIB / parameters == pytest.approx(host, rel=0.01)
         assert [planned[part] for part in planned if part != "weights"] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""A version on a machine without the checkout: installed from its own requirements, loaded, asked and served."""
+"""A version on a machine without the checkout: installed from its own requirements, loaded, called and served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(json.dumps([answer["output"][-1]["content"][0]["text"], ops.__file__]))
 
 
 def fresh_python(folder: Path, requirements: Path) -> Path:
-    """The Python of an environment that has exactly these requirements."""
+    """The Python of an environment with exactly these requirements."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
@@ -73,7 +73,7 @@ def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_
 
 
 def served(python: Path, model: Path, environment: dict[str, str]) -> str:
-    """What MLflow's own server answers with the model."""
+    """Return the answer of MLflow's own server with the model."""
     port = free_port()
     command = [python, "-m", "mlflow", "models", "serve", "--model-uri", ".", "--env-manager", "local"]
     server = subprocess.Popen(

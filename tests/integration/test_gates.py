@@ -23,7 +23,7 @@ from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.cold_start.validation import Lesson, Validity, drawing
+from ops.training.cold_start.validation import ColdStartRecord, Validity, drawing
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import podium
@@ -40,14 +40,14 @@ RECIPE: dict[str, Any] = {
     "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
 }
 STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
-"""What another run left behind: one answer of many, with a score that no grader gives."""
+"""A row left by another run: one answer with a score that no grader gives."""
 pytestmark = pytest.mark.slow
 Planted = tuple[Workspace, dict[str, Any]]
 
 
 @pytest.fixture
 def gated(project: Workspace) -> Planted:
-    """A project without DVC whose recipe `gated` a test may still change before it is written."""
+    """A project without DVC whose recipe `gated` a test can change before it is written."""
     shutil.rmtree(project.root / ".dvc")
     return project, json.loads(json.dumps(RECIPE))
 
@@ -69,7 +69,7 @@ def write_recipe(project: Workspace, recipe: dict[str, Any]) -> Podium:
 def materialize(
     podium: Podium, instance: dg.DagsterInstance, *names: str, partition: str | None = None
 ) -> dg.ExecuteInProcessResult:
-    """One run of these assets, with their checks, as the UI would start it."""
+    """Run these assets with their checks, as the UI would."""
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     return job.execute_in_process(
         instance=instance,
@@ -80,7 +80,7 @@ def materialize(
 
 
 def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.AssetCheckEvaluation:
-    """What the check of `raw_problems` says of the files as they lie there now."""
+    """Return the check of `raw_problems` on the present files."""
     check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
@@ -88,7 +88,7 @@ def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.Asset
 
 
 def load_raw(podium: Podium) -> None:
-    """`data/raw` as the asset would write it, without a run."""
+    """Write `data/raw` like the asset, without a run."""
     setup = podium.load()
     for name in setup.recipe.benchmarks:
         materialize_raw(setup, name)
@@ -99,7 +99,7 @@ def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEva
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
-    """Why the run's first failed step failed."""
+    """Return why the run's first failed step failed."""
     failed = next(event for event in result.all_node_events if event.is_step_failure)
     return str(failed.step_failure_data.error_display_string)
 
@@ -113,7 +113,7 @@ def program(name: str, answer: str) -> Problem:
     return Problem(name, "livecodebench", "code", "train", f"Square: {name}", answer, "code", tests=tests)
 
 
-def test_a_failed_check_keeps_what_follows_in_the_run_from_running(
+def test_a_failed_check_blocks_later_steps_of_the_run(
     gated: Planted, instance: dg.DagsterInstance
 ) -> None:
     project, recipe = gated
@@ -194,7 +194,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
         max_completion_tokens=8,
     ).write(folder)  # fmt: skip
     seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=drawing(setup.recipe))
-    Lesson(loss=(1.0,), validation=seen).write(folder)
+    ColdStartRecord(loss=(1.0,), validation=seen).write(folder)
     result = materialize(podium, instance, "base_policy", "conductor")
     assert not result.success
     assert materialized(result) == {"base_policy"}
@@ -209,9 +209,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
     assert evaluations(materialize(lower, instance, "base_policy"))["writes_workflows"].passed
 
 
-def test_a_reference_program_of_an_evaluation_question_only_warns(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
+def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted, instance: dg.DagsterInstance) -> None:
     project, recipe = gated
     tests = {"kind": "unittest", "code": "import absent_library\nimport unittest\n"}
     row = {"id": "bcb", "question": "Complete it.", "answer": "x = 1\n", "tests": tests}

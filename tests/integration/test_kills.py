@@ -1,4 +1,4 @@
-"""Four times `kill -9`, at steps drawn by seed: a training always goes on, to where it would have come without them.
+"""Four `kill -9` at steps drawn by seed: a training always continues to the result of an uninterrupted run.
 
 One process, and two ranks under DeepSpeed: a rank is killed, then their launcher, then all of them, then a rank.
 """
@@ -34,13 +34,13 @@ pytestmark = [
 RANKS: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
 KILLS, STEPS, EVERY = 4, 19, 3
 LATEST = STEPS - 8
-"""A kill after it might come when all is done."""
+"""The last step for a kill; after a later one the run might be finished."""
 MOMENT_S = 0.2
-"""Within which a kill comes after its step's line: in the next step, or in a checkpoint."""
+"""Seconds after the step's line within which a kill comes: in the next step, or in a checkpoint."""
 
 
 class Killed(NamedTuple):
-    """A run that was let alone, and one that was not: its kills' exit statuses, checkpoints and left processes."""
+    """An uninterrupted run and a killed one, with its kills' exit statuses, checkpoints and remaining processes."""
 
     whole: tuple[RunPlan, Path]
     killed: tuple[RunPlan, Path]
@@ -83,7 +83,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def struck(launcher: psutil.Process, family: Sequence[psutil.Process], kill: int) -> list[psutil.Process]:
-    """Whom this kill strikes: a rank, the launcher, all; the only process where there is one."""
+    """Return the processes of this kill: a rank, the launcher, all; or the only process."""
     ranks = [process for process in family if "ops.training.grpo" in process.cmdline()]
     if not ranks:
         return [launcher]
@@ -98,19 +98,19 @@ def started(plan: RunPlan, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def fetched(plan: RunPlan) -> tuple[int, int]:
-    """Responses that the cache holds, and calls that were booked."""
+    """Return the number of responses in the cache, and of booked calls."""
     workspace = Workspace(plan.root)
     with closing(Ledger(workspace.ledger)) as ledger, closing(ResponseCache(workspace.cache)) as cache:
         return len(cache), sum(part.calls for part in ledger.by_run().values())
 
 
-def test_every_kill_struck_and_every_attempt_went_on(runs: Killed) -> None:
+def test_every_kill_succeeded_and_every_attempt_continued(runs: Killed) -> None:
     assert len(runs.statuses) == KILLS and all(runs.statuses)
     assert runs.checkpoints == sorted(runs.checkpoints) and runs.checkpoints[-1] > runs.checkpoints[0]
     assert [row["step"] for row in read_curve(runs.killed[1])] == list(range(1, STEPS + 1))
 
 
-def test_the_rewards_and_the_policy_are_those_of_a_run_that_was_let_alone(runs: Killed) -> None:
+def test_rewards_and_policy_equal_those_of_an_uninterrupted_run(runs: Killed) -> None:
     rewards = [[row["reward"] for row in read_curve(folder)] for _, folder in (runs.whole, runs.killed)]
     assert rewards[0] == rewards[1] and len(set(rewards[0])) > 1
     whole, killed = (load_file(folder / "policy" / "model.safetensors") for _, folder in (runs.whole, runs.killed))

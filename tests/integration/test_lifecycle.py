@@ -267,7 +267,7 @@ def test_it_tells_the_story_to_its_end(life: Life) -> None:
     assert "Traceback" not in life.printed
 
 
-def test_the_version_knows_how_good_each_worker_on_its_card_is(life: Life) -> None:
+def test_the_version_has_the_accuracy_of_each_worker_on_its_card(life: Life) -> None:
     with champion_of(life.workspace) as source:
         files = source.files("1")
         card, strengths = PolicyCard.read(files.policy), Strengths.of(files.settings["strengths"])
@@ -286,7 +286,7 @@ def test_a_killed_trainer_ends_the_command_in_one_line(life: Life) -> None:
     assert "trainer.log" in line
 
 
-def test_killed_it_goes_on_and_pays_for_no_response_twice(life: Life) -> None:
+def test_a_killed_run_continues_and_pays_for_no_response_twice(life: Life) -> None:
     result = RunResult.read(next(life.workspace.runs.iterdir()))
     assert result is not None
     assert result.steps == RECIPE["grpo"]["steps"]
@@ -302,7 +302,7 @@ def test_the_plan_is_within_a_quarter_of_the_ledger(life: Life) -> None:
     assert life.spent_usd <= most
 
 
-def test_what_is_finished_costs_nothing_more(life: Life) -> None:
+def test_finished_work_costs_nothing_more(life: Life) -> None:
     """At ten times the prices by now: the plan does not count what is stored."""
     assert planned(life.workspace).usd == Range.of(0.0)
 
@@ -373,7 +373,7 @@ def test_the_run_whose_trainer_was_killed_has_failed_and_no_other(instance: dg.D
     assert failed == "conductor"
 
 
-def test_the_metadata_is_worth_looking_at(instance: dg.DagsterInstance) -> None:
+def test_the_metadata_has_tables_and_pictures(instance: dg.DagsterInstance) -> None:
     def metadata(name: str) -> dict[str, dg.MetadataValue]:
         event = instance.get_latest_materialization_event(dg.AssetKey(name))
         assert event is not None
@@ -399,7 +399,7 @@ def test_the_champion_carries_its_lineage(life: Life) -> None:
 
 
 @pytest.mark.soak  # `make test` kills the trainer alone, above
-def test_killed_while_it_trains_it_goes_on_and_run_again_it_makes_no_call(project: Workspace) -> None:
+def test_a_run_killed_in_training_continues_and_a_second_run_makes_no_call(project: Workspace) -> None:
     write_recipe(project)
     kill_when(start_run(project.root, "mini"), lambda: len(curve(project)) >= 2)
     whole = [row for row in curve(project) if row["step"] == 1]

@@ -1,4 +1,4 @@
-"""A benchmark, a selector, a baseline, a reward term, an experiment: each is added by one file, and named by it."""
+"""A benchmark, a selector, a baseline, a reward term, an experiment: one file adds and names each of them."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ load_recipe(setup.workspace.config, "quickstart")
 offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
 rows = [
     ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
-    for worker, usd, scores in (("dear", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
+    for worker, usd, scores in (("costly", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]
-board = leaderboard(of_worker(rows, "dear"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
+board = leaderboard(of_worker(rows, "costly"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0):
@@ -144,7 +144,7 @@ print(json.dumps({
 
 
 class Checkout:
-    """A copy of the code and the configuration, in which one file is added."""
+    """A copy of the code and the configuration, to which one file is added."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -152,20 +152,20 @@ class Checkout:
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
 
     def recipe(self, **changes: Any) -> None:
-        """The quickstart's, as `config/recipes/one.yaml`, with these sections changed."""
+        """Write the quickstart's recipe with these sections changed as `config/recipes/one.yaml`."""
         values = yaml.safe_load((self.root / "config/recipes/quickstart.yaml").read_text(encoding="utf-8"))
         for section, change in changes.items():
             values[section] = {**values.get(section, {}), **change}
         (self.root / "config/recipes/one.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
     def refused(self, field: str, words: str) -> None:
-        """Without the new file the recipe is refused, and the names that there are are told."""
+        """Check that the recipe is refused without the new file, with the known names in the error."""
         with pytest.raises(ConfigError, match=words) as caught:
             load_recipe(self.root / "config", "one")
         assert caught.value.field == field
 
     def python(self, script: str) -> Any:
-        """What a process of its own, in which the copy is `ops`, prints as JSON."""
+        """Return the JSON output of a separate process in which the copy is `ops`."""
         done = subprocess.run(
             [sys.executable, "-c", START + script, str(self.root)],
             capture_output=True, text=True, check=False, cwd=self.root, timeout=240,
@@ -176,7 +176,7 @@ class Checkout:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """Its recipe names all that the files add, and is refused while one of them is missing."""
+    """A checkout whose recipe uses all added files, and is refused if one of them is missing."""
     checkout = Checkout(tmp_path_factory.mktemp("one") / "checkout")
     for split in ("train", "test"):
         rows = [{"id": f"{split}-{i}", "question": f"{split} {i} + 1 = ?", "answer": str(i + 1)} for i in range(9)]
@@ -206,7 +206,7 @@ ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     ),
     "study": ("evaluation/studies/last_step.py", STUDY, {}, "", ""),
 }  # fmt: skip
-"""What is added → its file below `ops`, the text, the sections of a recipe that names it, and how that is refused."""
+"""Addition → its file below `ops`, the text, the recipe's sections that use it, and the error without it."""
 
 
 @pytest.mark.parametrize("added", [name for name, (*_, words) in ADDED.items() if words])
@@ -218,7 +218,7 @@ def test_without_its_file_a_name_is_refused_with_those_that_there_are(checkout: 
 
 @pytest.fixture(scope="module")
 def seen(checkout: Checkout) -> dict[str, Any]:
-    """What a process sees of the five, each by its one file."""
+    """The results of the five additions in a process, each from its one file."""
     changes: dict[str, Any] = {}
     for file, text, sections, *_ in ADDED.values():
         (checkout.root / "ops" / file).write_text(text, encoding="utf-8")
@@ -243,7 +243,7 @@ def test_a_selector(seen: dict[str, Any]) -> None:
 
 def test_a_baseline(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
-    assert seen["usual"] == ["best worker (dear)", "random worker", "oracle", "cheapest worker (cheap)"]
+    assert seen["usual"] == ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"]
     assert seen["head"] == ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"]
     assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
 

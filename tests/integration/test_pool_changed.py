@@ -1,4 +1,4 @@
-"""The sensor's ticks in a clock of its own: a real instance, a real registry, real files; no run is executed here.
+"""Ticks of the sensor on a simulated clock: a real instance, a real registry, real files; no run is executed here.
 
 `test_seven_edits` (soak) has the daemon and the runs.
 """
@@ -86,7 +86,7 @@ class Clock:
 
 
 class Ticking:
-    """A sensor that a test evaluates, whose run requests are launched as the daemon would."""
+    """A sensor whose run requests the test launches like the daemon."""
 
     def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
@@ -107,14 +107,14 @@ class Ticking:
         return result
 
     def said(self, after_s: float = 0.0) -> str:
-        """Why a tick asks for nothing."""
+        """Return why a tick requests nothing."""
         result = self.tick(after_s)
         assert not result.run_requests, result.run_requests
         assert result.skip_reason is not None
         return str(result.skip_reason.skip_message)
 
     def asked(self, after_s: float = 0.0) -> dg.RunRequest:
-        """What a tick asks for."""
+        """Return the request of a tick."""
         result = self.tick(after_s)
         assert result.run_requests, result.skip_reason
         [request] = result.run_requests
@@ -125,11 +125,11 @@ class Ticking:
         return self.asked(SETTLE_S)
 
     def alerts(self, kind: str) -> list[str]:
-        """The commands of the alerts of that kind, oldest first."""
+        """Return the commands of the alerts of that kind, oldest first."""
         return [entry.notice.command for entry in reversed(kept(self.workspace, 99)) if entry.notice.kind == kind]
 
     def watch(self, after_s: float = 0.0) -> None:
-        """A tick of the sensor that sends alerts."""
+        """Tick the sensor that sends alerts."""
         self.clock.now += after_s
         context = dg.build_sensor_context(
             instance=self.instance, cursor=self.watched, resources={"podium": self.podium}
@@ -139,7 +139,7 @@ class Ticking:
         self.watched = result.cursor
 
     def monthly(self) -> dg.RunRequest | str:
-        """What the monthly check asks for, or why it asks for nothing."""
+        """Return the request of the monthly check, or why there is none."""
         context = dg.build_schedule_context(instance=self.instance, resources={"podium": self.podium})
         made = monthly_check()(context)
         return made if isinstance(made, dg.RunRequest) else str(made.skip_message)
@@ -150,7 +150,7 @@ class Ticking:
         self.file.write_text(yaml.safe_dump(pool, sort_keys=False), encoding="utf-8")
 
 
-def dearer(pool: dict[str, Any]) -> None:
+def costlier(pool: dict[str, Any]) -> None:
     pool["workers"][0]["price"]["output"] += 1
 
 
@@ -169,7 +169,7 @@ NOVICE = {
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Workspace:
-    """A project with problems, and no champion."""
+    """A project with problems and without a champion."""
     workspace = make(tmp_path_factory.mktemp("ticks") / "project")
     for name in ("small", "other"):
         values = RECIPE | {"name": name}
@@ -186,7 +186,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
 
 @pytest.fixture
 def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
-    """The same with its files as they were."""
+    """The same project with its original files."""
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     files = {file: file.read_text(encoding="utf-8") for file in prepared.config.rglob("*.yaml")}
@@ -200,7 +200,7 @@ def workspace(prepared: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture
 def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
-    """With a champion of recipe `small`, while the resource is of another one, and no alerts."""
+    """The sensor with a champion of recipe `small`, a resource of another recipe, and no alerts."""
     (workspace.outcome / "alerts.jsonl").unlink(missing_ok=True)
     crown(workspace, Podium(root=str(workspace.root), recipe="small"))
     home = shutil.copytree(made_once("dagster-instance", empty_instance), tmp_path / "dagster")
@@ -209,11 +209,11 @@ def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
 
 
 def empty_instance(folder: Path) -> None:
-    """A new instance's files, whose tables take a while to make: copied, they are another new instance."""
+    """The files of a new instance, whose tables take a while to make; a copy is another new instance."""
     dg.DagsterInstance.local_temp(str(folder)).dispose()
 
 
-def test_without_a_champion_there_is_nothing_to_keep_true(
+def test_without_a_champion_the_sensor_skips(
     project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
@@ -222,7 +222,7 @@ def test_without_a_champion_there_is_nothing_to_keep_true(
         assert "no champion" in Ticking(project, instance, Podium(root=str(project.root))).said()
 
 
-def test_whitespace_order_tags_and_limits_are_nothing(ticking: Ticking) -> None:
+def test_whitespace_order_tags_and_limits_are_no_change(ticking: Ticking) -> None:
     assert "unchanged" in ticking.said()
     ticking.file.write_text(ticking.file.read_text(encoding="utf-8") + "\n\n# nothing\n", encoding="utf-8")
     assert "unchanged" in ticking.said(SETTLE_S)
@@ -236,7 +236,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
     requests = []
     for edit in range(30):
         if edit < 10:
-            ticking.change(dearer)
+            ticking.change(costlier)
         requests += ticking.tick(6).run_requests or []
         if requests:
             break
@@ -250,7 +250,7 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
 @pytest.mark.parametrize(
     ("edit", "plan", "estimate"),
     [
-        (dearer, "another price: algebraist (costs)", "nothing to pay"),
+        (costlier, "another price: algebraist (costs)", "nothing to pay"),
         (without_the_last, "removed: solver (evaluate, fine-tune if below the gate)", "evaluation"),
         (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
         (
@@ -275,8 +275,8 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
-def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking) -> None:
-    """A worker is gone, the champion was scored without it, and it was decided that no training follows."""
+def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -> None:
+    """A worker was removed, the champion was scored without it, and the decision was not to train."""
     ticking.change(without_the_last)
     found = due(ticking.podium, ticking.workspace, ticking.instance)
     before, change, setup = estimated(found), found.snapshot.change, found.podium.load()
@@ -300,11 +300,11 @@ def test_what_a_change_has_led_to_already_is_not_counted_again(ticking: Ticking)
         shutil.rmtree(decided, ignore_errors=True)
 
 
-def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> None:
+def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
-    ticking.change(dearer)
-    ticking.change(dearer)
+    ticking.change(costlier)
+    ticking.change(costlier)
     assert "is not finished" in ticking.said(600)
     succeed(ticking.instance, run)
     second = ticking.settled()
@@ -313,7 +313,7 @@ def test_an_edit_during_a_run_is_looked_at_after_it_once(ticking: Ticking) -> No
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
-def test_an_edit_that_was_taken_back_during_its_run_is_taken_back(ticking: Ticking) -> None:
+def test_an_edit_undone_during_its_run_is_handled_as_a_new_change(ticking: Ticking) -> None:
     before = ticking.file.read_text(encoding="utf-8")
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
@@ -335,16 +335,16 @@ def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
 
 
 def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> None:
-    ticking.change(dearer)
+    ticking.change(costlier)
     run = launch(ticking.instance, ticking.job, ticking.settled())
     ticking.instance.report_run_failed(run)
     said = ticking.said(SETTLE_S)
     assert run.run_id[:8] in said and "podium retrain" in said
-    ticking.change(dearer)  # another change is another run, from where the last good one left the pool
+    ticking.change(costlier)  # another change is another run, starting from the pool of the last successful one
     assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
 
 
-def test_a_file_that_is_being_edited_is_told_and_waited_for(ticking: Ticking) -> None:
+def test_a_file_in_the_middle_of_an_edit_is_reported_and_waited_for(ticking: Ticking) -> None:
     whole = ticking.file.read_text(encoding="utf-8")
     ticking.file.write_text(whole[: len(whole) // 2] + "\n  - nam", encoding="utf-8")
     assert "quickstart.yaml" in ticking.said()
@@ -358,13 +358,13 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
     assert "settling" in ticking.said()
     result = ticking.tick(SETTLE_S)
     assert not result.run_requests
-    assert "waits for a person" in str(result.skip_reason.skip_message)
+    assert "needs approval" in str(result.skip_reason.skip_message)
     assert "podium retrain" in str(result.skip_reason.skip_message)
     [note] = result.asset_events
     assert note.asset_key == dg.AssetKey("worker_pool")
     assert "precaching" in str(note.metadata["estimate"].value)
     again = ticking.tick(SETTLE_S)
-    assert not again.asset_events and "waits for a person" in str(again.skip_reason.skip_message)
+    assert not again.asset_events and "needs approval" in str(again.skip_reason.skip_message)
     assert ticking.alerts("decision") == ["podium retrain"], "one alert, however often it ticks"
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 1000\n", encoding="utf-8")
     assert ticking.asked(SETTLE_S).tags["podium/plan"].startswith("changed: ")
@@ -373,14 +373,14 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
 def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
     from datetime import date
 
-    from ops.retraining.quarantine import quarantine
+    from ops.retraining.revisions import record_revisions
 
     pool = ticking.podium.load().pool
-    quarantine(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
+    record_revisions(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
     assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
 
 
-def test_a_lifecycle_of_the_champions_recipe_deals_with_a_change_and_another_recipes_does_not(ticking: Ticking) -> None:
+def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     life = definitions(ticking.podium).resolve_job_def("lifecycle")
     assert life.name in DEALING
@@ -402,25 +402,25 @@ def test_a_part_of_the_lifecycle_deals_with_nothing(ticking: Ticking) -> None:
     assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate
 
 
-def test_the_command_tells_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
     assert not tell(ticking.workspace)
     assert "no difference" in capsys.readouterr().out
     ticking.change(without_the_last)
     assert tell(ticking.workspace)
-    told = " ".join(capsys.readouterr().out.split())
-    assert "- solver" in told and "removed: solver" in told and "fine-tuning" in told
-    assert not ticking.workspace.ledger.exists() or "Traceback" not in told
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "- solver" in shown and "removed: solver" in shown and "fine-tuning" in shown
+    assert not ticking.workspace.ledger.exists() or "Traceback" not in shown
 
 
 def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:
     ticking.watch()
-    ticking.change(dearer)
+    ticking.change(costlier)
     ticking.watch(300)
     assert ticking.alerts("decision") == [], "it has not settled"
     for _ in range(3):
         ticking.watch(300)
     assert ticking.alerts("decision") == ["podium retrain --plan"]
-    ticking.change(dearer)
+    ticking.change(costlier)
     ticking.watch(300)
     ticking.watch(300)
     assert ticking.alerts("decision") == ["podium retrain --plan"] * 2, "another change is another alert"
@@ -440,7 +440,7 @@ def test_a_change_that_the_sensor_handles_is_no_alert(ticking: Ticking) -> None:
             InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData(),
         )
     )  # fmt: skip
-    ticking.change(dearer)
+    ticking.change(costlier)
     for _ in range(3):
         ticking.watch(300)
     assert ticking.alerts("decision") == []
@@ -465,7 +465,7 @@ def test_a_worker_that_retires_is_one_alert_a_date(ticking: Ticking) -> None:
 
 def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> None:
     assert "nothing changed" in str(ticking.monthly())
-    ticking.change(dearer)
+    ticking.change(costlier)
     request = ticking.monthly()
     assert isinstance(request, dg.RunRequest)
     assert request.tags["podium/plan"] == "another price: algebraist (costs)"
@@ -477,12 +477,12 @@ def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> N
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 0.0\n", encoding="utf-8")
     ticking.change(another_model)
     for _ in range(2):
-        assert "waits for a person" in str(ticking.monthly())
+        assert "needs approval" in str(ticking.monthly())
     assert ticking.alerts("decision") == ["podium retrain"]
 
 
 @pytest.mark.parametrize(("right", "promoted"), [(1, False), (9, True)])
-def test_what_was_fine_tuned_is_judged_against_its_champion_on_the_pool_as_it_is(
+def test_a_fine_tuned_policy_is_judged_against_its_champion_on_the_present_pool(
     ticking: Ticking, right: int, promoted: bool
 ) -> None:
     ticking.change(without_the_last)
@@ -507,7 +507,7 @@ def test_what_was_fine_tuned_is_judged_against_its_champion_on_the_pool_as_it_is
 
 
 @pytest.mark.parametrize("train_anew", [False, True])
-def test_the_command_ends_with_the_decision_and_what_to_type_next(
+def test_the_command_ends_with_the_decision_and_the_next_command(
     ticking: Ticking, capsys: pytest.CaptureFixture[str], train_anew: bool
 ) -> None:
     asked = due(ticking.podium, ticking.workspace, ticking.instance).snapshot
@@ -522,7 +522,7 @@ def test_the_command_ends_with_the_decision_and_what_to_type_next(
 
 
 def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) -> None:
-    """Its scores are of the same answers; a pool that answers otherwise has none."""
+    """Its scores are of the same answers; a pool with other answers has none."""
     found = due(ticking.podium, ticking.workspace, ticking.instance)
     change, setup = found.snapshot.change, found.podium.load()
     assert change is not None
@@ -537,7 +537,7 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
         for name, questions in evaluation_questions(ticking.workspace, setup.recipe).items():
             file = score_file(ticking.workspace, COLD_START, base, name)
             save_rows([], file, origin=scores_origin(setup.asked_on(name), base, questions))
-        for edit, shown in ((dearer, base), (without_the_last, None)):
+        for edit, shown in ((costlier, base), (without_the_last, None)):
             ticking.change(edit)
             found = due(ticking.podium, ticking.workspace, ticking.instance)
             assert base_of(found.podium) == shown

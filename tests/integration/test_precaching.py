@@ -62,7 +62,7 @@ def write_recipe(workspace: Workspace, **changes: Any) -> None:
 
 @pytest.fixture
 def shortlisted(project: Workspace) -> Workspace:
-    """Without DVC, whose versions of the data are other files' business."""
+    """A project with a shortlist, without DVC, which other files test."""
     shutil.rmtree(project.root / ".dvc")
     write_recipe(project)
     write_pool(project, "librarian", "guesser")
@@ -127,7 +127,7 @@ def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, insta
     assert (again["calls_live"], again["calls_cached"], again["spent_usd"]) == (0, 2 * COLUMN, 0)
 
 
-def test_at_the_cap_it_says_what_is_done_and_what_the_rest_costs_and_goes_on(shortlisted: Workspace) -> None:
+def test_at_the_cap_it_states_progress_and_remaining_cost_and_continues_later(shortlisted: Workspace) -> None:
     recipe, pool = load_recipe(shortlisted.config, "small"), load_pool(shortlisted.config, "few")
     poor = recipe.model_copy(update={"budget": recipe.budget.model_copy(update={"run_usd": 0.01})})
     client = open_client(Setup(shortlisted, poor, pool), "precache")

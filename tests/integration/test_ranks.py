@@ -37,7 +37,7 @@ STEPS, ROLLOUTS = 8, 8
 
 
 class Ranks(NamedTuple):
-    """A finished run of two ranks, the message when one was killed, and what the second attempt added."""
+    """A finished run of two ranks, the message after a kill, and the additions of the second attempt."""
 
     plan: RunPlan
     folder: Path
@@ -76,7 +76,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
 
 
 def attempt(plan: RunPlan, folder: Path) -> None:
-    """Training as the asset starts it, by Dagster Pipes."""
+    """Train as the asset does, by Dagster Pipes."""
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> dg.MaterializeResult:
@@ -86,14 +86,14 @@ def attempt(plan: RunPlan, folder: Path) -> None:
 
 
 def trainers(folder: Path) -> Iterator[psutil.Process]:
-    """The launcher and the ranks of a run."""
+    """Return the launcher and the ranks of a run."""
     for process in psutil.process_iter(["cmdline"]):
         if {"ops.training.grpo", str(folder)} <= set(process.info["cmdline"] or ()):
             yield process
 
 
 def kill_second_rank(folder: Path, ended: threading.Event) -> None:
-    """`kill -9` as soon as there is a checkpoint to go on from."""
+    """`kill -9` a rank as soon as there is a checkpoint to continue from."""
     while last_checkpoint(folder / "checkpoints") is None:
         if ended.wait(0.02):
             return
@@ -101,7 +101,7 @@ def kill_second_rank(folder: Path, ended: threading.Event) -> None:
 
 
 def booked(plan: RunPlan) -> tuple[int, float]:
-    """Calls and USD in the ledger."""
+    """Return calls and USD in the ledger."""
     with closing(Ledger(Workspace(plan.root).ledger)) as ledger:
         spent = ledger.by_run().values()
     return sum(part.calls for part in spent), sum(part.usd for part in spent)
@@ -184,7 +184,7 @@ def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
 
 
 def test_both_ranks_ask_and_refill_the_same(tmp_path: Path) -> None:
-    """Three groups of two ranks: the one in the middle lies on both."""
+    """Three groups on two ranks: the middle one is on both."""
     chosen: dict[str, Any] = {"sampling": "signal", "refill": 1.0, "questions_per_step": 3}
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1.5}
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
@@ -197,7 +197,7 @@ def test_both_ranks_ask_and_refill_the_same(tmp_path: Path) -> None:
 
 
 def test_both_ranks_write_both_rounds_and_refill_the_same(tmp_path: Path) -> None:
-    """Three groups again: of the one in the middle each rank writes a first round, and goes on from its own."""
+    """Three groups again: each rank generates a first round of the middle one, and continues from its own."""
     chosen: dict[str, Any] = {"refill": 1.0, "questions_per_step": 3}
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)

@@ -1,4 +1,4 @@
-"""Nothing is asked before a recipe is ready: `podium run`, and each asset that spends."""
+"""No call is made before a recipe is ready: `podium run`, and each asset that spends."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ SPENDING = {
     "baselines": ("math500", ALWAYS),
     "benchmark_scores": ("math500", ALWAYS),
 }
-"""Asset → partition, and what it names."""
+"""Asset → partition, and the requirement that it names."""
 
 
 def named(text: str) -> set[str]:
-    """What the numbered list of a refusal or of a plan names; the disk is this machine's."""
+    """Return the names in the numbered list of a refusal or of a plan; the disk is this machine's."""
     return set(re.findall(r"^ ?\d+\. (.+?): ", text, re.MULTILINE))
 
 
 @pytest.fixture
 def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A recipe that lacks something of every kind, and no GPU."""
+    """A recipe that lacks a requirement of every kind, and no GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("PODIUM_ROOT", str(project.root))
@@ -60,7 +60,7 @@ def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return project
 
 
-def test_a_life_is_refused_with_the_whole_list_before_anything_is_done(
+def test_a_pipeline_run_with_missing_requirements_is_refused_with_the_whole_list(
     unready: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert podium("run", "unready") == 1
@@ -99,7 +99,7 @@ def test_an_asset_that_spends_is_refused_alone(unready: Workspace, asset: str) -
 
 
 def _have_a_base_policy(podium: Podium) -> None:
-    """What a training run's folder is named by."""
+    """Make the base policy whose key is part of a training run's folder name."""
     setup = podium.load()
     setup.workspace.data.mkdir(exist_ok=True)
     (setup.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")

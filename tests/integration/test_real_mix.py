@@ -1,6 +1,6 @@
 """The mix of 960 from real rows beside the project, without any response: raw, shortlist, mix, card, twice.
 
-And the guards on it, as it is and with an evaluation question planted in it.
+Also the guards on the mix, unchanged and with an evaluation question planted in it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 class Curated(NamedTuple):
-    """The recipe `files`, with a choice to make, materialized up to the mix; no worker was called."""
+    """The recipe `files` with a choice to make, materialized up to the mix; no worker was called."""
 
     setup: Setup
     mix: Mix
@@ -47,7 +47,7 @@ class Curated(NamedTuple):
 
 
 def curate(root: Path, rows: Path, per_domain: int = 240) -> Curated:
-    """From the files in the folder `rows`."""
+    """Curate from the files in the folder `rows`."""
     workspace = Workspace(root)
     shutil.copytree(ROOT / "config", workspace.config)
     (root / "benchmarks").symlink_to(rows)
@@ -107,7 +107,7 @@ def test_the_card_says_what_was_chosen_and_why(made: Curated) -> None:
 
 @pytest.mark.parametrize("share", [8, pytest.param(3, marks=pytest.mark.soak)])
 def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share: int) -> None:
-    """Of every SHARE-th row, and those that repeat another."""
+    """On every SHARE-th row, and those that repeat another."""
     report = json.loads((made.workspace.data / "contamination.json").read_text(encoding="utf-8"))
     pairs = {name.partition("/")[2] for pair in report["pairs"] for name in (pair["problem"], pair["other"])}
     assert len(pairs) > 200

@@ -49,7 +49,7 @@ def pool() -> Pool:
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
-    """A tiny policy that has learned one workflow by heart."""
+    """A tiny policy that has memorized one workflow."""
     import torch
 
     from ops.training.cold_start.supervised import SftExample, scratch_model
@@ -103,7 +103,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def with_agent(folder: Path) -> Workspace:
-    """A checkout with an empty store and what registering reads: the agent; all else comes with the package."""
+    """A checkout with an empty store and the agent that registration reads; all else comes with the package."""
     shutil.copytree(ROOT / "mlflow", folder / "mlflow")
     return checkout(folder, shared_store())
 
@@ -135,7 +135,7 @@ def register(
 
 
 def compared(right: int) -> Comparison:
-    """`right` of ten right, beside a worker that had two."""
+    """A comparison with `right` of ten correct, against a worker with two."""
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
@@ -148,7 +148,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
     assert not bare.state.exists()
 
 
-def test_the_life_of_two_versions(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy: Path, pool: Pool) -> None:
     first = register(workspace, policy, pool, right=6)
     assert first.aliases == ("challenger",)
     assert registry.champion(workspace) is None
@@ -234,39 +234,41 @@ def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
     assert kept.read_text(encoding="utf-8") == "two"
 
 
-def test_looks_at_a_champion_are_counted_once_a_challenger(workspace: Workspace) -> None:
+def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Workspace) -> None:
     first, second = (version(workspace, right) for right in (6, 8))
-    assert registry.look_at(workspace, None, first.version) == 1
-    assert registry.look_at(workspace, None, second.version) == 2
+    assert registry.count_analysis(workspace, None, first.version) == 1
+    assert registry.count_analysis(workspace, None, second.version) == 2
     aliases.promote(workspace, second.version, YES)
     champion = registry.champion(workspace)
     third, fourth = (version(workspace, right) for right in (7, 9))
-    assert registry.look_at(workspace, champion, third.version) == 1, "another champion"
+    assert registry.count_analysis(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
-        assert registry.look_at(workspace, champion, fourth.version) == 2, "the same scores, judged again"
-    assert registry.look_at(workspace, champion, first.version) == 3, "an old one, tried against the new champion"
-    assert registry.look_at(workspace, None, first.version) == 1
+        assert registry.count_analysis(workspace, champion, fourth.version) == 2, "the same scores, judged again"
+    assert registry.count_analysis(workspace, champion, first.version) == 3, (
+        "an old version, against the new champion"
+    )
+    assert registry.count_analysis(workspace, None, first.version) == 1
     with pytest.raises(registry.RegistryError, match="no version 9"):
-        registry.look_at(workspace, champion, "9")
+        registry.count_analysis(workspace, champion, "9")
 
 
-def test_a_verdict_says_which_look_it_was(workspace: Workspace, pool: Pool) -> None:
+def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, pool: Pool) -> None:
     setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool)
     gate = PromotionGate(max_loss_against_champion=1.0, min_gain_over_best_worker=-1.0, max_benchmark_loss=1.0)
-    looks = []
+    analyses = []
     for right in (6, 5, 4):
         known = version(workspace, right, pool_answers_key=pool.answers_key)
         verdict = judge(setup, known, compared(right), gate).decision
-        looks.append((verdict.look, len(verdict.checks)))
+        analyses.append((verdict.analysis, len(verdict.checks)))
         assert aliases.promote(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # no version after the first passes
-    assert looks == [(1, 3), (1, 9), (2, 9)]
+    assert analyses == [(1, 3), (1, 9), (2, 9)]
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "1"
     again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
     stored = registry.recorded_decision(workspace, known.version)
-    assert (stored.look, stored.promote) == (2, False)
+    assert (stored.analysis, stored.promote) == (2, False)
 
 
 def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:
@@ -278,7 +280,9 @@ def champion_version(workspace: Workspace) -> str | None:
     return champion.version if champion else None
 
 
-def test_what_is_not_there(workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path) -> None:
+def test_a_missing_policy_version_or_champion_is_an_error(
+    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match=r"podium\.json"):
         register(workspace, tmp_path, pool, right=6)
     with pytest.raises(registry.RegistryError, match="no version 7"):
@@ -325,7 +329,7 @@ print(json.dumps({"answer": answer, "streamed": streamed, "ops": ops.__file__, "
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """Each file with its length and time of change."""
+    """Return each file with its length and time of change."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return {str(file.relative_to(folder)): (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
@@ -337,8 +341,8 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
-@pytest.mark.soak  # `make test` asks a checkout that was moved, and serves it
-def test_copies_elsewhere_are_answered_and_write_nothing_where_they_came_from(
+@pytest.mark.soak  # `make test` calls and serves a checkout that was moved
+def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -452,7 +456,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     shutil.copytree(released.root, tmp_path / "old")
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
-    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to ask, and to pay
+    shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to call and pay
     with registry.connected(old):
         pass  # as if it had been made there
     caplog.clear()

@@ -1,4 +1,4 @@
-"""`podium run`: a mistake in its configuration, and Ctrl-C in a process of its own."""
+"""`podium run`: a mistake in its configuration, and Ctrl-C in a separate process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_mistake_in_the_configuration_is_one_line(
     assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed.out + printed.err)
 
 
-def test_stopped_by_hand_it_says_how_to_go_on(project: Workspace) -> None:
+def test_a_run_stopped_by_hand_prints_the_command_that_continues(project: Workspace) -> None:
     process = start_run(project.root, "quickstart")
     assert process.stdout is not None
     while "problems" not in process.stdout.readline():

@@ -1,4 +1,4 @@
-"""Two ranks under DeepSpeed learn what one process learns from the same rollouts, at equal global batch."""
+"""Two ranks under DeepSpeed have the result of one process on the same rollouts, at equal global batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = load_pool(ROOT / "config", load_recipe(ROOT / "config", "quickstart").po
 GUESSER, EDITOR, SOLVER = (Workflow.single(NAMES.index(name)).render() for name in ("guesser", "editor", "solver"))
 GROUP = (GUESSER, EDITOR, SOLVER, "none")
 ROUNDS = (GUESSER, EDITOR), (SOLVER, Workflow(()).render())
-"""Of a question's four rollouts the first two, and those that go on from them."""
+"""Of a question's four rollouts, the first two and those that continue from them."""
 SETTINGS: dict[str, Any] = {"steps": 6, "learning_rate": 1e-3, "checkpoint_every": 50}
 RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 2}
 IN_ROUNDS: dict[str, Any] = {"recursive": Recursive(limits=RoundLimits(answer_tokens=16)), "questions_per_step": 3}
@@ -45,7 +45,7 @@ class Learned(NamedTuple):
 
 
 def learned(root: Path, *turns: Sequence[str], recursive: Recursive | None = None, **grpo: Any) -> Learned:
-    """`turns`: what is written at each of a step's times, in turn by all prompts."""
+    """Train; `turns`: the texts of each generation of a step, for all prompts in turn."""
     plan, folder = tiny_plan(root, **SETTINGS, **grpo)
     if recursive is not None:
         (folder / PLAN).write_text(plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8")
@@ -79,7 +79,7 @@ def test_rewards_losses_and_weights_are_those_of_one_process(alone: Learned, sta
 
 
 def test_in_rounds_they_are_too(alone_in_rounds: Learned, tmp_path: Path) -> None:
-    """The group in the middle lies on both ranks."""
+    """The middle group is on both ranks."""
     ranks = learned(tmp_path, *ROUNDS, deepspeed="zero3.json", **RANKS, **IN_ROUNDS)
     check_same(alone_in_rounds, ranks)
     for one, both in zip(alone_in_rounds.curve, ranks.curve, strict=True):
@@ -95,7 +95,7 @@ def check_same(alone: Learned, ranks: Learned) -> None:
     assert rewards[0] == pytest.approx(rewards[1]) and len(set(rewards[0])) > 1
     losses = [[row["loss"] for row in run.curve] for run in (alone, ranks)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-    # (The entropy in a line is a mean of micro-batches' means, which are not cut alike.)
+    # (The entropy in a line is a mean of micro-batches' means, which are cut differently.)
     moved = max(float((alone.after[name] - value).abs().max()) for name, value in alone.before.items())
     apart = max(float((ranks.after[name] - value).abs().max()) for name, value in alone.after.items())
     assert moved > 1e-3 and apart < 0.01 * moved

@@ -1,4 +1,4 @@
-"""Baselines that ask, through embedded workers: stored, asked once, and again only where something else is asked."""
+"""Baselines that call embedded workers: stored, called once, and again only after a relevant change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation import baseline
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.stored_baselines import shelves
+from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.evaluation import score_baselines
@@ -41,7 +41,7 @@ CALLS = QUESTIONS * (5 + 2 + 1)
 
 
 class Checkout:
-    """A checkout whose mix was answered."""
+    """A checkout with the workers' responses to the mix."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -54,7 +54,7 @@ class Checkout:
         materialize_mix(setup)
 
     def write(self, usd: float = 1.0, temperature: float = 0.7, **recipe: Any) -> None:
-        """The pool: a worker that answers anything, and one that is never best."""
+        """Write the pool: a worker that answers everything, and one that is never best."""
         workers = [
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
              "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
@@ -66,7 +66,7 @@ class Checkout:
         return Setup.read(self.workspace, "small")
 
     def score(self) -> tuple[dict[str, list[OutcomeRow]], int]:
-        """Baseline → rows, and how many calls were asked for, cached ones among them."""
+        """Return baseline → rows, and the number of calls including cached ones."""
         setup = self.setup()
         client = open_client(setup, "baselines")
         rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
@@ -114,14 +114,14 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
     assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
 
     questions = evaluation_questions(checkout.workspace, checkout.setup().recipe)
-    heads = [shelf.standing(questions).head(shelf.entry.title) for shelf in shelves(checkout.setup())]
+    heads = [store.standing(questions).head(store.entry.title) for store in baseline_stores(checkout.setup())]
     assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
 
     assert checkout.score() == (scored, 0), "nothing is asked a second time"
     checkout.write(usd=10.0)
-    dearer, asked = checkout.score()
+    costlier, asked = checkout.score()
     assert asked == 0, "another price changes costs alone"
-    assert [row.cost_usd for row in dearer["five_consensus"]] == pytest.approx(
+    assert [row.cost_usd for row in costlier["five_consensus"]] == pytest.approx(
         [10 * row.cost_usd for row in scored["five_consensus"]]
     )
 

@@ -1,11 +1,11 @@
-"""Assets chosen by text in a shell, as a person types it: `dagster asset … --select`."""
+"""Selection of assets by text in a shell: `dagster asset … --select`."""
 
 from __future__ import annotations
 
 import dagster as dg
 import pytest
 from click.testing import CliRunner
-from dagster._cli import create_dagster_cli  # Dagster has no public way to it
+from dagster._cli import create_dagster_cli  # Dagster has no public way to do this
 
 from ops.core.workspace import Workspace
 from pipelines.home import prepare
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def home(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A checkout whose instance is there, and DAGSTER_HOME pointing to it."""
+    """A checkout with an instance, and DAGSTER_HOME set to it."""
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
     prepare(project)
@@ -23,7 +23,7 @@ def home(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def dagster(*arguments: str) -> str:
-    """The command in this process; what it prints."""
+    """Run the command in this process and return its output."""
     done = CliRunner().invoke(create_dagster_cli(), [*arguments, "-m", "pipelines.definitions"])
     assert done.exit_code == 0, done.output
     return done.output

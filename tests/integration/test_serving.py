@@ -1,4 +1,4 @@
-"""OpenAI's own client against the server in a process of its own, with embedded workers."""
+"""OpenAI's own client with the server in a separate process and embedded workers."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_the_workflow_on_request(client: openai.OpenAI) -> None:
     assert account["workflow"] == WORKFLOW and [step["worker"] for step in account["steps"]] == ["algebraist"] * 2
 
 
-def test_a_stream_tells_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
+def test_a_stream_gives_steps_as_they_end_and_then_the_answer(client: openai.OpenAI) -> None:
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
-    told = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
+    shown = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert "42" in text and told[1:3] == ["step", "step"] and chunks[-2].choices[0].finish_reason == "stop"
+    assert "42" in text and shown[1:3] == ["step", "step"] and chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage.total_tokens > 0 and chunks[-1].choices == []
 
 
@@ -136,7 +136,7 @@ def test_only_with_the_token(server: Running) -> None:
     assert httpx.get(f"{server.url}/health", trust_env=False).json() == {"status": "ready"}
 
 
-def test_what_is_no_request(server: Running) -> None:
+def test_bodies_that_are_not_requests(server: Running) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
     with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
         url = "/v1/chat/completions"
@@ -192,7 +192,7 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
                     while running.metric("podium_swaps_total", outcome="failed") == before:
                         assert running.process.poll() is None
                     assert running.version_in_service() == "2"
-                (running.folder / "current").unlink()  # the registry is away
+                (running.folder / "current").unlink()  # the registry is unreachable
                 while running.metric("podium_swaps_total", outcome="unreachable") == 0:
                     assert running.process.poll() is None
                 running.champion("1").until_version("1")
@@ -204,7 +204,7 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
         assert running.metric("podium_requests_total", status="200", route="/v1/chat/completions") == len(versions)
 
 
-def test_more_than_there_are_places_for_are_told_to_come_again(tmp_path: Path) -> None:
+def test_requests_beyond_all_places_are_refused_with_retry_after(tmp_path: Path) -> None:
     running = Running(tmp_path, two_workers()).settings(at_once=2, waiting=2, batch=1)
     running.version("1", WORKFLOW, seconds=0.5).champion("1")
     with running:
@@ -226,7 +226,7 @@ def test_more_than_there_are_places_for_are_told_to_come_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_what_is_in_flight_ends_before_the_server_does(tmp_path: Path, how: signal.Signals) -> None:
+def test_requests_in_flight_finish_before_the_server_ends(tmp_path: Path, how: signal.Signals) -> None:
     running = Running(tmp_path, two_workers()).settings()
     running.version("1", WORKFLOW, seconds=1.5).champion("1")
     with running, ThreadPoolExecutor(1) as threads:
@@ -250,7 +250,7 @@ def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
         assert (raised.value.status_code, raised.value.code) == (504, "deadline_exceeded")
         with ThreadPoolExecutor(1) as threads:
             asked = threads.submit(ask, client)
-            while (reply := health()).status_code == 200:  # until the writer has ended no batch for so long
+            while (reply := health()).status_code == 200:  # until the writer has finished no batch for too long
                 assert not asked.done()
             assert reply.json() == {"status": "stalled"}
         assert health().status_code == 200

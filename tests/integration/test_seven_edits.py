@@ -1,7 +1,7 @@
-"""The pool of a champion edited in seven ways while the daemon and the sensor are on: the planned work, once.
+"""A champion's pool edited in seven ways while daemon and sensor are on: the planned work happens, once.
 
-A life, a daemon, and runs that it launches in processes of their own: minutes. `test_pool_changed` has the sensor's
-ticks alone. Printed with `-s`: the event log as the table of docs/reference/measurements.md.
+It needs a pipeline run, a daemon, and runs in separate processes, so it takes minutes. `test_pool_changed` has the
+sensor's ticks alone. With `-s` it prints the event log as the table of docs/reference/measurements.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.command import start_run
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 PATIENCE_S = 1800.0
-"""How long a run may take before the test gives up."""
+"""Seconds after which the test gives up on a run."""
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 RECIPE: dict[str, Any] = {
     "name": "edited",
@@ -51,20 +51,20 @@ RECIPE: dict[str, Any] = {
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
     },
     "fine_tune": {"steps": 1},
-    "guards": {"max_invalid_first_step": 1},  # so short a cold start teaches too little for the guard
+    "guards": {"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
     "evaluation": {"batch": 32},
 }  # fmt: skip
 ANYTHING = {
     "min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0, "max_loss_against_champion": 1.0,
     "max_benchmark_loss": 1.0, "max_cost_ratio": 1000.0, "max_latency_ratio": 1000.0, "confidence": 0.999999,
 }  # fmt: skip
-"""A gate that any policy passes; `NOTHING` is one that none does."""
+"""A gate that every policy passes; `NOTHING` is one that none passes."""
 NOTHING = ANYTHING | {"min_gain_over_best_worker": 0.9}
 
 
 @dataclass
 class Line:
-    """One edit and what came of it."""
+    """One edit and its consequences."""
 
     edit: str
     runs: int
@@ -77,7 +77,7 @@ class Line:
 
 @dataclass
 class Log:
-    """The edits' lines, by their names."""
+    """The edits' lines, by name."""
 
     lines: dict[str, Line] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ class Watched:
         self.pool = workspace.config / "pools" / "quickstart.yaml"
 
     def runs(self) -> list[dg.DagsterRun]:
-        """The runs of the job, oldest first."""
+        """Return the runs of the job, oldest first."""
         return list(reversed(self.instance.get_runs(dg.RunsFilter(job_name="retraining"))))
 
     def ticks(self) -> list[InstigatorTick]:
@@ -109,7 +109,7 @@ class Watched:
     def edited(
         self, name: str, edit: Callable[[], None], *, runs: int, meanwhile: Callable[[], None] | None = None
     ) -> Line:
-        """Edit, wait until the expected runs have ended and two ticks found nothing more to do; what they did."""
+        """Edit, wait until the expected runs have ended and two ticks found nothing to do; return the work done."""
         before, calls, champion = len(self.runs()), self.calls(), self.champion()
         edit()
         if meanwhile is not None:
@@ -177,7 +177,7 @@ class Watched:
             time.sleep(1.0)
 
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
-        """Edit the pool's values; the file is written whole, as an editor does."""
+        """Edit the pool's values; the file is written atomically, as by an editor."""
         values = yaml.safe_load(self.pool.read_text(encoding="utf-8"))
         edit(values)
         self.write(yaml.safe_dump(values, sort_keys=False))
@@ -191,7 +191,7 @@ class Watched:
         (self.workspace.config / "promotion.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
-def dear(values: dict[str, Any]) -> None:
+def costly(values: dict[str, Any]) -> None:
     for worker in values["workers"]:
         worker["price"]["output"] += 1
 
@@ -211,7 +211,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
 
 @contextlib.contextmanager
 def watching(workspace: Workspace) -> Iterator[Watched]:
-    """The sensor switched on, and a daemon in a process of its own."""
+    """Switch the sensor on, with a daemon in a separate process."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
             patch.setenv(name, "")
@@ -250,7 +250,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     assert (other.runs, other.calls) == (0, 0)
 
     price = watched.edited(
-        "change price, ten edits", lambda: [watched.change(dear) for _ in range(10)] and None, runs=1  # type: ignore[func-returns-value]
+        "change price, ten edits", lambda: [watched.change(costly) for _ in range(10)] and None, runs=1  # type: ignore[func-returns-value]
     )  # fmt: skip
     assert (price.runs, price.calls, price.columns) == (1, 0, [])
     assert price.plan.startswith("another price: ")
@@ -283,7 +283,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     meanwhile = watched.edited(
         "edit while a run is in progress",
         lambda: watched.change(lambda pool: pool["workers"].pop(0)),
-        meanwhile=lambda: [watched.change(dear) for _ in range(2)] and None,  # type: ignore[func-returns-value]
+        meanwhile=lambda: [watched.change(costly) for _ in range(2)] and None,  # type: ignore[func-returns-value]
         runs=2,
     )
     assert meanwhile.runs == 2

@@ -1,5 +1,5 @@
-"""The stages of training in Dagster, `adaptive_conductor` and `recursive_conductor`, and the experiments that go on
-from them: each a run of its own where the recipe has the section, nothing where it has none.
+"""The stages of training in Dagster, `adaptive_conductor` and `recursive_conductor`, and the studies that use them:
+each is a separate run if the recipe has the section, and otherwise nothing.
 
 The trainers are forked: `test_lifecycle.py` and `test_trainer_endings.py` start the real command.
 """
@@ -47,7 +47,7 @@ RECURSIVE: dict[str, Any] = {"recursive": {"steps": 1, "limits": LIMITS}}
 
 
 def podium(workspace: Workspace, name: str, **sections: object) -> Podium:
-    """Of a recipe of that name: two steps on a few questions, and these sections."""
+    """The resource of a recipe of that name: two steps on a few questions, and these sections."""
     sources: dict[str, Any] = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "gpqa_diamond", "bigcodebench"))
     sources |= {benchmark: {"source": "embedded", "test": 4} for benchmark in NAMES}
     recipe = {"base": "quickstart", "name": "small", "grpo": GRPO, "benchmarks": sources, **sections}
@@ -63,7 +63,7 @@ def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
 
 
 class Trained(NamedTuple):
-    """A project in which the recipe with all stages was trained."""
+    """A project with a trained recipe that has all stages."""
 
     workspace: Workspace
     podium: Podium
@@ -104,7 +104,7 @@ def test_the_adaptive_stage_goes_on_from_the_conductor(all_stages: Trained) -> N
     assert plan.base_policy == before / "policy" and plan.adaptive is not None and plan.adaptive.largest == 3
     assert result is not None and result.steps == 1
     assert PolicyCard.read(after / "policy").trained_steps == GRPO["steps"] + 1
-    assert policy_key(after / "policy") == after.name  # what its scores and its version are kept under
+    assert policy_key(after / "policy") == after.name  # the key of its scores and its version
     [event] = all_stages.done.asset_materializations_for_node("adaptive_conductor")
     assert event.metadata["steps"].value == 1 and "worker_use" in event.metadata
     curve = after / CURVE
@@ -137,7 +137,7 @@ def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_r
 
 
 def table_of(podium: Podium, study: str) -> tuple[list[dict[str, Any]], dg.AssetMaterialization]:
-    """The table that the asset of a study shows, and its event."""
+    """Return the table of a study's asset, and its event."""
     node = f"study__{study}"
     [event] = materialized(podium, f"study/{study}").asset_materializations_for_node(node)
     return [dict(record.data) for record in event.metadata["table"].records], event  # type: ignore[attr-defined]
@@ -159,8 +159,8 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert again == table
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    shelf = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command finds it
-    assert [row[0] for row in shelf.findings().summary.rows] == [row["system"] for row in table]
+    store = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command would find it
+    assert [row[0] for row in store.findings().summary.rows] == [row["system"] for row in table]
     deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
     with pytest.raises(DataError, match="podium study rounds"):
         StudyStore(deeper, lab_of(chosen)).findings()
@@ -168,7 +168,7 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
     project = all_stages.workspace
-    chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which was never trained
+    chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which was not trained
     assert final_run(chosen) == adaptive_run(chosen) == run_folder(chosen)
     files = sorted(project.runs.rglob("*"))
     done = materialized(chosen, "adaptive_conductor", "recursive_conductor")
@@ -211,7 +211,7 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     policies = ("Conductor", "cold start", "Conductor, temperature 1", "cold start, temperature 1")
     assert [row["system"] for row in table] == [*policies, *(f"warmer: {policy}" for policy in policies)]
     rows = {str(row["system"]): row for row in table}
-    assert rows["cold start"]["in-domain, %"] == rows["warmer: cold start"]["in-domain, %"]  # the same lessons
+    assert rows["cold start"]["in-domain, %"] == rows["warmer: cold start"]["in-domain, %"]  # the same examples
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9

@@ -1,4 +1,4 @@
-"""A study of subsets: two policies on subsets of a pool, with questions, workers and grading as they are."""
+"""A study of subsets: two policies on subsets of a pool, with real questions, workers and grading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("math500", "mmlu", "rlpr", "livecodebench")
 
 @pytest.fixture
 def setup(project: Workspace) -> Setup:
-    """Eight questions of every benchmark that is trained on."""
+    """Eight questions of every training benchmark."""
     sources = {name: {"source": "embedded", "train": 4, "test": 8} for name in NAMES}
     recipe = {"base": "adaptive", "name": "few", "benchmarks": sources}
     for unseen in ("aime25", "gpqa_diamond", "bigcodebench"):
@@ -39,7 +39,7 @@ def setup(project: Workspace) -> Setup:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run whose policy knows one worker, the guesser."""
+    """Return the folder of a run whose policy uses one worker, the guesser."""
     (tmp_path / "tiny").mkdir()
     plan, _ = tiny_plan(tmp_path / "tiny")
     shutil.copytree(plan.base_policy, tmp_path / "run" / "policy")
@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def line(bench: Bench, label: str, sides: Sides) -> tuple[dict[str, str], dict[str, str]]:
-    """The cells of the arms before and after."""
+    """Return the cells of the arms before and after."""
     made = table({1: bench.arms(label, sides)})
     before, after = (dict(zip(made.head, map(str, row), strict=True)) for row in made.rows)
     return before, after
@@ -74,13 +74,13 @@ def test_two_arms_hold_both_policies_against_the_best_worker_of_each_subset(setu
     assert line(again, "with and without", sides) == (before, after)
 
 
-def test_a_newcomer_stands_behind_the_workers_that_the_policy_knows(setup: Setup, run: Path) -> None:
+def test_a_newcomers_ordinal_follows_those_of_the_policys_workers(setup: Setup, run: Path) -> None:
     card = PolicyCard.read(run / "policy")
     card.model_copy(update={"offered": tuple(n for n in card.offered if n != "solver")}).write(run / "policy")
-    side = Side(run, [(0, 8), (1, 8)])  # the newcomer's is the ninth ordinal
+    side = Side(run, [(0, 8), (1, 8)])  # the newcomer has the ninth ordinal
     bench = Bench("subsets", setup, 2, Making(train))
     before, after = line(bench, "a newcomer", Sides(side, side, setup.pool.worker("solver")))
     assert after["subsets"] == "2"
-    assert before["valid, %"] == after["valid, %"] == "0.0"  # it asks for the guesser, who is not on offer
+    assert before["valid, %"] == after["valid, %"] == "0.0"  # it uses the guesser, who is not offered
     _, alone = line(bench, "alone", Sides(Side(run, [(5,)]), Side(run, [(5,)])))
     assert float(after["best of them alone, %"]) >= float(alone["best of them alone, %"])

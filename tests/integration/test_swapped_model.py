@@ -1,4 +1,4 @@
-"""A provider swaps the model behind a name: over real HTTP, through Dagster, to the plan that follows."""
+"""A provider replaces the model behind a name: over real HTTP, through Dagster, up to the plan that follows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
 
 
 def execute_repeated_steps(podium: Podium) -> None:
-    """Ask the remote worker each question twice in one workflow, at six sample indices, as a training does."""
+    """Call the remote worker twice with each question in one workflow, at six sample indices, like a training."""
     setup = podium.load()
     problems = read_problems(setup.workspace.data / "shortlist.jsonl")
     remote = setup.pool.names.index("remote")
@@ -72,7 +72,7 @@ def execute_repeated_steps(podium: Podium) -> None:
         asyncio.run(roll_out([again.render()] * len(problems), problems, team, sample=index))
 
 
-def test_a_swapped_model_is_found_set_aside_and_planned_for(
+def test_a_swapped_model_is_found_excluded_and_planned_for(
     workspace: Workspace, server: FaultServer, tmp_path: Path
 ) -> None:
     podium = Podium(root=str(workspace.root), recipe="small")
@@ -100,8 +100,8 @@ def test_a_swapped_model_is_found_set_aside_and_planned_for(
         [check] = last.get_asset_check_evaluations()
         assert not check.passed and check.severity == dg.AssetCheckSeverity.WARN
         assert check.description == "remote drifted"
-        [told] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
-        assert told.title == "remote drifted" and "remote: drift-" in told.text
+        [shown] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
+        assert shown.title == "remote drifted" and "remote: drift-" in shown.text
         pool = load_pool(workspace.config, "mixed")
         assert pool.worker("remote").revision.startswith("drift-")
         assert pool.worker("guesser").revision == ""

@@ -1,4 +1,4 @@
-"""A failed training is reported in one line: what ended it, why, where the log is and how to go on."""
+"""A failed training is reported in one line: cause, log, and the command that continues."""
 
 import sys
 from collections.abc import Callable
@@ -33,7 +33,7 @@ sys.exit(1)
 
 @pytest.fixture
 def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What the asset says of a trainer that is this program, after one that named an error of its own."""
+    """Return the asset's message for a trainer that is this program, after one that named its own error."""
     recipe = load_recipe(ROOT / "config", "quickstart")
     pool = load_pool(ROOT / "config", recipe.pool)
     plan = RunPlan(
@@ -88,7 +88,7 @@ def test_a_trainer_that_was_asked_to_stop_did_not_fail(message: Callable[[str], 
     assert line.startswith("training was stopped by SIGTERM after step 2 of 4 (log: ")
 
 
-def test_a_disk_too_full_for_a_word_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_completely_full_disk_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "_FULL_BYTES", 2**80)
     assert "the disk is full" in message("import sys; sys.exit(1)")
 
@@ -98,5 +98,5 @@ def test_an_unknown_end_shows_the_end_of_the_log(message: Callable[[str], str]) 
     assert "about to fail" in text and "KeyError: 'unknown'" in text
 
 
-def test_a_trainer_that_ends_without_a_word_has_trained_nothing(message: Callable[[str], str]) -> None:
+def test_a_trainer_that_ends_without_a_result_has_failed(message: Callable[[str], str]) -> None:
     assert "without a result" in message("pass")

@@ -1,4 +1,4 @@
-"""DVC and git, really run: dvc.lock follows what a stage wrote, and without a repository an error says so."""
+"""DVC and git in real runs: dvc.lock follows the outputs of a stage, and without a repository an error says so."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ def test_commits_at_the_same_time_wait_for_each_other(workspace: Workspace) -> N
     assert version(workspace, "one") and version(workspace, "two")
 
 
-def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
+def test_a_failed_commit_states_the_reason(workspace: Workspace) -> None:
     with pytest.raises(DataError, match="'nowhere'"):
         commit(workspace, "nowhere")
     shutil.rmtree(workspace.data / "raw")
     with pytest.raises(DataError, match=r"stage 'one': cannot be committed .*Materialize"):
         commit(workspace, "one")
-    with pytest.raises(DataError, match=r"dvc\.lock: \(file\): does not exist"):
+    with pytest.raises(DataError, match=r"dvc\.lock: does not exist"):
         revision(workspace)
     (workspace.root / "dvc.lock").write_text("[", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"dvc\.lock: line 1: is not valid YAML"):
@@ -148,7 +148,7 @@ def test_what_cannot_be_committed_says_why(workspace: Workspace) -> None:
 def test_a_broken_file_of_dvc_is_named(workspace: Workspace, name: str) -> None:
     file = workspace.root / name
     file.write_text("stages: [\n", encoding="utf-8")
-    with pytest.raises(DataError, match=rf"{re.escape(str(file))}: \(file\): is invalid .*Correct it"):
+    with pytest.raises(DataError, match=rf"{re.escape(str(file))}: is invalid .*Correct it"):
         commit(workspace, "one")
 
 
@@ -272,16 +272,16 @@ def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> No
     fewer = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"per_domain": 7})})
     pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
     patient = Pool(name="p", workers=(Worker(name="a", model="local/a", timeout_s=9),))
-    dearer = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
+    costlier = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
     settings = data_settings(recipe, pool)
     assert data_settings(slower, pool) == data_settings(recipe, patient) == settings
     assert data_settings(fewer, pool) != settings
-    assert {name for name, value in data_settings(recipe, dearer).items() if value != settings[name]} == {"prices"}
+    assert {name for name, value in data_settings(recipe, costlier).items() if value != settings[name]} == {"prices"}
 
 
 @pytest.fixture
 def remote(workspace: Workspace, tmp_path: Path) -> Path:
-    """A folder of its own that the checkout knows as the remote `store`."""
+    """A separate folder that the checkout has as the remote `store`."""
     folder = tmp_path / "store"
     dvc(workspace.root, "remote", "add", "--local", "store", str(folder))
     return folder
@@ -292,7 +292,7 @@ def dvc(root: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=240).stdout
 
 
-def test_what_was_pushed_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, remote: Path) -> None:
+def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, remote: Path) -> None:
     write(workspace, "raw/x.jsonl", "precious\n")
     commit(workspace, "one")
     push(workspace, Versions(push=True, remote="store"), "one")

@@ -1,4 +1,4 @@
-"""The wheel by itself: installed where no checkout is, in an empty folder, without git and without DVC."""
+"""The wheel alone: installed without a checkout, in an empty folder, without git and without DVC."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of the sources, so that no earlier build is part of it."""
+    """The wheel, built from a copy of the sources, so that it contains no earlier build."""
     folder = tmp_path_factory.mktemp("wheel")
     keep_out = shutil.ignore_patterns(".git", ".venv*", ".podium", "__pycache__", ".*_cache", "tests", "build", "raw")
     shutil.copytree(ROOT, folder / "source", ignore=keep_out)
@@ -56,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`podium` of an environment that holds the wheel, and this environment's libraries without its Podium."""
+    """`podium` of an environment with the wheel and this environment's libraries, without its Podium."""
     home = tmp_path_factory.mktemp("environment") / "env"
     venv.create(home, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
@@ -109,7 +109,7 @@ def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path
 
 @pytest.fixture
 def folder(command: Path, tmp_path: Path) -> Path:
-    """Laid out, with a recipe of a small life."""
+    """A workspace made by `podium init`, with the recipe of a small pipeline run."""
     laid_out = podium(command, tmp_path, "init")
     assert laid_out.startswith(f"{tmp_path}: ") and "no versions of the data are kept" in laid_out
     for file, settings in (("recipes/mini", RECIPE), ("promotion", GATE)):
@@ -125,7 +125,7 @@ def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> N
 
 
 @pytest.mark.soak
-def test_a_life_in_an_empty_folder(command: Path, folder: Path) -> None:
+def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
     assert "models:/conductor@champion is version 1" in podium(command, folder, "run", "mini")
     assert not (folder / "dvc.lock").exists()
     champion = registry.champion(Workspace(folder))

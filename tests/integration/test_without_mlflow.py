@@ -1,4 +1,5 @@
-"""An environment without the mlflow library, in the project's folder: told so, not taken for the folder `mlflow/`."""
+"""An environment without the mlflow library, in the project's folder: the error says so, and `mlflow/` is not imported.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ USES = {
 
 @pytest.fixture
 def libraries(tmp_path: Path) -> Path:
-    """What is installed, but for mlflow."""
+    """Everything installed except mlflow."""
     import pydantic
 
     installed = Path(pydantic.__file__).parents[1]
@@ -29,7 +30,7 @@ def libraries(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_missing_mlflow_is_told_with_its_remedy(libraries: Path, use: str) -> None:
+def test_a_missing_mlflow_is_reported_with_its_remedy(libraries: Path, use: str) -> None:
     program = (
         "import mlflow\n"
         "assert mlflow.__file__ is None, 'the folder hides what this test is about'\n"

@@ -105,7 +105,7 @@ def test_the_second_time_the_cache_answers(rounds: Rounds) -> None:
         ]
 
 
-def test_the_table_tells_of_each_set(rounds: Rounds, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_each_set(rounds: Rounds, capsys: pytest.CaptureFixture[str]) -> None:
     text = table(rounds.first, rounds.worker)
     with capsys.disabled():
         print(f"\n{text}")

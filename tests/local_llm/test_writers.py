@@ -69,17 +69,17 @@ def taught(folder: Path, pool: Pool) -> None:
     """A scratch policy in float32 that has just learnt the grammar, and the format of no question."""
     subtasks = load_subtasks(ROOT / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(pool.names, [], subtasks, success_share=0.0, max_steps=5, seed=1)
-    lesson = ColdStart(steps=60, batch=16, learning_rate=2e-3)
+    settings = ColdStart(steps=60, batch=16, learning_rate=2e-3)
     examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(pool.names), PROMPTING, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],
         }
-        for problem, workflow in islice(sampler.stream(problems(40)), lesson.steps * lesson.batch)
+        for problem, workflow in islice(sampler.stream(problems(40)), settings.steps * settings.batch)
     ]
     # Heads of 32: the narrowest that vLLM's attention for CPUs computes.
     model, tokenizer = scratch_model(ScratchPolicy(hidden=64, layers=2, heads=2, max_tokens=512), examples, 1)
-    fit(model, tokenizer, examples, lesson, 1)
+    fit(model, tokenizer, examples, settings, 1)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -53,7 +53,7 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     local.close()
 
 
-def test_the_variable_names_the_server_and_what_is_wrong_is_told(
+def test_the_variable_names_the_server_and_errors_are_reported(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = postgres.database()
@@ -116,7 +116,7 @@ def test_processes_that_share_nothing_but_the_server_never_pass_the_cap_and_use_
     watcher.close()
 
 
-def test_of_a_machine_that_is_gone_what_was_sent_is_spent_and_the_rest_is_free_after_its_lease(
+def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_lease(
     postgres: Postgres,
 ) -> None:
     url = postgres.database()

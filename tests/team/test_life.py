@@ -69,7 +69,7 @@ def shortened(workspace: Workspace) -> Workspace:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_team_lives_from_empty_engines_to_a_champion_that_answers_on_another_machine(
+def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_machine(
     tmp_path: Path,
     postgres: Postgres,
     redis_server: Redis,

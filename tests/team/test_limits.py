@@ -14,10 +14,10 @@ from ops.workers.fleet import FleetLimits, _Caller
 from ops.workers.worker_handle import resolve_worker
 from tests.faults.conftest import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)
-    test_a_pause_that_the_provider_asks_one_for_is_kept_by_all,
+    test_a_pause_that_the_provider_requests_from_one_process_applies_to_all,
+    test_a_process_with_few_calls_does_not_wait_for_one_with_many,
     test_processes_together_keep_a_workers_concurrency,
     test_processes_together_keep_a_workers_requests_per_minute,
-    test_who_has_little_to_ask_does_not_wait_for_who_has_much,
 )
 from tests.team.servers import Redis
 
@@ -86,7 +86,7 @@ def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redi
     asyncio.run(live())
 
 
-def test_a_process_that_is_gone_loses_its_place_in_the_line(over_redis: Redis) -> None:
+def test_an_ended_process_loses_its_place_in_the_queue(over_redis: Redis) -> None:
     async def live() -> None:
         gone, other = (FleetLimits(over_redis.url, "w") for _ in range(2))
         first = await gone.take(1)
@@ -118,7 +118,7 @@ def test_a_wait_that_is_cancelled_leaves_nothing_behind(over_redis: Redis) -> No
     asyncio.run(live())
 
 
-def test_a_server_that_is_away_and_an_address_that_is_none(
+def test_an_unreachable_server_and_an_invalid_address(
     over_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = resolve_worker(WORKER, "pool.yaml", tmp_path)

@@ -1,4 +1,4 @@
-"""Addresses of servers that the environment names: a wrong one stops a run before anything is spent."""
+"""Addresses of servers in the environment: a wrong one stops a run before anything is spent."""
 
 from __future__ import annotations
 

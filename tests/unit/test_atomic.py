@@ -1,4 +1,4 @@
-"""Files that are replaced whole: what a killed writer leaves is ignored by git and DVC, and swept."""
+"""Atomic replacement of files: temporary files of a killed writer are ignored by git and DVC, and removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KILLED = textwrap.dedent("""\
 
 
 def killed_write(file: Path) -> Path:
-    """The temporary file that a writer of `file` leaves when it is killed."""
+    """Return the temporary file that a killed writer of `file` leaves."""
     before = set(file.parent.iterdir())
     ended = subprocess.run([sys.executable, "-c", KILLED, str(file)], cwd=ROOT, check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
@@ -54,7 +54,7 @@ def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
-def test_what_a_writer_on_another_machine_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_of_another_machine_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = killed_write(tmp_path / "a.json")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(socket, "gethostname", lambda: "another-machine")

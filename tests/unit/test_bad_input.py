@@ -43,7 +43,7 @@ POOL = "name: mine\nworkers:\n  - name: a\n    model: openai/gpt\n"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace whose configuration may be spoilt."""
+    """A workspace whose configuration the test damages."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     for folder in ("few_shots", "cold_start"):
         shutil.copytree(ROOT / "data" / folder, tmp_path / "data" / folder)
@@ -97,8 +97,9 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9
     ("a: 0o17", r"a \(line 1\): '0o17' is octal"), ("a: 0b11", r"a \(line 1\): '0b11' is octal or binary"),
     ("a: 1:30", r"a \(line 1\): '1:30' is a number to base 60"), ("a: 1_000", r"a \(line 1\): '1_000' is a number in"),
     ("a: yes", r"a \(line 1\): 'yes' is a truth value in YAML 1\.1"), ("a: Off", "'Off' is a truth value"),
-    ("on: 1", "'on' is a truth value"), ("a: .inf", r"a \(line 1\): \.inf is no finite number"),
-    ("a: -.Inf", "is no finite number"), ("a: .nan", "is no finite number"), ("a: 1e999", "is no finite number"),
+    ("on: 1", "'on' is a truth value"), ("a: .inf", r"a \(line 1\): \.inf is not a finite number"),
+    ("a: -.Inf", "is not a finite number"), ("a: .nan", "is not a finite number"),
+    ("a: 1e999", "is not a finite number"),
     (f"a: {'9' * 5000}", r"a \(line 1\): is a number of 5,000 characters"), (f"a: {2**63}", "beyond what 64 bits"),
     ("1: a", "the key 1 is not text"), ("? [a]\n: b", "the key .* is not text"), ("~: a", "the key None is not text"),
     ("a: !!python/name:os.system x", "has the tag"), ("a: !!int yes", "has the tag"), ("a: !mine [1]", "has the tag"),
@@ -147,7 +148,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", NO_FILES)
 @pytest.mark.parametrize("place", READERS)
-def test_what_is_no_text_file_is_refused(root: Path, place: str, what: str) -> None:
+def test_a_path_that_is_not_a_text_file_is_refused(root: Path, place: str, what: str) -> None:
     spoil, said = NO_FILES[what]
     spoilt_by(spoil)(root / place)
     with pytest.raises(ConfigError, match=said) as caught:
@@ -168,7 +169,7 @@ def test_a_run_reads_each_file_before_anything_is_spent(
     os.mkfifo(file)
     assert podium("run") == 1
     said = capsys.readouterr().err
-    assert re.fullmatch(rf"error: {re.escape(str(file))}: \(file\): is a pipe[^\n]+\n", said), said
+    assert re.fullmatch(rf"error: {re.escape(str(file))}: is a pipe[^\n]+\n", said), said
     assert not (root / ".podium" / "ledger.sqlite").exists()
 
 
@@ -182,7 +183,7 @@ def test_a_table_of_revisions_that_is_no_file_is_refused(root: Path, what: str) 
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ('{"a": 1, "a": 2}', "a: is written twice"), ('{"a": NaN}', "NaN is no finite number"), ("[" * 99_999, "nested"),
+    ('{"a": 1, "a": 2}', "a: is written twice"), ('{"a": NaN}', "NaN is not a finite number"), ("[" * 99_999, "nested"),
     ('{"a": ' + "9" * 5000 + "}", "is not JSON"), ("{", "is not JSON"), ("[1]", "is not a JSON object"),
 ])  # fmt: skip
 def test_a_deepspeed_file_that_is_wrong_is_refused(root: Path, text: str, said: str) -> None:
@@ -198,6 +199,14 @@ def write(root: Path, text: str) -> None:
     (root / "config" / "recipes" / "mine.yaml").write_text(f"base: quickstart\n{text}\n", encoding="utf-8")
 
 
+def test_a_wrong_section_is_named_and_not_quoted_in_full(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root, "name: x\npolicy: {hidden: 63, heads: 4}\n# end")
+    assert podium("plan", "mine") == 1
+    said = capsys.readouterr().err
+    assert said.endswith("Correct it (fields and limits: docs/reference/configuration.md)\n")
+    assert "{" not in said and "Found" not in said
+
+
 @pytest.mark.parametrize(("text", "field"), [
     ("name: ../../evil", "name"), ("name: a/b", "name"), ("name: ''", "name"), ("name: .hidden", "name"),
     (f"name: {'n' * 256}", "name"),
@@ -211,7 +220,7 @@ def write(root: Path, text: str) -> None:
     ("name: x\nseed: '3'", "seed"), ("name: x\npolicy: {hidden: 63}", "policy.scratch"),
     ("name: x\npolicy: {hidden: 60, heads: 4}", "policy.scratch"),
     ("name: x\npolicy: {heads: 0}", "policy.scratch.heads"),
-    ("name: x\npolicy: {max_tokens: 64}\ngrpo: {max_completion_tokens: 64}", "(file)"),
+    ("name: x\npolicy: {max_tokens: 64}\ngrpo: {max_completion_tokens: 64}", "policy.max_tokens"),
     ("name: x\ngrpo: {adam_beta1: 1.0}", "grpo.adam_beta1"),
     ("name: x\ngrpo: {adam_beta2: -0.1}", "grpo.adam_beta2"), ("name: x\ngrpo: {steps: 1.5}", "grpo.steps"),
     ("name: x\ngrpo: {vllm: 1}", "grpo.vllm"), ("name: x\ngrpo: {staleness: false}", "grpo.staleness"),
@@ -239,7 +248,7 @@ def test_an_argument_that_is_no_name_is_refused(
 ) -> None:
     assert podium(*words, name) == 1
     said = capsys.readouterr().err
-    assert re.fullmatch(r"error: [^\n]+is no name of a file there\. Files there: [^\n]+\n", said), said
+    assert re.fullmatch(r"error: [^\n]+is not the name of a file there\. Files there: [^\n]+\n", said), said
 
 
 @pytest.mark.parametrize("seed", ["-1", "2147483648", "1.5", "9" * 5000])
@@ -279,7 +288,7 @@ def models() -> Iterator[type[Settings]]:
 
 
 def unbounded(kind: Any) -> Iterator[Any]:
-    """The numbers of an annotation for which no bound below is stated."""
+    """Return the numbers of an annotation without a stated bound."""
     if typing.get_origin(kind) is typing.Annotated:
         inner, *notes = typing.get_args(kind)
         if not re.search(r"\bg[et]=|Ge\(|Gt\(", repr(notes)):
@@ -298,7 +307,7 @@ def test_every_number_has_a_bound(model: type[Settings]) -> None:
             assert not list(unbounded(field.annotation)), f"{model.__name__}.{name} takes any number"
 
 
-def test_what_is_as_large_as_it_may_be_is_read(tmp_path: Path) -> None:
+def test_input_at_the_size_limits_is_read(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     line = "# comment\n"
     file.write_text(line * ((MOST_BYTES - 5) // len(line)) + "a: 1\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A benchmark's row is a ratio to a named reference of the same run, and a row beyond its bound says so."""
+"""A benchmark's row is a ratio to a named reference of the same run, and a row beyond its bound is marked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.bench.row import Row, report
 
 
-def test_a_bound_on_the_ratio_is_held_or_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bound_on_the_ratio_is_kept_or_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast, slow = Row("quick", 2.0, "by hand", 4.0, 1.1, "µs"), Row("late", 6.0, "by hand", 4.0, 1.1, "µs")
     file = tmp_path / "made" / "bench.json"
     assert report([fast], file)

@@ -1,4 +1,4 @@
-"""`podium`: what its help lists, what it imports, how an error looks, what a shell completes, what it lays out."""
+"""`podium`: its help, its imports, its errors, its shell completion, and the files of `podium init`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = 'model_id = [0, 3]\nsubtasks = ["Solve it.", "Check it."]\naccess_list = 
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command and group below `group`."""
+    """Return the words of every command and group below `group`."""
     context = click.Context(group)
     for name in group.list_commands(context):
         yield (*path, name)
@@ -39,7 +39,7 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, outside of any workspace unless `folder` is one."""
+    """Run in a separate process, outside any workspace unless `folder` is one."""
     return subprocess.run(
         [*PODIUM, *arguments], cwd=folder, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
         capture_output=True, text=True, check=False, timeout=240,
@@ -79,7 +79,7 @@ def test_an_error_is_one_line_and_exit_code_1(
 ) -> None:
     done = run("plan", "absent", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"error: .*absent\.yaml: \(file\): does not exist\. .*\n", done.stderr)
+    assert re.fullmatch(r"error: .*absent\.yaml: does not exist\. .*\n", done.stderr)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PODIUM_ROOT", raising=False)
     for arguments in (["ledger"], ["ask", "Why?"], ["rollback", "--reason", "why"], ["data", "raw"], ["dev"]):
@@ -111,7 +111,7 @@ def test_an_unknown_study_is_refused_with_those_that_there_are(capsys: pytest.Ca
     assert "is of recipe 'quickstart', not 'paper'" in capsys.readouterr().err
 
 
-def test_a_misspelt_command_is_told_what_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
     done = run("evalute", folder=tmp_path)
     assert done.returncode == 2
     assert "Did you mean 'evaluate'?" in done.stderr
@@ -149,7 +149,7 @@ def test_a_rendered_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err.startswith(f"error: {file}: ")
 
 
-def test_what_is_laid_out_is_a_workspace_and_nothing_of_it_is_overwritten(tmp_path: Path) -> None:
+def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
     assert podium("init", str(tmp_path)) == 0
     recipe = tmp_path / "config" / "recipes" / "quickstart.yaml"
     assert recipe.read_bytes() == (ROOT / "config" / "recipes" / "quickstart.yaml").read_bytes()
@@ -196,7 +196,7 @@ def test_the_script_is_the_command() -> None:
 
 
 @pytest.mark.parametrize("name", CALLERS)
-def test_what_calls_podium_calls_what_there_is(name: str) -> None:
+def test_every_call_of_podium_names_an_existing_command(name: str) -> None:
     known = set(every_command(command))
     text = (ROOT / name).read_text(encoding="utf-8")
     called = re.findall(r"(?:^|cmd: |/|`|\$ |\()podium ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", text, re.MULTILINE)
@@ -207,7 +207,7 @@ def test_what_calls_podium_calls_what_there_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "job"), [("run", "lifecycle"), ("train", "train"), ("evaluate", "evaluate")])
-def test_what_runs_stages_runs_a_job_that_there_is(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_runner_names_an_existing_job(name: str, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines import run
     from pipelines.lifecycle import JOBS
 

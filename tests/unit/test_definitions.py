@@ -1,4 +1,4 @@
-"""The definitions load, say what docs/extend.md draws, and what they would launch is valid."""
+"""The definitions load, agree with docs/extend.md, and launch valid runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ EXPERIMENTS = {
         for name in ("seeds", "ablations", "prompting_and_size")
     },
 }
-"""Materialized by jobs of their own, when a person asks for them."""
+"""Materialized by separate jobs, on request."""
 RETRAINING = {
     "champion_standing": {"raw_problems", "worker_pool", "worker_profiles", "worker_responses"},
     "worker_probes": {"worker_pool", "worker_responses"},

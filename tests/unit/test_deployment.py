@@ -1,4 +1,4 @@
-"""What docs/deployment.md has a team deploy: valid by its schemas, without a secret, and of one mind with the code."""
+"""The deployment of docs/deployment.md: valid by its schemas, without secrets, and consistent with the code."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_kubernetes_manifests_keep_to_their_schemas(file: Path) -> None:
         kubernetes_validate.validate(document, "1.31", strict=True)
 
 
-def test_a_manifest_with_a_misspelt_field_is_told() -> None:
+def test_a_misspelt_field_of_a_manifest_is_reported() -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     document = yaml.safe_load((ROOT / "config/deploy/kubernetes/3-setup.yaml").read_text(encoding="utf-8"))
     document["spec"]["template"]["spec"]["restartPolicies"] = "Never"
@@ -88,7 +88,7 @@ OTHERS_SET = {
     "PODIUM_PARENT",  # Podium, for the trainer that it starts
     "CUDA_VISIBLE_DEVICES",  # set by the scheduler of the GPUs
 }  # fmt: skip
-"""Variables that the code reads and that no person sets in `.env`, with who does."""
+"""Variables that the code reads and that no person sets in `.env`, with the program that sets them."""
 
 
 def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
@@ -102,7 +102,8 @@ def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
 
 
 def variables_read() -> set[str]:
-    """The names by which modules ask `os.environ`: strings, and constants of their own or of modules they import."""
+    """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported modules.
+    """
     trees = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts): ast.parse(file.read_text(encoding="utf-8"))
         for layer in ("ops", "assets", "pipelines", "mlflow")
@@ -138,7 +139,7 @@ def _each(node: ast.expr) -> list[ast.expr]:
 
 
 def _asked(node: ast.AST) -> ast.expr | None:
-    """What `os.environ` is asked for here, if it is."""
+    """Return the variable that is read from `os.environ` here, if any."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv"):
         return node.args[0]
     if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ" and isinstance(node.ctx, ast.Load):
@@ -148,7 +149,7 @@ def _asked(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def test_what_serving_requires_is_given_to_it_in_compose_and_kubernetes() -> None:
+def test_compose_and_kubernetes_set_everything_that_serving_requires() -> None:
     serving = compose()["services"]["serve"]
     host = serving["command"][serving["command"].index("--host") + 1]
     with pytest.raises(ConfigError, match=TOKENS):
@@ -197,9 +198,9 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
         _workspace()
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql://u:secret@h/db")
-    with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as told:
+    with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as caught:
         _workspace()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(caught.value)
     assert podium("team", "--help") == 0
 
 

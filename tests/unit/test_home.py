@@ -1,4 +1,4 @@
-"""One lifecycle at a time, runs and trainers of killed processes, and what a terminal shows."""
+"""One pipeline run at a time, runs and trainers of killed processes, and terminal output."""
 
 import io
 import os
@@ -15,7 +15,7 @@ from assets.resources import Calls
 from ops.core.errors import PodiumError
 from ops.core.processes import one_at_a_time
 from ops.core.workspace import Workspace
-from ops.training.run import lifeline
+from ops.training.run import parent_watch
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.quiet import QUIET
@@ -32,15 +32,15 @@ with one_at_a_time(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
-from ops.training.run import lifeline
-lifeline.watch()
+from ops.training.run import parent_watch
+parent_watch.watch()
 print("up", flush=True)
 time.sleep(60)
 """
 
 
 def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A Python of its own that has said its first word."""
+    """Start a separate Python process and wait for its first line."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         env=os.environ | environment,
@@ -67,7 +67,7 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
         assert (workspace.state / "lifecycle.lock").exists()
 
 
-def test_a_run_of_a_killed_process_is_told_as_failed_and_a_living_one_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process_is_not(tmp_path: Path) -> None:
     @dg.job
     def nothing() -> None:
         pass
@@ -99,15 +99,15 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    name = lifeline.name_of(parent.pid)
-    trainer = python(WATCH, **{lifeline.ENV: name})
+    name = parent_watch.name_of(parent.pid)
+    trainer = python(WATCH, **{parent_watch.ENV: name})
     parent.kill()
     parent.wait(240)
     assert trainer.wait(timeout=20) == 143
 
 
 def test_a_trainer_without_a_watched_process_runs_on() -> None:
-    trainer = python(WATCH, **{lifeline.ENV: ""})
+    trainer = python(WATCH, **{parent_watch.ENV: ""})
     with pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
     trainer.kill()

@@ -1,4 +1,4 @@
-"""What is held at a server is renewed while it is held, by one thread; a forked child holds nothing of its parent."""
+"""Leases at a server are renewed while held, by one thread; a forked child shares none of its parent's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 
 class Server:
-    """What is renewed, as it comes."""
+    """Records renewals in order."""
 
     def __init__(self, every_s: float = EVERY_S) -> None:
         self.renewed: Queue[dict[str, int]] = Queue()
@@ -26,7 +26,7 @@ class Server:
             held.update(values)
 
     def hears_of(self, **values: int) -> None:
-        """Wait until exactly this is renewed."""
+        """Wait until exactly these are renewed."""
         while self.renewed.get(timeout=PATIENCE_S) != values:
             pass
 
@@ -42,7 +42,7 @@ def no_thread_is_left() -> None:
     assert keepers() == []
 
 
-def test_all_that_is_held_is_renewed_until_it_is_given_back_and_again_when_there_is_something() -> None:
+def test_held_leases_are_renewed_until_released_and_again_when_new_ones_are_added() -> None:
     server = Server()
     with server.leases.held() as held:
         assert held == {}
@@ -66,7 +66,7 @@ def test_all_that_is_held_is_renewed_until_it_is_given_back_and_again_when_there
         held.clear()
 
 
-def test_what_was_put_in_before_an_error_is_held() -> None:
+def test_leases_added_before_an_error_are_held() -> None:
     server = Server()
     with pytest.raises(RuntimeError), server.leases.held() as held:
         held["one"] = 1
@@ -91,14 +91,14 @@ def test_giving_back_and_taking_between_two_renewals_loses_no_lease() -> None:
         held.clear()
 
 
-def test_a_forked_child_holds_nothing_of_its_parent_and_renews_its_own() -> None:
+def test_a_forked_child_renews_only_its_own_leases() -> None:
     server = Server()
     server.hold(parents=1)
     server.hears_of(parents=1)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        server.renewed = Queue()  # the inherited one's lock may be held by a thread that is not here
+        server.renewed = Queue()  # a thread that does not exist here may hold the inherited lock
         server.leases._renew = server.renewed.put
         server.hold(own=1)
         try:

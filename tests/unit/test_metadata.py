@@ -1,4 +1,4 @@
-"""What assets show of themselves: tables that the UI draws, with figures that read as one."""
+"""Metadata of assets: tables that the UI draws, with readable figures."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_an_accuracy_is_never_without_its_error() -> None:
     assert metadata.percent(None) == "–"
 
 
-def test_what_was_not_measured_is_a_dash_among_rounded_figures() -> None:
+def test_missing_measurements_are_dashes_among_rounded_figures() -> None:
     facts = {"usd": 0.123456789, "mean_steps": float("nan"), "patterns": 3}
     assert metadata.rounded(facts) == {"usd": 0.123457, "mean_steps": "–", "patterns": 3}

@@ -1,4 +1,4 @@
-"""A checkout that was moved: its MLflow store names the folder that it lies in now, and nothing else was touched."""
+"""A moved checkout: its MLflow store names the new folder, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def note(workspace: Workspace, run: str, folder: Path) -> str:
         return Path(client.download_artifacts(run, "note.txt", str(folder))).read_text(encoding="utf-8")
 
 
-def test_a_moved_store_finds_its_artifacts_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_moved_store_finds_its_artifacts_and_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before, after, out = tmp_path / "first place", tmp_path / "second place", tmp_path / "out"
     before.mkdir()
     out.mkdir()
@@ -54,7 +54,7 @@ def test_a_moved_store_finds_its_artifacts_and_says_so_once(tmp_path: Path, capl
     assert b"second%20place" in rest
 
 
-def test_what_lies_elsewhere_on_purpose_stays(tmp_path: Path) -> None:
+def test_artifacts_elsewhere_on_purpose_are_unchanged(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "here")
     kept_run(workspace)
     file = workspace.state / "mlflow" / "mlflow.db"

@@ -1,4 +1,4 @@
-"""A policy in memory: what it reads is what it was made for, and no longer than that."""
+"""A policy in memory: its prompt is that of its training, and not longer than its limit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CONTEXT, COMPLETION = 96, 16
 @pytest.fixture(scope="module")
 def conductor() -> Conductor:
     chat = {"prompt": [{"role": "user", "content": "What is 1 + 1?\nModels: 0"}]}
-    lesson: Any = chat | {"completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
+    example: Any = chat | {"completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
     settings = ScratchPolicy(vocabulary=300, hidden=16, layers=1, heads=2, max_tokens=CONTEXT)
-    model, tokenizer = scratch_model(settings, [lesson], 1)
+    model, tokenizer = scratch_model(settings, [example], 1)
     card = PolicyCard(
         recipe="test", pool=POOL, offered=("a",), prompting=Prompting(), max_completion_tokens=COMPLETION
     )
@@ -57,7 +57,7 @@ def test_whether_a_prompt_fits_is_exact_and_costs_no_more_than_the_limit(conduct
             assert conductor.fits(chat(text)) == (chat_tokens(tokenizer, chat(text)) <= limit), (unit, n)
 
     class Counting:
-        """The tokenizer, with the characters that it was given."""
+        """The tokenizer, with a record of the characters that it received."""
 
         characters = 0
 
@@ -99,5 +99,5 @@ def test_a_card_is_read_as_it_was_written_and_another_file_is_refused(conductor:
     conductor.card.write(tmp_path)
     assert PolicyCard.read(tmp_path) == conductor.card
     (tmp_path / "podium.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(DataError, match="is not a policy's card"):
+    with pytest.raises(DataError, match="is not a valid policy card"):
         PolicyCard.read(tmp_path)

@@ -42,7 +42,7 @@ def test_private_modules_are_imported_in_one_place() -> None:
 
 
 @pytest.mark.parametrize(("library", "module"), MODULES.items())
-def test_each_place_says_which_version_it_was_written_against(library: str, module: str) -> None:
+def test_each_private_module_states_the_version_it_was_written_against(library: str, module: str) -> None:
     pins = dict(re.findall(r"(?m)^([\w-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8")))
     [against] = [
         ast.literal_eval(node.value)

@@ -1,4 +1,4 @@
-"""The gate: who becomes champion, and which check says no."""
+"""The gate: which challenger is promoted, and which check fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(benchmark: str, i: int, correct: bool, **changes: object) -> OutcomeRow:
 def rows(
     share: float, n: int = 100, benchmarks: tuple[str, ...] = ("math500", "mmlu"), **changes: object
 ) -> list[OutcomeRow]:
-    """The first `share` of each benchmark's questions right."""
+    """Return rows in which the first `share` of each benchmark's questions are correct."""
     return [row(name, i, i < share * n, **changes) for name in benchmarks for i in range(n)]
 
 
@@ -58,7 +58,7 @@ def test_a_better_challenger_replaces_the_champion() -> None:
 
 def test_an_equal_challenger_replaces_the_champion_where_the_questions_are_many() -> None:
     assert decide(rows(0.8), rows(0.8), rows(0.4), GATE).promote
-    # Nothing lost of forty: one in ten may still be.
+    # No loss in forty: a true rate of one in ten is still possible.
     few = decide(rows(0.8, n=20), rows(0.8, n=20), rows(0.4, n=20), GATE)
     assert failed(few) == ["difference to the champion"]
 
@@ -86,13 +86,13 @@ def test_too_costly_and_too_slow() -> None:
     assert [check.value for check in verdict.failed] == [pytest.approx(2.0), pytest.approx(1.6)]
 
 
-def test_against_a_free_champion_only_free_will_do() -> None:
+def test_only_a_free_challenger_matches_a_free_champions_cost() -> None:
     free = rows(0.8, cost_usd=0.0)
     assert decide(rows(0.8, cost_usd=0.0), free, rows(0.4), GATE).promote
     assert failed(decide(rows(0.8), free, rows(0.4), GATE)) == ["cost ratio to the champion"]
 
 
-def test_format_compliance() -> None:
+def test_the_share_of_valid_workflows_is_checked() -> None:
     challenger = [
         replace(row, format_ok=i % 10 != 9, correct=row.correct * (i % 10 != 9)) for i, row in enumerate(rows(0.9))
     ]
@@ -106,7 +106,7 @@ def test_unscorable_rows_are_no_losses() -> None:
     assert decide(challenger, rows(0.8), rows(0.4), GATE).promote
 
 
-def test_too_few_shared_questions_say_nothing() -> None:
+def test_too_few_shared_questions_fail_the_check() -> None:
     elsewhere = [replace(row, problem_id=f"other {row.problem_id}") for row in rows(0.9)]
     assert failed(decide(rows(0.9), elsewhere, rows(0.4), GATE)) == ["questions shared with the champion"]
     half = [row for row in rows(0.9) if int(row.problem_id) % 2]

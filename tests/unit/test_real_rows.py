@@ -1,4 +1,4 @@
-"""What `make real-rows` tells of a worker's answers: errors over questions, and only what was asked has a speed."""
+"""The output of `make real-rows`: errors over questions, and speeds only for called workers."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def cells(answers: Answers) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def test_answers_of_one_question_count_as_one() -> None:
+def test_repeated_answers_to_a_question_count_as_one() -> None:
     always, never = [row("p", n, 1.0, tokens=50) for n in range(3)], [row("q", n, 0.0) for n in range(3)]
-    told = cells(Answers([*always, *never], seconds=2.0))
-    assert (told["questions"], told["answers"]) == ("2", "6")
-    assert told["right, %"] == "50.0 ± 50.0", "six answers, but two questions"
-    assert told["cut at 50 tokens, %"] == "50.0 ± 50.0"
-    assert told["no answer found, %"] == "50.0 ± 50.0"
-    assert (told["tokens an answer"], told["tokens/s"]) == ("30", "90")
+    shown = cells(Answers([*always, *never], seconds=2.0))
+    assert (shown["questions"], shown["answers"]) == ("2", "6")
+    assert shown["right, %"] == "50.0 ± 50.0", "six answers, but two questions"
+    assert shown["cut at 50 tokens, %"] == "50.0 ± 50.0"
+    assert shown["no answer found, %"] == "50.0 ± 50.0"
+    assert (shown["tokens an answer"], shown["tokens/s"]) == ("30", "90")
 
 
-def test_who_was_not_reached_is_counted_and_is_not_wrong() -> None:
+def test_unreachable_answers_are_counted_and_not_wrong() -> None:
     lost = ResponseRow("w", "mmlu", "p", 1, "unreachable")
-    told = cells(Answers([row("p", 0, 1.0), lost, row("q", 0, 1.0)], seconds=1.0))
-    assert (told["right, %"], told["unscorable"]) == ("100.0 ± 0.0", "1")
+    shown = cells(Answers([row("p", 0, 1.0), lost, row("q", 0, 1.0)], seconds=1.0))
+    assert (shown["right, %"], shown["unscorable"]) == ("100.0 ± 0.0", "1")
 
 
 def test_the_cache_has_no_speed() -> None:

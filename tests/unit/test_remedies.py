@@ -1,4 +1,4 @@
-"""Every command that a message tells a user to run exists, and works where the code lies."""
+"""Every command in a message exists, and works in the code's own folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = sorted(file for layer in ("ops", "assets", "pipelines") for file in (ROOT / layer).rglob("*.py"))
 OF_INTEREST = re.compile(r"`(?:podium|make) |pip3? install|podium\[|ops\.core\.installation")
-"""A file without a match holds nothing that these tests look for, and need not be parsed."""
+"""A file without a match contains nothing for these tests and need not be parsed."""
 PLACEHOLDER = "VALUE"
 BUILDERS = {"make", "pip_install", "install_extra"}
 
@@ -48,7 +48,7 @@ def trees() -> list[tuple[Path, ast.Module]]:
 
 @cache
 def messages(tree: ast.Module) -> list[str]:
-    """The strings of a module that are no docstrings."""
+    """Return the strings of a module except docstrings."""
     return list(_messages(tree))
 
 
@@ -61,7 +61,7 @@ def _messages(tree: ast.Module) -> Iterator[str]:
 
 
 def commands(program: str) -> dict[str, Path]:
-    """Command line in backquotes → a file that says it."""
+    """Return command line in backquotes → a file with it."""
     found: dict[str, Path] = {}
     for file, tree in trees():
         for text in messages(tree):
@@ -72,7 +72,7 @@ def commands(program: str) -> dict[str, Path]:
 
 @lru_cache(maxsize=1)
 def built() -> list[tuple[Path, str, list[str]]]:
-    """File, function and arguments of each call of `ops.core.installation`."""
+    """Return file, function and arguments of each call of `ops.core.installation`."""
     return list(_built())
 
 
@@ -132,7 +132,7 @@ def test_a_target_of_make_exists(target: str) -> None:
     assert planned.returncode == 0, planned.stderr
 
 
-def test_what_installs_is_written_in_one_place() -> None:
+def test_install_commands_are_written_in_one_place() -> None:
     for file, tree in trees():
         if str(file) in BESIDE_A_VERSION:
             continue
@@ -140,7 +140,7 @@ def test_what_installs_is_written_in_one_place() -> None:
             assert not re.search(r"pip3? install|podium\[", text), f"{file}: use ops.core.installation: {text!r:.80}"
 
 
-def test_what_is_installed_is_what_the_project_names() -> None:
+def test_install_commands_name_dependencies_of_the_project() -> None:
     named = {re.split(r"[^A-Za-z0-9_.-]", each)[0].lower() for each in PROJECT["dependencies"]}
     for file, name, words in built():
         if name == "install_extra":

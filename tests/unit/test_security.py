@@ -1,4 +1,4 @@
-"""What docs/security.md says of files and addresses, held by tests; its other claims name their tests."""
+"""The statements of docs/security.md on files and addresses; its other statements name their tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNPICKLING = {
     "cloudpickle.load", "cloudpickle.loads", "joblib.load", "torch.load", "marshal.load", "marshal.loads",
     "shelve.open", "pandas.read_pickle", "pd.read_pickle", "yaml.load", "yaml.unsafe_load", "yaml.full_load",
 }  # fmt: skip
-"""Calls that may run what a file says."""
+"""Calls that may execute the contents of a file."""
 RUNNING = {"eval", "exec", "os.system", "os.popen"}
 RUNS_TEXT = {
     "ops/grading/harness": "inside the sandbox",
@@ -68,7 +68,7 @@ def test_the_walk_sees_what_it_looks_for() -> None:
 
 
 class Planted:
-    """What a hostile file of weights holds."""
+    """The contents of a hostile file of weights."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -1,4 +1,4 @@
-"""A run works from what was asked when it was launched: edits, retries and stages of one run."""
+"""A run reads only what was resolved at its launch: edits, retries and stages of one run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def price(snapshot: Snapshot) -> float:
 
 
 def read_pool(podium: Podium, instance: dg.DagsterInstance, **tags: str) -> str:
-    """Materialize `worker_pool` in a run of its own; the run's id."""
+    """Materialize `worker_pool` in a separate run and return its id."""
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     done = job.execute_in_process(instance=instance, asset_selection=[POOL], run_config=podium.run_config(), tags=tags)
     assert done.success
@@ -82,7 +82,7 @@ def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -
     snapshot = Snapshot.take(project.config, "deep", None, "c0ffee")
     assert snapshot.deepspeed is not None and snapshot.deepspeed["zero_optimization"]["stage"] == 2
     file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"zero9\.json: \(file\): does not exist\. Files there: zero2\.json"):
+    with pytest.raises(ConfigError, match=r"zero9\.json: does not exist\. Files there: zero2\.json"):
         Snapshot.take(project.config, "deep", None, "c0ffee")
 
 
@@ -100,14 +100,14 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
     subtasks = load_subtasks(setup.workspace.texts / "cold_start" / "subtasks.yaml")
     assert "Other." not in [subtask.say for subtask in subtasks]
     assert setup.workspace == project
-    with pytest.raises(ConfigError, match=r"mixed\.yaml: \(file\): does not exist"):
+    with pytest.raises(ConfigError, match=r"mixed\.yaml: does not exist"):
         load_few_shots(project.data, "mixed")
     later = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
     assert later.key != asked.key
     assert later.setup(project).workspace.texts != setup.workspace.texts
 
 
-def test_a_snapshot_that_is_gone_is_told(project: Workspace) -> None:
+def test_a_missing_snapshot_is_reported(project: Workspace) -> None:
     with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
         Snapshot.read(project.snapshots, "nothing")
 
@@ -156,7 +156,7 @@ def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
 
 
 def costs_again(root: str) -> dg.JobDefinition:
-    """The job, built anew: as Dagster does for a run in a process of its own."""
+    """Build the job again, as Dagster does for a run in a separate process."""
     return definitions(Podium(root=root)).resolve_job_def("costs")
 
 
@@ -179,7 +179,9 @@ def test_a_run_from_a_launchpad_covers_the_range_of_its_recipe(
     project: Workspace, instance: dg.DagsterInstance
 ) -> None:
     """Its job's tags name every benchmark: nothing else knows the recipe before the run has begun."""
-    sources = dict.fromkeys(BENCHMARKS) | dict.fromkeys(("aime25", "bigcodebench"), {"source": "embedded", "test": 4})
+    sources = dict.fromkeys(BENCHMARKS) | {
+        name: {"source": "embedded", "test": 4} for name in ("aime25", "bigcodebench")
+    }
     recipe = {"base": "quickstart", "name": "two", "benchmarks": sources}
     (project.config / "recipes" / "two.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     podium = Podium(root=str(project.root), recipe="two")
@@ -203,7 +205,7 @@ def test_a_launchpad_explains_what_it_offers() -> None:
     assert set(podium) == {"recipe", "root", "seed"}
     assert all(field.description for field in podium.values())
     assert {"io_manager", "reporter", "trainer"} <= set(offered)
-    assert not any(offered.values())  # nothing else to fill in
+    assert not any(offered.values())  # no other field to fill in
 
 
 def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:

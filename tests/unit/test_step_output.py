@@ -1,4 +1,4 @@
-"""What a step prints is in its file and on the terminal while the step runs, without a child process."""
+"""The output of a step is in its file and on the terminal while the step runs, without a child process."""
 
 from __future__ import annotations
 

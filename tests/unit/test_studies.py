@@ -1,4 +1,4 @@
-"""Assets of studies: those of config/studies.yaml are named by a file that people edit, and made from the snapshot."""
+"""Assets of studies: config/studies.yaml names them, and they are made from the run's snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def materialize(podium: Podium, name: str) -> dg.ExecuteInProcessResult:
 
 
 def hidden(podium: Podium, name: str) -> int:
-    """The width of the policy with that change."""
+    """Return the width of the policy with that change."""
     entry = study_of(podium, "sizes").entry
     assert isinstance(entry, Changes)
     return setups("sizes", entry, podium.load())[name].recipe.policy.hidden  # type: ignore[union-attr]
@@ -49,7 +49,7 @@ def hidden(podium: Podium, name: str) -> int:
 def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace) -> None:
     write(project.config, WIDER)
     [asset] = configured_studies(project.config)
-    assert names(project.config) == ["study/sizes"]  # no other asset's name is in the way
+    assert names(project.config) == ["study/sizes"]  # no conflict with another asset's name
     said = "Sizes: the cold start and the Conductor of recipe quickstart, trained again with: wider."
     assert asset.specs_by_key[asset.key].description == said
     graph = definitions(Podium(root=str(project.root))).resolve_asset_graph()
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_read_stops_only_its_own_studies(project: Workspac
     with pytest.raises(ConfigError, match=why):
         load_studies(project.config)
     write(project.config, WIDER)
-    broken = podium.snapshot().model_copy(update={"studies": why})  # as it was when the run was launched
+    broken = podium.snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
     with pytest.raises(PodiumError, match=why):
         readable(podium.of(broken).snapshot().studies)
 
@@ -93,7 +93,7 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
     entry = study_of(kept, "sizes").entry
     assert isinstance(entry, Changes)
     caps = {each.recipe.budget.run_usd for each in setups("sizes", entry, kept.load()).values()}
-    assert caps == {3 * podium.load().recipe.budget.run_usd}  # the recipe's own, and two changes
+    assert caps == {3 * podium.load().recipe.budget.run_usd}  # the unchanged recipe, and two changes
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
         ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
         ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
         ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
-        ("one_worker", ("solver",), None, r"study 'one_worker' is made whole: it has no change 'solver'"),
+        ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_anything_runs(
+def test_an_impossible_study_is_refused_before_anything_runs(
     project: Workspace, name: str, changes: tuple[str, ...], recipe: str | None, why: str
 ) -> None:
     write(project.config, WIDER | {"wrong": {"policy": {"hiddenn": 8}}})

@@ -1,4 +1,4 @@
-"""Python's texts as trees, from several threads."""
+"""Parsing of Python texts from several threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = "def f(a):\n    return " + " + ".join(f"(a[{n}] * {{'k': [{n}, (1, 2)]}}[
 
 
 class Cycle:
-    """Garbage whose collection runs Python, which lets another thread in."""
+    """An object whose collection runs Python code, which lets another thread in."""
 
     def __init__(self) -> None:
         self.me = self
@@ -30,7 +30,7 @@ def parsed(text: str) -> str:
 
 def test_threads_that_parse_at_once_all_get_their_tree() -> None:
     expected, before = ast.dump(ast.parse(TEXT)), gc.get_threshold()
-    gc.set_threshold(20, 1, 1)  # a collection in the middle of every tree
+    gc.set_threshold(20, 1, 1)  # a collection in the middle of every parse
     try:
         with ThreadPoolExecutor(8) as threads:
             trees = set(threads.map(parsed, [TEXT] * 200))
@@ -54,7 +54,7 @@ def test_a_depth_that_another_library_has_confused_is_counted_again(monkeypatch:
 
 
 @pytest.mark.parametrize("text", ["1 +", "x", "[1]()", "\0"])
-def test_what_is_no_literal_raises_what_literal_eval_raises(text: str) -> None:
+def test_a_text_that_is_not_a_literal_raises_the_errors_of_literal_eval(text: str) -> None:
     with pytest.raises((SyntaxError, ValueError)) as ours:
         literal(text)
     with pytest.raises(type(ours.value)):

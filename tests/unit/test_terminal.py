@@ -1,4 +1,4 @@
-"""What fits a terminal of 80 columns: a plan, and the line of progress."""
+"""Output for a terminal of 80 columns: a plan, and the line of progress."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ WAITING = {"communicate", "wait", "join", "result"}
 
 
 def unbounded_waits(source: str) -> Iterator[tuple[int, str]]:
-    """The line and the function of each call that may wait for ever."""
+    """Return line and function of each call that may wait without end."""
     tree = ast.parse(source)
     awaited = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Await)}
     for node in ast.walk(tree):

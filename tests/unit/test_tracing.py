@@ -1,4 +1,4 @@
-"""A trace as MLflow keeps it: the tree of the steps, their times, what they cost; no text where it must not be."""
+"""A trace in MLflow: the tree of the steps, their times and costs; no text if it is confidential."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
 
 
 def stored(run: WorkflowTrace | Trace, **tags: str):
-    """The execution's trace as MLflow gives it back."""
+    """Return the execution's trace as stored by MLflow."""
     whole = run if isinstance(run, Trace) else Trace.of(run)
     return stored_tree(TreeWithTags(of_execution(whole, "workflow"), tags))
 
@@ -81,7 +81,7 @@ def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -
     ]  # fmt: skip
     assert [span.span_type for span in steps] == ["CHAT_MODEL", "CHAT_MODEL", "TASK", "CHAT_MODEL"]
     first, second, _, last = steps
-    assert first.start_time_ns < second.end_time_ns and second.start_time_ns < first.end_time_ns  # side by side
+    assert first.start_time_ns < second.end_time_ns and second.start_time_ns < first.end_time_ns  # concurrently
     assert last.start_time_ns >= max(first.end_time_ns, second.end_time_ns)
     took = trace.steps[3].ended_s - trace.steps[3].started_s
     assert (last.end_time_ns - last.start_time_ns) / 1e9 == pytest.approx(took, abs=1e-5)
@@ -143,7 +143,9 @@ def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
     assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
 
-def test_an_evaluation_exports_so_many_of_each_benchmark(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -1,4 +1,4 @@
-"""A policy behind a server: the same tokens go there, and the same texts come back, as from this process."""
+"""A policy on a server: it receives the same tokens and returns the same texts as in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 
 WORKSPACE = Workspace(Path("/nowhere"))
-"""Of writers that keep nothing there."""
+"""The workspace of writers that store nothing in it."""
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
 CONTEXT, COMPLETION = 96, 16
 CHATS = [[{"role": "user", "content": f"What is {n} + {n * n}?<|end|>"}] for n in range(12)]
@@ -37,9 +37,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained policy on disk."""
     place = tmp_path_factory.mktemp("policies") / "test-abc"
     prompt = [{"role": "user", "content": "What is 1 + 1?\nModels: 0"}]
-    lesson: Any = {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
+    example: Any = {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
     settings = ScratchPolicy(vocabulary=300, hidden=16, layers=1, heads=2, max_tokens=CONTEXT)
-    model, tokenizer = scratch_model(settings, [lesson], 1)
+    model, tokenizer = scratch_model(settings, [example], 1)
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
     PolicyCard(
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Server(ThreadingHTTPServer):
-    """vLLM's two endpoints, behind which the policy's own weights write greedily."""
+    """vLLM's two endpoints, behind which the policy's own weights generate greedily."""
 
     def __init__(self, folder: Path) -> None:
         import torch
@@ -101,7 +101,7 @@ def server(folder: Path) -> Iterator[Server]:
         running.shutdown()
 
 
-def test_a_servers_texts_are_this_processes_in_the_order_of_the_questions(server: Server, folder: Path) -> None:
+def test_a_servers_texts_equal_this_processes_in_order(server: Server, folder: Path) -> None:
     mine = Conductor.load(folder).write(CHATS)
     assert len(set(mine)) > len(CHATS) // 2
     assert load_conductor(folder, WORKSPACE, f"{server.url}/v1").write(CHATS) == mine
@@ -157,7 +157,7 @@ def test_a_policy_that_cannot_write_is_named_with_field_and_remedy(
 ) -> None:
     other = tmp_path / "test-other"
     shutil.copytree(folder, other)
-    refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, and not policy test-other.*--served-model-name"
+    refusal = r"recipe 'test': evaluation.writer: .* serves test-abc, not policy test-other.*--served-model-name"
     with pytest.raises(ConfigError, match=refusal):
         load_conductor(other, WORKSPACE, server.url)
     server.shutdown()
@@ -169,7 +169,7 @@ def test_a_policy_that_cannot_write_is_named_with_field_and_remedy(
         load_conductor(folder, Workspace(tmp_path), VLLM)
 
 
-def test_a_champion_is_written_for_by_whom_the_environment_names(
+def test_the_environment_variable_selects_the_champions_writer(
     server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = tmp_path / "pool.yaml"
@@ -184,7 +184,7 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
 
     assert isinstance(conductor(None), Conductor)
     monkeypatch.setenv(ENV, server.url)
-    with pytest.raises(ConfigError, match=f"{ENV}: .* and not policy artifacts"):
+    with pytest.raises(ConfigError, match=f"{ENV}: .* not policy artifacts"):
         conductor(None)
     served = conductor("test-abc")
     assert isinstance(served, ServedConductor)
@@ -192,6 +192,6 @@ def test_a_champion_is_written_for_by_whom_the_environment_names(
 
 
 @pytest.mark.parametrize("writer", ["vLLM", "127.0.0.1:8000", "ftp://there", "http://me:secret@there:8000"])
-def test_a_writer_that_there_is_not_is_refused(writer: str) -> None:
+def test_an_unknown_writer_is_refused(writer: str) -> None:
     with pytest.raises(ValidationError, match="writer"):
         Evaluation(writer=writer)

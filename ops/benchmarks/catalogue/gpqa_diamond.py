@@ -26,8 +26,8 @@ def from_hub(row: Row) -> Row:
     """
     record = row.text("Record ID")
     if row.veiled and not _RECORD.fullmatch(record):
-        remedy = "Airtable's ids begin with rec; do the columns stand under their own names?"
-        raise row.error("Record ID", "is no record's id", remedy)
+        remedy = "Airtable's ids begin with rec; check that each column is under its own heading"
+        raise row.error("Record ID", "is not a record id", remedy)
     row = row.having(id=record)  # from here on an error can name it
     order = shuffled(list(ANSWERS), [f"{record}/{column}" for column in ANSWERS], seed=0)
     return row.having(

@@ -41,7 +41,7 @@ def hidden_tests(packed: str) -> list[Any]:
     except RecursionError:
         raise ValueError("hidden tests are nested too deeply") from None
     if not isinstance(tests, list):
-        raise ValueError("hidden tests are no list")
+        raise ValueError("hidden tests are not a list")
     return tests
 
 
@@ -66,7 +66,7 @@ def _text_of_pickle(data: bytes) -> str:
             elif operation.name not in _FRAMES:
                 raise ValueError(f"a pickle that would do {operation.name}: refused")
     except UnicodeDecodeError as error:
-        raise ValueError(f"hidden tests are no text: {error}") from None
+        raise ValueError(f"hidden tests are not text: {error}") from None
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise ValueError(f"a pickle of {len(texts)} texts, not of one: refused")
     return texts[0]

@@ -24,7 +24,7 @@ def from_hub(row: Row) -> Row:
     questions = [turn.get("content") for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
     if not questions or not isinstance(verdict, Mapping):
         column = "prompt" if not questions else "reward_model"
-        raise row.error(column, "has not the shape that this version reads", "Pin a revision, or use source: file")
+        raise row.error(column, "has a structure that Podium does not read", "Pin a revision, or use source: file")
     return row.having(
         id=f"rlpr-{row.part}-{row.number}",
         question=questions[-1],

@@ -1,5 +1,5 @@
-"""The selectors: one file each, named as recipes name it, that holds one `@selector` function.
+"""The selectors: one file per selector, named as in recipes, with one `@selector` function.
 
-What belongs here: which problems of a domain are preferred. What does not: what several selectors go by
-(`ops.curation`). Nothing else names a selector: `ops.curation.selector.SELECTORS` lists this folder.
+What belongs here: which problems of a domain are preferred. What does not: code that several selectors share
+(`ops.curation`). `ops.curation.selector.SELECTORS` lists this folder; no other code names a selector.
 """

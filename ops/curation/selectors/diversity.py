@@ -9,7 +9,7 @@ from ops.curation.cover import COVERED, choose
 from ops.curation.selector import SelectionEvidence, selector
 
 
-@selector(f"Coverage alone: {COVERED} Difficulty was not looked at.")
+@selector(f"Coverage alone: {COVERED} Difficulty was not considered.")
 def diversity(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """Strata, and what the questions say (`cover`)."""
     return choose(offered, {}, places, evidence.seed)

@@ -1,7 +1,7 @@
-"""Tests of kind "call": expressions evaluated beside the program; what they give goes out as plain data."""
+"""Tests of kind "call": expressions evaluated beside the program; their values are sent as plain data."""
 
 # ruff: noqa: BLE001
-# Whatever a program raises is its verdict.
+# Any exception of a program is its verdict.
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PRELUDE = (
     "import collections, heapq, bisect, math, functools, itertools\n"
     "import string, re, random, operator\ndel pow\n"
 )
-"""What a `class Solution` may assume to be imported, as on the site that its statement comes from."""
+"""The imports that a `class Solution` may assume, as on the site of its statement."""
 
 
 def run(job: dict[str, Any]) -> str:
-    """Evaluate every call in one copy of the program; stops at the first that fails."""
+    """Evaluate every call in one copy of the program; stop at the first that fails."""
     limit(job, job["cpu_s"])
     guard(job)
     names = module("solution").__dict__
@@ -29,7 +29,7 @@ def run(job: dict[str, Any]) -> str:
         if "class Solution" in job["program"]:
             exec(_PRELUDE, names)
         exec(compile(job["program"], "program.py", "exec", dont_inherit=True), names)
-    except BaseException as error:  # SystemExit too: a program that leaves has not answered
+    except BaseException as error:  # SystemExit too: a program that exits has not answered
         return f'[["error", {quoted(blame(error))}]]'
     for expression in job["tests"]:
         try:

@@ -1,8 +1,7 @@
-"""Tests of kind "unittest": test and program share a process, so a process that loads neither reports."""
+"""Tests of kind "unittest": test and program share a process, so another process, which loads neither, reports."""
 
 # ruff: noqa: BLE001
-# Whatever a program raises is its verdict; pathlib and contextlib would cost milliseconds of
-# every run.
+# Any exception of a program is its verdict; pathlib and contextlib would cost milliseconds of every run.
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _JOIN_SESSION_KEYRING = 1
 
 
 def run(job: dict[str, Any]) -> str:
-    """Run the module of tests in a fork; its report as it came."""
+    """Run the module of tests in a fork and return its report unchanged."""
     _hide(True)
     _forget_keys()
     return f"[{_report_of_fork(job, job.pop('source'))}]"
 
 
 def _hide(hidden: bool) -> None:
-    """Keep other processes of the same user out of this one's memory and descriptors, or let them in again."""
+    """Prevent other processes of the same user from reading this one's memory and descriptors, or allow it again."""
     import ctypes
 
     if prctl := getattr(ctypes.CDLL(None), "prctl", None):  # Linux
@@ -42,7 +41,7 @@ def _hide(hidden: bool) -> None:
 
 
 def _forget_keys() -> None:
-    """Take a keyring of this run's own: the kernel would keep a key in the inherited one for the next run."""
+    """Use a new keyring for this run, because the kernel would keep a key in the inherited one for the next run."""
     import ctypes
 
     if number := _KEYCTL.get(os.uname().machine):
@@ -50,7 +49,7 @@ def _forget_keys() -> None:
 
 
 def _report_of_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
-    """["ran", what the fork wrote], or ["late" | "error", why]."""
+    """Return ["ran", what the fork wrote], or ["late" | "error", why]."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -82,7 +81,8 @@ def _report_of_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
 
 
 def _read(descriptor: int, child: int, seconds: float, bound: int) -> tuple[bytes, bool]:
-    """What came until the child ended (a process that it left behind may hold the pipe open), and whether in time."""
+    """Return what the child wrote until its end (a process that it left may hold the pipe open), and whether it was in
+    time."""
     parts: list[bytes] = []
     deadline, size, ended = time.monotonic() + seconds, 0, False
     while (left := deadline - time.monotonic()) > 0 and size <= bound:
@@ -104,7 +104,7 @@ def _read(descriptor: int, child: int, seconds: float, bound: int) -> tuple[byte
 
 
 class Result(unittest.TestResult):
-    """One line for each test: its name, what became of it, why."""
+    """One line for each test: name, result, reason."""
 
     def __init__(self, changed: Callable[[], str]) -> None:
         super().__init__()
@@ -187,11 +187,11 @@ class Watch:
         self._tests: list[tuple[type, dict[str, Any]]] = []
 
     def remember(self, case: type) -> None:
-        """Watch the methods of a class of tests, too."""
+        """Also watch the methods of a test class."""
         self._tests.append((case, _methods(case)))
 
     def changed(self) -> str:
-        """The first of unittest's or the tests' own parts that is not as it was, or ""."""
+        """Return the first part of unittest or of the tests that was changed, or ""."""
         for owner, names in self._names:
             if sys.modules.get(owner.__name__) is not owner:
                 return f"sys.modules[{owner.__name__!r}]"
@@ -207,7 +207,7 @@ class Watch:
         return "sys.settrace" if sys.gettrace() or sys.getprofile() else ""
 
     def ever_changed(self) -> str:
-        """As `changed`, and the builtins, which honest tests replace for a while (`mock.patch`)."""
+        """Like `changed`, including the builtins, which honest tests replace temporarily (`mock.patch`)."""
         for name, value in self._builtins.items():
             if vars(builtins).get(name) is not value:
                 return f"builtins.{name}"
@@ -215,7 +215,7 @@ class Watch:
 
 
 def _judges(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
-    """Classes and functions of unittest, and the class that collects results here."""
+    """Return classes and functions of unittest, and the class that collects results here."""
     seen: dict[int, Any] = {}
     for held in (Result, *(value for m in modules for value in vars(m).values())):
         judges = isinstance(held, type | FunctionType) and held.__module__.startswith(("unittest", __name__))
@@ -225,7 +225,7 @@ def _judges(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
 
 
 def _state(held: Any) -> Any:
-    """The state of a class or function that is compared: names, identities, code, defaults."""
+    """Return the compared state of a class or function: names, identities, code, defaults."""
     if isinstance(held, FunctionType):
         return held.__code__, held.__defaults__, id(held.__kwdefaults__), id(held.__globals__)
     return held.__bases__, {name: id(value) for name, value in vars(held).items()}, _methods(held)

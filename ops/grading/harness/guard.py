@@ -1,4 +1,4 @@
-"""What a program may use and do: the kernel's limits, and a hook that refuses what no honest answer does."""
+"""Limits of a program: the kernel's limits, and a hook that refuses actions that no honest answer needs."""
 
 # ruff: noqa: PTH108, PTH109
 # pathlib would cost milliseconds of every run.
@@ -51,10 +51,10 @@ def limit(job: dict[str, Any], cpu_s: float) -> None:
 
 
 def guard(job: dict[str, Any]) -> None:
-    """Refuse what no honest answer does: the network, signals, floods of processes, files elsewhere.
+    """Refuse actions that no honest answer needs: the network, signals, many processes, files elsewhere.
 
-    An audit hook cannot be removed, and it also holds where the kernel's limits do not (for
-    root). It stops accidents and the obvious; bubblewrap stops the rest.
+    An audit hook cannot be removed, and it also works where the kernel's limits do not (for root). It stops accidents
+    and simple attacks; bubblewrap stops the rest.
     """
     owner, left = os.getpid(), [job["processes"]]
     may_exec, walled = job["may_exec"], job["walled"]
@@ -63,7 +63,7 @@ def guard(job: dict[str, Any]) -> None:
     shown = (home, *devices, "/proc/self/", f"/proc/{owner}/", *(f"{place}{os.sep}" for place in job["shown"]))
 
     def below(path: object, places: tuple[str, ...]) -> bool:
-        # Behind bubblewrap other places are absent, read-only, or private to this run.
+        # In bubblewrap other places are absent, read-only, or private to this run.
         if walled or isinstance(path, int) or path is None:
             return True
         text = os.fsdecode(path)  # type: ignore[arg-type]

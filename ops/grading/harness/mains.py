@@ -1,7 +1,7 @@
-"""Tests of kind "stdin": the program as `__main__`, once an input; what it prints goes out."""
+"""Tests of kind "stdin": the program runs as `__main__` once per input; its output is sent."""
 
 # ruff: noqa: BLE001, PTH108, SIM115
-# Whatever a program raises is its verdict; pathlib would cost milliseconds of every run.
+# Any exception of a program is its verdict; pathlib would cost milliseconds of every run.
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.grading.harness.plain import blame, module, quoted
 
 
 def run(job: dict[str, Any]) -> str:
-    """Run the program once per input, each in a fork of its own; stops at the first that fails."""
+    """Run the program once per input, each in a separate fork; stop at the first that fails."""
     try:
         code = compile(job["program"], "program.py", "exec", dont_inherit=True)
     except BaseException as error:  # any error of the program's text, MemoryError included
@@ -47,7 +47,7 @@ def run(job: dict[str, Any]) -> str:
 
 
 def failure(status: int) -> str:
-    """What ended a child that did not end well, as a report: "late" is for want of CPU time."""
+    """Return the report of a child that failed: "late" means a lack of CPU time."""
     if not os.WIFSIGNALED(status):
         return '["error", "exit status 1"]'
     number = os.WTERMSIG(status)
@@ -65,7 +65,7 @@ def _read(descriptor: int, count: int) -> bytes:
 
 
 def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
-    """In the child: the program as `__main__` with `into` as stdin and `out` as stdout."""
+    """In the child: run the program as `__main__` with `into` as stdin and `out` as stdout."""
     os.dup2(into, 0)
     os.dup2(out, 1)
     os.close(job["report"])
@@ -86,13 +86,13 @@ def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
         ended = False
     try:
         _leave()
-    except Exception:  # an exit function's, the file's limit, or a stdout that the program closed
+    except Exception:  # of an exit function, the file limit, or a stdout that the program closed
         return False
     return ended
 
 
 def _leave() -> None:
-    """What the interpreter does at its end: wait for threads, call exit functions, flush."""
+    """Do what the interpreter does at its end: wait for threads, call exit functions, flush."""
     if threading := sys.modules.get("threading"):
         threading._shutdown()
     if atexit := sys.modules.get("atexit"):

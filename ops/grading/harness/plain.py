@@ -1,7 +1,7 @@
 """A program's values as plain data, and its errors as one line."""
 
 # ruff: noqa: BLE001
-# Whatever a program raises is its verdict.
+# Any exception of a program is its verdict.
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ quoted = _json.encode_basestring_ascii
 
 
 def encode(value: Any, depth: int = 0) -> str:
-    """`value` as JSON with tags for what JSON lacks; tuples are arrays, as the test's author wrote them.
+    """Return `value` as JSON with tags for types that JSON lacks; tuples are arrays, as the test's author wrote them.
 
-    Of a subclass of a plain type the plain value is read by the plain type's own methods: a `Counter` is a
-    dict, and what an overridden `__eq__`, `__repr__` or `items` would say is not asked.
+    For a subclass of a plain type the plain type's own methods read the value: a `Counter` is a dict, and an overridden
+    `__eq__`, `__repr__` or `items` is not called.
     """
     if depth > 100:
         raise RecursionError("nested too deeply to report")
@@ -69,17 +69,17 @@ def _encode_of_library(value: Any, depth: int) -> str:
 
 
 def blame(error: BaseException) -> str:
-    """One short line about `error`, whose own `__str__` may misbehave."""
+    """Return one short line about `error`, whose own `__str__` may misbehave."""
     try:
         text = str(error)
-    except Exception:  # the program's class: whatever it raises, the report goes on
+    except Exception:  # the program's class: the report continues after any exception
         text = ""
     return f"{type(error).__name__}: {text}"[:200]
 
 
 def module(name: str) -> ModuleType:
-    """A fresh module, findable by `name` for dataclasses and pickles."""
+    """Return a new module, found by `name` for dataclasses and pickles."""
     made = ModuleType(name)
-    vars(made)["__builtins__"] = builtins  # those that everybody shares: not this module's own
+    vars(made)["__builtins__"] = builtins  # the shared builtins, not this module's own
     sys.modules[name] = made
     return made

@@ -1,6 +1,6 @@
-"""Where the sandbox's interpreter begins and ends: descriptors, the job, the report.
+"""Start and end of the sandbox's interpreter: descriptors, the job, the report.
 
-Where there is no bubblewrap, the kernel's own rules for files, TCP and signals confine it (Landlock, since Linux 5.13).
+Without bubblewrap, the kernel's own rules for files, TCP and signals confine it (Landlock, since Linux 5.13).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _RIGHTS_SINCE = {2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL}
 """Version → the right over files that it added: to move between folders, to truncate, to control devices."""
 _TCP_SINCE, _TCP = 4, 0b11
 _SCOPES_SINCE, _SCOPES = 6, 0b11
-"""Abstract UNIX sockets and signals stay among the program's own processes; so does `ptrace`, in every version."""
+"""Abstract UNIX sockets and signals reach only the program's own processes; so does `ptrace`, in every version."""
 
 
 def confine(job: dict[str, Any]) -> None:
-    """Take every capability, user namespaces, what lies outside of the program's places, and TCP.
+    """Remove every capability, and access to user namespaces, other places and TCP.
 
-    This holds for this process and its children. A kernel without Landlock, or with an older version of it, takes
-    what it can.
+    This holds for this process and its children. A kernel without Landlock, or with an older version, restricts what it
+    can.
     """
     import ctypes
 
@@ -85,7 +85,7 @@ Job = dict[str, Any]
 
 
 def main(run: Callable[[Job], str], job: Job) -> None:
-    """Close stdin and stdout to the program, run the job, report behind its nonce, leave at once."""
+    """Close stdin and stdout to the program, run the job, report after its nonce, leave at once."""
     report = os.dup(1)
     silence()
     if not job["walled"]:

@@ -15,7 +15,7 @@ from ops.planning.requirements.missing import Requirement
 
 Need = Literal["data", "workers", "training", "evaluation"]
 """A part of a pipeline run."""
-WHOLE_LIFE: tuple[Need, ...] = ("data", "workers", "training", "evaluation")
+ALL_NEEDS: tuple[Need, ...] = ("data", "workers", "training", "evaluation")
 _REQUIREMENTS: dict[Need, tuple[Requirement, ...]] = {
     "data": data.REQUIREMENTS,
     "workers": workers.REQUIREMENTS,
@@ -24,10 +24,10 @@ _REQUIREMENTS: dict[Need, tuple[Requirement, ...]] = {
 }
 
 
-def missing(plan: Plan, needs: Iterable[Need] = WHOLE_LIFE) -> list[Missing]:
+def missing(plan: Plan, needs: Iterable[Need] = ALL_NEEDS) -> list[Missing]:
     """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part. An
     untrained policy needs nothing for training."""
     wanted = set(needs) if plan.recipe.trains else set(needs) - {"training"}
-    asked = (requirement for need in WHOLE_LIFE if need in wanted for requirement in _REQUIREMENTS[need])
+    asked = (requirement for need in ALL_NEEDS if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
     return sorted(found, key=lambda each: not each.refuses)

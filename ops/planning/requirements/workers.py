@@ -60,7 +60,7 @@ def retirements(plan: Plan) -> Iterator[Missing]:
             yield Missing(f"{worker.model}", f"its provider retires it on {end}, in {days} days", remedy, refuses=False)
         elif end is None and is_unknown(worker):
             why = "LiteLLM's map does not list it: it may be retired, or newer than the map"
-            yield Missing(f"{worker.model}", why, "Ask its provider before you spend", refuses=False)
+            yield Missing(f"{worker.model}", why, "Check with its provider before you spend money", refuses=False)
 
 
 def prices(plan: Plan) -> Iterator[Missing]:
@@ -137,7 +137,9 @@ def cap(plan: Plan) -> Iterator[Missing]:
         yield Missing("budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False)
     if budget.month_usd is not None and budget.month_usd < cost.low:
         why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
-        yield Missing("budget.month_usd", why, f"Raise it, {fewer}, or let the run take months", refuses=False)
+        yield Missing(
+            "budget.month_usd", why, f"Raise it, {fewer}, or expect the run to last more than a month", refuses=False
+        )
 
 
 def _unpriced(plan: Plan) -> Iterator[Missing]:

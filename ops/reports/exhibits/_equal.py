@@ -12,7 +12,7 @@ from ops.reports.prices import Measure, best_within
 from ops.reports.words import accuracy, points, probability
 
 NOTE = (
-    "The opponent is the best of all on these very questions, which flatters it; the interval and p-value (of this "
+    "The opponent was chosen as the best on these same questions, which favours it; the interval and p-value (of this "
     "difference alone) do not make up for that."
 )
 

@@ -28,17 +28,17 @@ def claims(evidence: Evidence) -> Shown:
             "questions", "verdict"]  # fmt: skip
     rows = [_row(claim) for claim in made]
     note = (
-        f"“Holds” and “does not hold”: adjusted p below {ALPHA}, in favour of the Conductor or against it. What cannot "
-        "be told would have been found four times in five, before the adjustment, at the minimum detectable "
-        "difference, in points. A price of 2 ×: the Conductor costs twice as much a question."
+        f"“Holds” and “does not hold”: adjusted p below {ALPHA}, for the Conductor or against it. “Undecided”: a "
+        "true difference as large as the minimum detectable one, in points, would have been found in four of five "
+        "tests, before the adjustment. A price of 2 ×: the Conductor costs twice as much a question."
     )
     parts: list[Dots | Table] = [_picture(made), Table("", head, rows, note=note)]
     if singly := _by_benchmark(evidence):
         parts.append(singly)
     verdicts = Counter(claim.verdict.partition(" (")[0] for claim in made)
     said = (
-        f"Claims that hold: {verdicts[HOLDS]} of {len(made)}; that do not: {verdicts[FAILS]}; of which it cannot be "
-        f"told: {len(made) - verdicts[HOLDS] - verdicts[FAILS]}."
+        f"Claims that hold: {verdicts[HOLDS]} of {len(made)}; that do not: {verdicts[FAILS]}; "
+        f"undecided: {len(made) - verdicts[HOLDS] - verdicts[FAILS]}."
     )
     return Shown(parts, f"{evidence.n}; {len(made)} claims", said)
 

@@ -11,7 +11,7 @@ from ops.reports.exhibit import Shown, Table, exhibit
 @exhibit(
     "Experiments and ablations",
     130,
-    shows="One thing changed or looked at, each on this policy; the paper's own ablations stand last, for their "
+    shows="One change or observation each, on this policy; the paper's own ablations are last, for their "
     "direction.",
     paper=f"its ablations (workers, subtasks, few-shots, access); {paper.ONE_WORKER}",
 )

@@ -1,4 +1,4 @@
-"""Access: tokens from the environment, without which only this machine is answered."""
+"""Access control: tokens from the environment; without tokens only this machine is answered."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ops.core.errors import ConfigError
 from ops.serving.openai.errors import ApiError
 
 TOKENS = "PODIUM_SERVE_TOKENS"
-"""The environment variable with the tokens, separated by commas: several, so that one can replace another."""
+"""The environment variable with the tokens, separated by commas; several allow replacing one."""
 LEAST = 16
-"""Characters of a token, at least."""
+"""Minimum length of a token in characters."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Access:
 
     @classmethod
     def of(cls, host: str) -> Access:
-        """The environment's, for a server that listens on `host`.
+        """Read the tokens of the environment for a server that listens on `host`.
 
         Raises `ConfigError` for a short token, and for a server without tokens that other machines can reach.
         """
@@ -44,14 +44,15 @@ class Access:
         if self.tokens:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             brought = token.strip().encode() if scheme.lower() == "bearer" else b""
-            right = [hmac.compare_digest(brought, known) for known in self.tokens]  # each, whatever the first says
+            right = [hmac.compare_digest(brought, known) for known in self.tokens]  # compares every token
             if not any(right):
                 words = f"no valid token: send `Authorization: Bearer …` with one of the server's {TOKENS}"
                 raise ApiError(
                     401, "invalid_request_error", "invalid_api_key", words, headers={"www-authenticate": "Bearer"}
                 )
             return
-        # Without tokens a page in this machine's browser could ask as well, by a name that it resolves to 127.0.0.1.
+        # Without tokens a page in this machine's browser could send requests, under a name that it resolves to
+        # 127.0.0.1.
         origin = headers.get("origin")
         if not is_loopback(_host(headers.get("host", ""))) or (origin and not is_loopback(_host(origin))):
             words = f"without {TOKENS} only programs on this machine are answered"
@@ -59,7 +60,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return whether the address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

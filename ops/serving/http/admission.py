@@ -1,4 +1,4 @@
-"""Admission: how many requests are worked on at once, how many wait, and which are refused."""
+"""Admission: how many requests are processed at once, how many wait, and which are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
-        """Hold a place; gives the seconds of waiting for it. Raises `Failure`."""
+        """Hold a place, after waiting for it; gives the seconds of waiting. Raises `Failure`."""
         if self.closing:
             raise not_ready("the server is about to end", 5)
         if self._places.locked() and self.waiting >= self._most_waiting:
@@ -54,11 +54,12 @@ class Admission:
 
     @property
     def retry_after_s(self) -> float:
-        """Seconds until the requests that wait now are expected to have begun."""
+        """Return the expected seconds until the waiting requests have begun."""
         return self._mean_s * (self.waiting + 1) / self._at_once
 
     async def empty(self, seconds: float) -> bool:
-        """Admit no further request, and wait until all have ended; whether they did within that many seconds."""
+        """Admit no further request and wait until all have ended; return whether they ended within that many seconds.
+        """
         self.closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = ("/invocations", "/responses")
 PATHS = (*QUESTIONS, "/agent/info")
-"""MLflow's application has more: its documentation pages are not served."""
+"""The served paths; MLflow's application also has documentation pages, which are not served."""
 
 
 class _Call(NamedTuple):
@@ -39,10 +39,11 @@ _call: ContextVar[_Call] = ContextVar("call")
 
 
 class AgentServerApp:
-    """MLflow's application, made at its first request: its import takes a second that OpenAI's routes need not wait.
+    """MLflow's application, made at its first request because its import takes a second, which OpenAI's routes do not
+    need.
 
-    A request is checked before MLflow sees it, so that errors have OpenAI's shape, and is cancelled when the client
-    disconnects, which MLflow does not notice.
+    A request is checked before MLflow receives it, so that errors have OpenAI's shape, and is cancelled when the client
+    disconnects, which MLflow does not detect.
     """
 
     def __init__(self, routes: Routes) -> None:
@@ -67,7 +68,7 @@ class AgentServerApp:
         async def replay() -> Message:
             nonlocal sent
             if sent:
-                await asyncio.Event().wait()  # the disconnection is watched for below
+                await asyncio.Event().wait()  # the code below watches for the disconnection
             sent = True
             return {"type": "http.request", "body": await request.body(), "more_body": False}
 
@@ -81,9 +82,9 @@ def _agent_server() -> ASGIApp:
     import mlflow
     from mlflow.genai import agent_server
 
-    mlflow.tracing.disable()  # its own traces are lost behind a full queue; `Routes.keep` traces these requests too
+    mlflow.tracing.disable()  # `Routes.keep` traces these requests
 
-    if cast("Any", agent_server).get_invoke_function() is None:  # once a process
+    if cast("Any", agent_server).get_invoke_function() is None:  # once per process
         agent_server.invoke()(_invoke)
         agent_server.stream()(_stream)
     app = agent_server.AgentServer("ResponsesAgent").app
@@ -116,7 +117,7 @@ async def _answer() -> dict[str, Any]:
 
 
 async def _stream(request: Any) -> AsyncIterator[Any]:
-    # MLflow's stream takes whole items only, so it begins when the answer is there.
+    # MLflow's stream accepts only whole items, so it begins when the answer is complete.
     whole = await _answer()
     for index, item in enumerate(whole["output"]):
         yield {"type": "response.output_item.done", "output_index": index, "item": item}

@@ -23,7 +23,7 @@ from ops.serving.http.routes import Routes, Traces
 
 
 class ServingApp:
-    """One server's parts; `asgi` is what uvicorn runs."""
+    """The parts of one server; uvicorn runs `asgi`."""
 
     def __init__(
         self, workspace: Workspace, settings: Serving, source: Source, access: Access, *, traces: Traces | None = None
@@ -31,7 +31,7 @@ class ServingApp:
         self.metrics = Metrics()
         self.admission = Admission(settings.at_once, settings.waiting)
         self.engine = ServingEngine(workspace, settings, on_answer=self._answered)
-        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, told=self.metrics.swapped)
+        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, on_attempt=self.metrics.swapped)
         self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
         self.broken = ""
         """Why no version could be loaded at the start."""
@@ -45,7 +45,7 @@ class ServingApp:
         self._on_first = call
 
     def on_broken(self, call: Callable[[str], None]) -> None:
-        """Call with the reason where no version can be loaded at the start."""
+        """Call with the reason if no version can be loaded at the start."""
         self._on_broken = call
 
     def _application(self, routes: Routes) -> Starlette:

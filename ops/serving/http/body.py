@@ -1,4 +1,4 @@
-"""The client of a request: its body, which must be valid JSON in valid Unicode, and its disconnection."""
+"""Read a request's body, which must be valid JSON in valid Unicode, and detect that its client disconnects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
     try:
         text = raw.decode()
         body = json.loads(text, parse_constant=_no_number)
-        if "\\ud" in text or "\\uD" in text:  # only an escape can make half of a surrogate pair
+        if "\\ud" in text or "\\uD" in text:  # only an escape sequence can produce half of a surrogate pair
             check_encodable(body)
     except (ValueError, RecursionError):
         raise ApiError(400, "invalid_request_error", "invalid_json", "the body is not JSON in UTF-8") from None
@@ -38,9 +38,9 @@ async def read_body(request: Request) -> Mapping[str, Any]:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work, which is cancelled when the client disconnects. Raises `ClientDisconnect`.
+    """Return the result of the work, which is cancelled when the client disconnects. Raises `ClientDisconnect`.
 
-    The body must have been read: what comes next is the end of the connection.
+    The body must have been read: the next event is the end of the connection.
     """
     task = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(request))

@@ -25,13 +25,13 @@ from ops.serving.openai.errors import ApiError
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
-"""Seconds that an idle connection stays open: longer than proxies and clients keep theirs, or they would send a request
-on a connection that is being closed."""
+"""Seconds that an idle connection stays open: longer than proxies and clients keep theirs open, because otherwise they
+would send a request on a connection that is being closed."""
 MOST = 20_000
-"""Connections at most, whatever the limit of open files allows."""
+"""Maximum number of connections, regardless of the limit of open files."""
 OPEN_FILES = 65_536
 RESERVED_FILES = 256
-"""Open files for all else: the cache, the ledger, connections to workers, and sockets that are just being accepted."""
+"""Open files reserved for everything else: cache, ledger, connections to workers, sockets being accepted."""
 ACCEPTED_TOGETHER = 16
 """Sockets that asyncio accepts before it closes others: far fewer than the reserved files."""
 QUEUED = 2048
@@ -43,7 +43,7 @@ Phase = Literal["new", "idle", "body", "working"]
 
 
 def raise_open_files() -> int:
-    """Raise this process's limit of open files as far as it may; the limit."""
+    """Raise this process's limit of open files as far as permitted, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft == resource.RLIM_INFINITY or soft >= most:
@@ -65,7 +65,7 @@ class ConnectionLimits:
 
     @property
     def open(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return sum(map(len, self._phases.values()))
 
     def move(self, connection: LimitedConnection, before: Phase | None, after: Phase | None) -> None:
@@ -77,7 +77,10 @@ class ConnectionLimits:
 
     def make_room(self) -> bool:
         """Make room for the newest connection: close those that have waited longest without a complete request, first
-        those that never sent one. Returns whether that was possible."""
+        those that never sent one.
+
+        Returns whether that was possible.
+        """
         if self.open <= self.most:
             return True
         self.warn(f"there are more than {self.most} connections: idle ones are closed, and others refused")
@@ -95,7 +98,7 @@ class ConnectionLimits:
             self._said_at, self._unsaid = time.monotonic(), 0
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error of the event loop: sockets that cannot be accepted are warned of without a traceback."""
+        """Handle an error of the event loop: sockets that cannot be accepted cause a warning without a traceback."""
         if isinstance(error := context.get("exception"), OSError) and "socket.accept" in str(context.get("message")):
             self.warn(f"a connection could not be accepted ({error})")
         else:
@@ -103,7 +106,7 @@ class ConnectionLimits:
 
 
 class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that ends where the client takes too long over a request."""
+    """A connection that ends if the client takes too long over a request."""
 
     def __init__(self, limits: ConnectionLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)

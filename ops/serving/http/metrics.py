@@ -86,7 +86,7 @@ class Metrics:
         self.waiting.set_function(waiting)
 
     def page(self) -> tuple[bytes, str]:
-        """The page, and its content type."""
+        """Return the page and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self.registry), CONTENT_TYPE_LATEST

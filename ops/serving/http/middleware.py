@@ -30,15 +30,15 @@ ROUTES = frozenset(
     {"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics", "/invocations", "/responses",
      "/agent/info"}
 )  # fmt: skip
-"""Routes that are counted by name: other paths must not make a label each."""
+"""Routes that are counted by name; other paths must not create a label each."""
 CLIENT_GONE = 499
 """The status that is counted where the client disconnected before the end of its response."""
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that this task works on."""
+"""Return the id of the current task's request."""
 arrived: ContextVar[float] = ContextVar("arrived", default=0.0)
-"""When that request arrived, in seconds since the epoch."""
+"""Return the arrival of that request in seconds since the epoch."""
 
 
 class RequestMiddleware:
@@ -80,7 +80,7 @@ class RequestMiddleware:
                 await response(scope, receive, counted_send)
             elif not ended:
                 status, ended = 500, True
-                raise  # in the middle of a response: uvicorn logs it and closes the connection
+                raise  # in the middle of a response: uvicorn logs the error and closes the connection
         finally:
             self._held -= body.held
             route = scope["path"] if scope["path"] in ROUTES else "other"
@@ -95,7 +95,7 @@ class RequestMiddleware:
         self._held += size
 
     def check_size(self, size: int) -> None:
-        """Raise `ApiError` for a body of this many bytes, if that is too many."""
+        """Raise `ApiError` if a body of this many bytes is too large."""
         if size > self._most:
             words = f"the request has more than {self._most} bytes (request_bytes)"
             raise ApiError(413, "invalid_request_error", "request_too_large", words)
@@ -109,12 +109,12 @@ class _Body:
         self.held = 0
 
     def check_length(self, headers: Headers) -> None:
-        """Refuse a body that is announced as too long before it is read. Raises `ApiError`."""
+        """Refuse a body whose declared length is too large, before it is read. Raises `ApiError`."""
         length = headers.get("content-length", "0")
         self._limits.check_size(int(length[:20]) if length.isdecimal() else 0)
 
     async def receive(self) -> Message:
-        """As ASGI's. Raises `ApiError`."""
+        """Receive as ASGI defines. Raises `ApiError`."""
         message = await self._receive()
         size = len(message.get("body", b""))
         self._limits.check_size(self.held + size)
@@ -126,7 +126,7 @@ class _Body:
 async def error_response(request: Request, error: Exception) -> Response:
     """The response to any exception; an unexpected one is logged."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=CLIENT_GONE)  # no client gets it
+        return Response(status_code=CLIENT_GONE)  # the client is gone
     own = request_id.get()
     failure = _of_http(request, error) if isinstance(error, HTTPException) else of_exception(error, own)
     return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)
@@ -144,4 +144,4 @@ def _of_http(request: Request, error: HTTPException) -> ApiError:
 ERROR_HANDLERS: Mapping[Any, Any] = dict.fromkeys(
     (HTTPException, ApiError, PodiumError, ClientDisconnect, Exception), error_response
 )
-"""For Starlette, which would answer in a shape of its own."""
+"""Handlers for Starlette, whose own error responses have another shape."""

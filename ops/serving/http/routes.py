@@ -1,4 +1,4 @@
-"""OpenAI's routes: read a request, admit it, answer it whole or as a stream, and keep a trace."""
+"""OpenAI's routes: read a request, admit it, answer it at once or as a stream, and keep a trace."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ ENDS = ("answered", "not_run")
 
 
 class RequestRecord(NamedTuple):
-    """A request that has ended, as it is traced; times in seconds since the epoch."""
+    """A finished request as it is traced; times in seconds since the epoch."""
 
     request: str
     """The request's id."""
     route: str
     answer: Answer
     texts: bool
-    """False: the client wants none of its texts stored."""
+    """False: the client does not want its texts stored."""
     arrived: float
     ended: float
 
 
 class Traces(Protocol):
-    """Where requests are traced."""
+    """The destination of traces."""
 
     def keep(self, record: RequestRecord) -> None:
         """Store a trace of the request later; does not wait for the store."""
@@ -72,7 +72,7 @@ class Shape(Protocol):
 
 @dataclass
 class Routes:
-    """The endpoints over one engine. `traces`: None where none are kept."""
+    """The endpoints of one engine. `traces`: None if no traces are kept."""
 
     engine: ServingEngine
     admission: Admission
@@ -138,12 +138,12 @@ class Routes:
             return await work()
 
     def keep(self, route: str, answer: Answer, *, texts: bool) -> None:
-        """Trace the request of this task, which has ended, unless it is one of those that are not traced."""
+        """Trace the finished request of this task, unless traces are off for it."""
         if self.traces is not None and random.random() < self.engine.settings.traced_share:
             self.traces.keep(RequestRecord(request_id.get(), route, answer, texts, arrived.get(), time.time()))
 
     async def _answer(self, served: ServedRequest, api_request: ApiRequest, route: str) -> Answer:
-        """The answer. Raises `ApiError` where there is none."""
+        """Return the answer. Raises `ApiError` if there is none."""
         self.metrics.waited(served.answer.waited_s)
         try:
             answer = await self.engine.answer(served)
@@ -161,7 +161,7 @@ async def _events(
     progress: asyncio.Queue[StepTrace | Fallback],
     keep_alive_s: float,
 ) -> AsyncGenerator[str, None]:
-    """Server-sent events; closing the generator cancels the work."""
+    """Give server-sent events; closing the generator cancels the work."""
     version = served.loaded.version
     task = asyncio.create_task(work())
     try:
@@ -189,7 +189,7 @@ async def _events(
 
 
 class _Stream(StreamingResponse):
-    """A stream that holds a place to its end, also where the client disconnects before the first event."""
+    """A stream that holds a place to its end, also if the client disconnects before the first event."""
 
     def __init__(self, events: AsyncGenerator[str, None], admission: Admission, served: ServedRequest) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -197,7 +197,7 @@ class _Stream(StreamingResponse):
         self._events, self._admission, self._served = events, admission, served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._admission.place() as waited_s:  # a refusal is an error response and no stream
+        async with self._admission.place() as waited_s:  # a refusal is an error response, not a stream
             self._served.answer.waited_s = waited_s
             try:
                 await super().__call__(scope, receive, send)
@@ -208,13 +208,14 @@ class _Stream(StreamingResponse):
 async def _until(
     task: asyncio.Task[Answer], progress: asyncio.Queue[StepTrace | Fallback], keep_alive_s: float
 ) -> AsyncIterator[StepTrace | Fallback | None]:
-    """Progress as it comes, None after every silence, until the task has ended and its progress is complete."""
+    """Give progress as it arrives, and None after every silence, until the task has ended and all progress was given.
+    """
     while not task.done() or not progress.empty():
         coming = asyncio.ensure_future(progress.get())
         try:
             done, _ = await asyncio.wait({task, coming}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            coming.cancel()  # no effect where it is done
+            coming.cancel()  # no effect if it has ended
         if coming in done:
             yield coming.result()
         elif not done:
@@ -222,7 +223,7 @@ async def _until(
 
 
 def _check_bound(api_request: ApiRequest, loaded: LoadedVersion) -> None:
-    """Raise `RequestError` where the client bounds the answer's tokens below what a worker may write."""
+    """Raise `RequestError` if the client's token bound is below the number that a worker may generate."""
     if api_request.answer_tokens is None:
         return
     field, bound = api_request.answer_tokens

@@ -1,4 +1,4 @@
-"""uvicorn with the application: until Ctrl-C or SIGTERM, after which requests in flight are completed."""
+"""Run uvicorn with the application until Ctrl-C or SIGTERM, then complete the requests in flight."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(QUEUED)  # asyncio takes one number for this queue and for the sockets accepted together
+            listening.listen(QUEUED)  # asyncio uses one number for this queue and for the sockets accepted together
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         emptying = asyncio.ensure_future(self._serving.admission.empty(self._serving.engine.settings.drain_s))
@@ -49,7 +49,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal again at the end, as if a server that a signal ends had failed.
+        # uvicorn's own handler raises the signal again at the end, as if the stopped server had failed.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -85,7 +85,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
         app.asgi,
         http=cast("Any", partial(LimitedConnection, limits)),
         backlog=ACCEPTED_TOGETHER,
-        log_level="error",  # a client that sends no HTTP is no warning
+        log_level="error",  # a client that sends no HTTP causes no warning
         access_log=False,
         lifespan="on",
         server_header=False,

@@ -37,8 +37,8 @@ class Exchange:
     @staticmethod
     def failed(reason: str, code: str, outputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """A response with the reason why there is no answer."""
-        told = outputs or {"status": code, "workflow": ""}
-        return _response(reason, "failed", told) | {"error": {"code": code, "message": reason}}
+        facts = outputs or {"status": code, "workflow": ""}
+        return _response(reason, "failed", facts) | {"error": {"code": code, "message": reason}}
 
 
 def _response(text: str, status: str, outputs: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def read_common(body: Mapping[str, Any], text: str, field: str, bounds: tuple[st
     metadata = _object(body, "metadata")
     for name, value in metadata.items():
         if not isinstance(value, str):
-            raise RequestError(f"metadata.{name}", f"is {value!r:.80}, not a text", "Send texts by name")
+            raise RequestError(f"metadata.{name}", f"is {value!r:.80}, not a string", "Send strings by name")
     return ApiRequest(
         problem=question(text, options, field),
         field=field,

@@ -51,12 +51,12 @@ def _assistant(message: Mapping[str, Any], field: str) -> tuple[str, str] | None
     """An assistant's turn: its text and the tools that it called, either of which may be missing."""
     content, calls = message.get("content"), message.get("tool_calls") or ()
     if not isinstance(calls, list | tuple):
-        raise RequestError(f"{field}.tool_calls", "is not a list", "Send the calls as they came, or leave them out")
+        raise RequestError(f"{field}.tool_calls", "is not a list", "Send the calls unchanged, or leave them out")
     texts = [] if content is None else [_text(content, f"{field}.content")]
     for i, call in enumerate(calls):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            raise RequestError(f"{field}.tool_calls[{i}]", "calls no function", "Send the call as it came")
+            raise RequestError(f"{field}.tool_calls[{i}]", "is not a function call", "Send the call unchanged")
         texts.append(f"Called {function.get('name')}({function.get('arguments')})")
     return ("assistant", "\n".join(texts)) if texts else None
 
@@ -65,7 +65,7 @@ def _text(content: object, field: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise RequestError(field, "is neither a text nor a list of parts", "Send a text")
+        raise RequestError(field, "is neither a string nor a list of parts", "Send a text")
     return "\n".join(_part(part, f"{field}[{i}]") for i, part in enumerate(content))
 
 

@@ -49,7 +49,7 @@ def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
 def _question(body: Mapping[str, Any]) -> str:
     given, instructions = body.get("input"), body.get("instructions")
     if not isinstance(instructions, str | None):
-        raise RequestError("instructions", "is not a text", "Send a text, or leave it out")
+        raise RequestError("instructions", "is not a string", "Send a string, or leave it out")
     if isinstance(given, str):
         if not instructions:
             return given

@@ -148,5 +148,5 @@ def not_taught(setup: Setup) -> Sequence[Problem]:
     left = [problem for problem in read_problems(data / "shortlist.jsonl") if problem.key not in taught]
     if not left:
         remedy = "Hold some out (cold_start.validation), or raise curation.shortlist_factor"
-        raise DataError(data / "shortlist.jsonl", "(file)", "holds no problem that is not in the mix", remedy)
+        raise DataError(data / "shortlist.jsonl", "", "has no problem outside the training mix", remedy)
     return Random(setup.recipe.seed).sample(left, min(VALIDATED, len(left)))

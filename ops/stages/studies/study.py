@@ -16,7 +16,7 @@ def check_study(study: Study, setup: Setup) -> None:
     """Raise `PodiumError` if the study cannot use the recipe, before any work starts."""
     name, entry = study.name, study.entry
     if study.only and not isinstance(entry, Changes):
-        raise PodiumError(f"study {name!r} is made whole: it has no change {study.only[0]!r} to choose")
+        raise PodiumError(f"study {name!r} has no separate changes: there is no {study.only[0]!r} to choose")
     if isinstance(entry, Changes):
         recipe_changes.setups(name, entry, setup, study.only)
     elif isinstance(entry, Subsets):
@@ -32,18 +32,18 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     trainings and of evaluations, and `DataError` if a policy was not trained or scored.
     """
     check_study(study, lab.setup)
-    shelf = StudyStore(study, lab)
+    store = StudyStore(study, lab)
     try:
-        if not any(row.unscorable for arm in shelf.arms() for row in arm.rows):
-            return shelf.findings()
+        if not any(row.unscorable for arm in store.arms() for row in arm.rows):
+            return store.findings()
     except DataError:  # no stored findings, or findings of other settings
         pass
     if isinstance(study.entry, Observation):
-        shelf.keep([], policies.observe(study.entry, lab))
+        store.keep([], policies.observe(study.entry, lab))
     else:
         made = _arms(study, lab, making)
-        shelf.keep(made, study.findings({lab.setup.recipe.seed: made}, lab.setup))
-    return shelf.findings()
+        store.keep(made, study.findings({lab.setup.recipe.seed: made}, lab.setup))
+    return store.findings()
 
 
 def _arms(study: Study, lab: Lab, making: Making) -> list[Arm]:

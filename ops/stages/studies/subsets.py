@@ -117,8 +117,8 @@ def _with(setup: Setup, workers: Sequence[str]) -> Setup:
 def _taught_whole(setup: Setup) -> Setup:
     """The setup without SFT examples on subsets of the pool."""
     recipe = setup.recipe
-    lessons = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
-    return replace(setup, recipe=recipe.model_copy(update={"cold_start": lessons}))
+    cold_start = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
+    return replace(setup, recipe=recipe.model_copy(update={"cold_start": cold_start}))
 
 
 class Bench:

@@ -1,10 +1,10 @@
-"""The generalist workers: they answer any question by themselves, and err as their skills let them.
+"""The generalist workers: they answer any question alone, with errors that depend on their skills.
 
-What belongs here: bounded algorithms that read a `Task`, and the chance with which each of their steps goes wrong.
-What does not: exact tools (`ops.synthetic.tools`), and anything that knows how a question was made.
+What belongs here: bounded algorithms that read a `Task`, and the probability with which each of their steps goes wrong.
+What does not: exact tools (`ops.synthetic.tools`), and knowledge of how a question was made.
 
-One way of thinking (`thought`) with three sets of skills (`SKILLS`): what a generalist may do wrong is the same for
-all, how often is not.
+All share one procedure (`thought`) with three sets of skills (`SKILLS`): the possible errors are the same for all,
+their frequency is not.
 """
 
 from __future__ import annotations

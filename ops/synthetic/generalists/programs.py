@@ -60,7 +60,7 @@ def _searched(mind: Mind, given: Sequence[ListExample]) -> MethodResult:
         steps = [tries.choice(names) for _ in range(tries.randint(1, _DEEPEST))]
         if all(apply(steps, example.given) == example.wanted for example in given):
             return MethodResult(program(steps, mind.task.question), proven=True)
-    mind.chance.note("search", f"{mind.skill.search} programs", "none fits the examples; the last one is told")
+    mind.chance.note("search", f"{mind.skill.search} programs", "none fits the examples; the last one is used")
     return MethodResult(program(steps, mind.task.question))
 
 

@@ -1,7 +1,7 @@
-"""The tool workers: one file each, one function `answer(task) -> str` each.
+"""The tool workers: one file per tool with one function `answer(task) -> str`.
 
-What belongs here: tools that read a `Task` and write text. A tool has one skill and
-reports a request outside it; it never sees a gold answer.
+What belongs here: tools that read a `Task` and write text. A tool has one skill and reports a request outside it; it
+never reads a gold answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The base policy: a pretrained model as it is, a small one taught the grammar by supervision, or an untrained policy.
 
-`make_base_policy` keys its folder by everything that went in, so what is made already is not made again.
+`make_base_policy` keys its folder by all inputs, so an existing policy is reused.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
-from ops.training.cold_start.validation import Lesson, drawing, held_out, validate, validated_on
-from ops.training.run.checkpoints import full_disk_told
+from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
+from ops.training.run.checkpoints import full_disk_reported
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import offer
@@ -25,23 +25,25 @@ from ops.workflow.prompt import offer
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
 _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
-"""Settings of memory and of the share of valid workflows that is required, which change no policy."""
+"""Settings that change no policy: memory, and the required share of valid workflows."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
     """The folder of the base policy of these inputs; it need not exist."""
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
-    key = digest([
-        recipe.model_dump(include={"seed", "policy", "prompting", "generation", "replay"}),
-        _cold_start_settings(recipe),
-        setup.pool.answers_key,
-        [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
-        hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
-        # Another price makes no other policy: it keeps the cards that it learned with.
-        [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
-        recipe.execution.what_answers_depend_on if recipe.cold_start else None,
-    ])
+    key = digest(
+        [
+            recipe.model_dump(include={"seed", "policy", "prompting", "generation", "replay"}),
+            _cold_start_settings(recipe),
+            setup.pool.answers_key,
+            [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
+            hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
+            # A new price does not make a new policy, which keeps the cards of its training.
+            [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
+            recipe.execution.what_answers_depend_on if recipe.cold_start else None,
+        ]
+    )
     return setup.workspace.policies / f"{recipe.policy_name}-{key}"
 
 
@@ -78,7 +80,7 @@ def make_base_policy(
     mix or the responses are missing, `DiskFull`, and `OverBudget` and `ConfigError` as the client does.
     """
     folder = base_policy_folder(setup)
-    with full_disk_told(partial := folder.with_name(folder.name + ".partial")):
+    with full_disk_reported(partial := folder.with_name(folder.name + ".partial")):
         if (folder / "podium.json").is_file():
             _validate_again(setup, folder, client, on_progress)
             return folder
@@ -138,7 +140,7 @@ def _teach(
         examples = [example for example in examples if fits(example["prompt"])]
     precision = model.dtype
     if settings.lora is None:
-        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 anyway
+        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 in any case
     began = time.perf_counter()
     fitted = fit(
         model, tokenizer, examples, settings, recipe.seed, on_progress,
@@ -148,7 +150,7 @@ def _teach(
     model.to(precision).eval()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    lesson = Lesson(
+    record = ColdStartRecord(
         loss=tuple(fitted.losses),
         examples=len(examples),
         left_out=count - len(examples),
@@ -158,15 +160,15 @@ def _teach(
     )
     if problems := validated_on(setup.workspace.data, recipe):
         validity = validate(Conductor(model, tokenizer, card), problems, team, recipe, on_progress)
-        lesson = lesson.model_copy(update={"validation": validity})
-    lesson.write(folder)
+        record = record.model_copy(update={"validation": validity})
+    record.write(folder)
     return card.model_copy(update={"pretrained": None})
 
 
 def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
-    """Where the policy was not validated, or by completions that were drawn in another way than GRPO will draw them."""
-    recipe, lesson = setup.recipe, Lesson.read(folder)
-    if lesson is None or (lesson.validation is not None and lesson.validation.drawn == drawing(recipe)):
+    """Validate a policy that was not validated, or with other sampling settings than GRPO's."""
+    recipe, record = setup.recipe, ColdStartRecord.read(folder)
+    if record is None or (record.validation is not None and record.validation.drawn == drawing(recipe)):
         return
     problems = validated_on(setup.workspace.data, recipe)
     if not problems:
@@ -176,7 +178,7 @@ def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Pro
     card = PolicyCard.read(folder).model_copy(update={"generation": recipe.generation})
     team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
     validity = validate(Conductor.load(folder, card), problems, team, recipe, on_progress)
-    lesson.model_copy(update={"validation": validity}).write(folder)
+    record.model_copy(update={"validation": validity}).write(folder)
 
 
 def _peak_gib() -> float:

@@ -12,7 +12,7 @@ from ops.core.errors import DataError
 from ops.core.response import Message
 from ops.core.rows import load_responses
 from ops.training.cold_start.exploration import explore
-from ops.training.cold_start.recursive_lessons import alone, second_rounds
+from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
 from ops.workflow.play import next_messages
 from ops.workflow.team import Team
@@ -33,11 +33,10 @@ async def sample_examples(
     on_progress: Callable[[int, int, str], None] | None = None,
     held_out: Collection[str] = (),
 ) -> list[SftExample]:
-    """`count` pairs for the problems of the mix but those of the keys `held_out`, deterministic in the recipe's seed;
-    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a part of the
-    team.
+    """Return `count` pairs for the problems of the mix except the keys `held_out`, deterministic in the recipe's seed.
 
-    Raises `DataError` where the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a subset of the
+    team. Raises `DataError` if the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
     mix = read_problems(workspace.data / "training_mix.jsonl")
@@ -68,8 +67,8 @@ async def sample_examples(
         sampler.learn(explored.taught)
         rounds += explored.rounds
     if settings.recursive_share and not rounds:
-        what = "holds no answer to a problem of the mix, and cold_start.recursive_share wants some to go on from"
-        raise DataError(workspace.data / "responses", "(folder)", what, "Precache, or set it to 0")
+        what = "has no answer to a problem of the mix, which cold_start.recursive_share needs"
+        raise DataError(workspace.data / "responses", "", what, "Precache, or set it to 0")
     recursive, adaptive, random = setup.recipe.recursive, setup.recipe.adaptive, Random(f"{setup.recipe.seed} lessons")
     limits = recursive.limits if recursive is not None else RoundLimits()
     first = sampler.stream(list(problems.values()))

@@ -1,7 +1,7 @@
-"""Trying workflows on what no worker solves alone, before any weight is trained.
+"""Try workflows on problems that no worker solves alone, before training.
 
-GRPO learns only from groups in which some rollout succeeds; a policy that never saw a working combination seldom
-writes one, and one that saw a lucky combination learns luck.
+GRPO learns only from groups in which some rollout succeeds. A policy without examples of successful combinations rarely
+generates one, and a policy with accidental successes among its examples learns chance.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
-from ops.training.cold_start.recursive_lessons import FirstRound
+from ops.training.cold_start.recursive_examples import FirstRound
 from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 
 BATCH = 256
-"""Workflows in flight at once."""
+"""Number of workflows in flight."""
 VARIED = 0.4
 """Share of the second round's workflows that are variations of what works best."""
 TRUSTED = 0.8
-"""Reliability on a subject from which a workflow is taught for problems on which it was not tried."""
+"""Reliability on a subject from which a workflow is an example for problems on which it was not tried."""
 
 Progress = Callable[[int, int], None]
 Pairs = Sequence[tuple[Problem, Workflow]]
@@ -33,14 +33,14 @@ Subject = tuple[str, str]
 
 
 class WorkflowTally:
-    """How often which workflow was right on a subject."""
+    """Successes and tries of each workflow on each subject."""
 
     def __init__(self) -> None:
         self._tries: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
         self._wins: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
 
     def count(self, subject: Subject, workflow: Workflow, right: bool) -> None:
-        """Book one try."""
+        """Record one try."""
         self._tries[subject][workflow] += 1
         self._wins[subject][workflow] += right
 
@@ -65,13 +65,12 @@ class WorkflowTally:
 
 
 class Explored(NamedTuple):
-    """What trying workflows came to."""
+    """The results of the tried workflows."""
 
     taught: dict[str, list[Workflow]]
-    """Problem's key → workflows that may be taught for it, the most reliable first, for the problems that no worker
-    reliably solves alone."""
+    """Key → workflows for SFT examples, most reliable first, for the problems that no worker reliably solves alone."""
     rounds: list[FirstRound]
-    """Every workflow that gave an answer, in the order in which they were tried."""
+    """Every workflow that gave an answer, in the order of the tries."""
 
 
 async def explore(
@@ -83,11 +82,11 @@ async def explore(
 ) -> Explored:
     """Try workflows on the problems that no worker reliably solves alone.
 
-    First `attempts` workflows a problem: on each subject every pair of workers in a chain once, then random ones. Then
-    as many of those that work best on the subject, as they are or (of any subject of the domain) with a step added,
-    changed or left out. What is taught answered the problem, or nearly always answers its subject; where choices are
-    offered, what is right hardly more often than chance is luck. Raises `OverBudget` and `ConfigError`; what was
-    answered by then is in the response cache.
+    First `attempts` workflows per problem: on each subject every pair of workers in a chain once, then random ones.
+    Then the same number of those with most successes on the subject, unchanged or (from any subject of the domain) with
+    a step added, changed or removed. An example's workflow answered the problem, or nearly always answers its subject;
+    with choices, a success must be more frequent than guessing explains. Raises `OverBudget` and `ConfigError`; answers
+    so far are in the response cache.
     """
     hard = [problem for problem in problems if not sampler.solved_alone(problem)]
     total, random, tally = 2 * attempts * len(hard), Random(attempts), WorkflowTally()
@@ -128,7 +127,7 @@ async def explore(
 
 
 def _chains(team: Team, random: Random) -> Iterator[Workflow]:
-    """Every ordered pair of workers, in random order; the second sees the first one's response."""
+    """Return every ordered pair of workers in random order; the second reads the first one's response."""
     pairs = list(product(range(len(team.workers)), repeat=2)) if team.prompting.max_steps > 1 else []
     random.shuffle(pairs)
     return (Workflow((Step(first, SOLVE), Step(second, SOLVE, "all"))) for first, second in pairs)
@@ -138,7 +137,7 @@ def _taught(problem: Problem, tally: WorkflowTally, right: Iterable[Workflow]) -
     subject, answered = _subject(problem), set(right)
     ranked = tally.best(subject)
     by_chance = 1 / len(problem.choices) if problem.choices else 0.0
-    least = min(2 * by_chance, (1 + by_chance) / 2)  # with two choices, no worker is right twice as often as chance
+    least = min(2 * by_chance, (1 + by_chance) / 2)  # twice chance, if possible
     known = (workflow for workflow in ranked if workflow in answered)
     trusted = (workflow for workflow in ranked if workflow not in answered)
     for workflow in chain(known, trusted):

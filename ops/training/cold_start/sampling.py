@@ -1,4 +1,4 @@
-"""Workflows for the cold start: random in shape, guided by what precaching measured."""
+"""Sample workflows for the cold start: random in shape, guided by the precached responses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ops.core.settings_files import read_yaml
 from ops.workflow.grammar import SOLVE, Access, AccessMode, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
-"""Probabilities of 1, 2, 3 and 4 steps where a single worker is known to succeed."""
+"""Probabilities of 1, 2, 3 and 4 steps if a single worker is known to succeed."""
 STEPS_OTHERWISE = (0.2, 0.4, 0.3, 0.1)
 SEES_EARLIER = 0.85
-"""Probability that a later step sees the earlier ones."""
+"""Probability that a later step reads the earlier ones."""
 SEES_SOME = 0.5
-"""Probability that it sees only some of them, where access is fine-grained and there are several."""
+"""Probability that it reads only some of them, if access is fine-grained and there are several."""
 RELIABLE = 0.9
-"""Accuracy on a subject from which a worker is as good as sure: nothing better is sought there."""
+"""Accuracy on a subject from which a worker counts as reliable, so that no further workflow is sought."""
 REPEATS = 0.3
-"""Probability that a step that is added repeats the one after it: another opinion, or another check."""
+"""Probability that an added step repeats the next one, as a second attempt or check."""
 KEPT = 3
-"""Tried workflows that are taught for a problem: the most reliable of those whose workers are on offer."""
+"""Tried workflows per problem in the examples: the most reliable of those whose workers are offered."""
 _FLOOR, _SPOKEN_HERE, _SPOKEN_ELSEWHERE, _PLAIN = 0.01, 1.0, 1.0, 0.6
 
 
@@ -37,7 +37,7 @@ class Subtask(NamedTuple):
 
 
 class Precached(NamedTuple):
-    """One precached response, as far as the sampler needs it."""
+    """The fields of a precached response that the sampler needs."""
 
     worker: str
     problem: str
@@ -53,11 +53,11 @@ def load_subtasks(file: Path) -> tuple[Subtask, ...]:
         rows = read_yaml(file)
         return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
     except (FileNotFoundError, TypeError, KeyError) as error:
-        raise ConfigError(file, "(file)", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
+        raise ConfigError(file, "", f"cannot be read as subtasks ({error})", "List `say:` and `about:`") from None
 
 
 class WorkflowSampler:
-    """Draws workflows for problems of the mix, deterministically in its seed."""
+    """Samples workflows for problems of the mix, deterministic in its seed."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class WorkflowSampler:
         self._spoken = self._spoken_shares()
 
     def _spoken_shares(self) -> Mapping[tuple[str, str], float]:
-        """(worker, subtask) → share of the worker's responses that speak of it."""
+        """Return (worker, subtask) → share of the worker's responses that mention the subtask's topic."""
         totals: dict[str, int] = {}
         spoken: dict[tuple[str, str], float] = {}
         for (worker, _), text in self._texts.items():
@@ -111,20 +111,20 @@ class WorkflowSampler:
         return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
 
     def learn(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
-        """Take up workflows that were tried and were right, by problem's key, the most reliable first."""
+        """Add tried and successful workflows by problem key, most reliable first."""
         self._explored = explored
 
     def stream(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
-        """Problems in random order, each with a workflow drawn for it, without end."""
+        """Give problems in random order, each with a sampled workflow, without end."""
         while True:
             problem = self._random.choice(problems)
             yield problem, self.draw(problem)
 
     def draw(self, problem: Problem, part: Collection[int] | None = None) -> Workflow:
-        """Sample one workflow. With probability `success_share` one that is known to work, or one that ends with a
-        worker that succeeded alone (less often where chance explains the success); else a random one.
+        """Sample one workflow.
 
-        `part`: the ordinals on offer; None: all.
+        With probability `success_share` a known success, or one whose last worker succeeded alone (less often if
+        guessing explains the success); else a random one. `part`: the offered ordinals; None: all.
         """
         offered = [name for name, ordinal in self._ordinals.items() if part is None or ordinal in part]
         explored = self._known(problem, part)
@@ -176,7 +176,7 @@ class WorkflowSampler:
         return Workflow(tuple(steps))
 
     def _access(self, index: int) -> Access:
-        """What a step that sees anything sees: all, or some of several."""
+        """Return the access of a step that reads earlier ones: all, or some of several."""
         if not self._fine_grained or index < 2 or self._random.random() >= SEES_SOME:
             return "all"
         return tuple(sorted(self._random.sample(range(index), self._random.randrange(1, index))))

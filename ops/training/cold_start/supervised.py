@@ -1,4 +1,4 @@
-"""Supervised learning of (prompt, workflow) pairs, by TRL."""
+"""Supervised fine-tuning on (prompt, workflow) pairs with TRL."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.workflow.controls import plain_messages
 
 WINDOW = 16
-"""Batches among which examples are sorted by length."""
+"""Number of batches among which examples are sorted by length."""
 
 
 class Fitted(NamedTuple):
-    """What a model was trained on, and how that went."""
+    """Facts of a finished fine-tuning."""
 
     losses: list[float]
-    """Nats per token, every ten steps."""
+    """Loss in nats per token, every ten steps."""
     tokens: int
     """Tokens of all examples, prompts included."""
 

@@ -1,7 +1,7 @@
-"""A tokenizer of the scratch policy's own.
+"""The scratch policy's tokenizer.
 
-Digits stand alone, and the fixed parts of the workflow grammar are one token each, so that a two-step workflow takes
-about 25 tokens.
+Digits are separate tokens, and the fixed parts of the workflow grammar are one token each, so that a two-step workflow
+takes about 25 tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level BPE over `texts`, at most `vocabulary` tokens, any text round-trips."""
+    """Train byte-level BPE on `texts` with at most `vocabulary` tokens; any text round-trips."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

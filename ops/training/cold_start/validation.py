@@ -1,8 +1,7 @@
-"""What a cold start taught, and whether that is enough to begin GRPO: the share of valid workflows on problems that
-were not taught.
+"""The result of a cold start, and whether GRPO may start: the share of valid workflows on held-out problems.
 
-From a policy that seldom writes a workflow GRPO learns little else than the format, and where no rollout of a group is
-one it learns nothing.
+From a policy that rarely generates valid workflows GRPO mostly learns the format, and a group without a valid rollout
+gives no gradient.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from ops.workflow.team import Team
 
 FILE = "cold_start.json"
 BATCH = 32
-"""Workflows that are written side by side."""
+"""Number of workflows generated together."""
 SAMPLE = 64
-"""Problems at most that a policy is measured on where none are held out."""
+"""Maximum number of problems for the measurement if none are held out."""
 REASONS = 3
-"""Ways to fail that a message names."""
+"""Number of failure reasons in a message."""
 
 
 class NotTaught(PodiumError):
-    """Too few of a policy's completions are workflows for GRPO to begin."""
+    """Too few completions of the policy are valid workflows for GRPO to start."""
 
 
 class Validity(Settings):
-    """How many completions were workflows."""
+    """The number of valid workflows among completions."""
 
     problems: int
     valid: int
     failures: dict[str, int] = Field(default={})
-    """Way to fail (`ops.workflow.grammar.FormatFailure`) → completions; the most frequent first."""
+    """Failure (`ops.workflow.grammar.FormatFailure`) → completions, most frequent first."""
 
     drawn: dict[str, Any] = Field(default={})
-    """How the completions were drawn (`drawing`)."""
+    """The sampling settings of the completions (`drawing`)."""
 
     @property
     def share(self) -> float:
@@ -60,25 +59,25 @@ class Validity(Settings):
         return f"{self.valid} of {self.problems} completions are workflows ({self.share:.1%}){failed}"
 
 
-class Lesson(Settings):
+class ColdStartRecord(Settings):
     """Record of a cold start; stored beside the policy as `cold_start.json`."""
 
     loss: tuple[float, ...]
-    """Nats per token, every ten steps."""
+    """Loss in nats per token, every ten steps."""
     examples: int = 0
     left_out: int = 0
-    """Examples of recursive rounds that were left out: their prompts leave no room for a completion."""
+    """Examples of recursive rounds that were omitted, because their prompts leave no room for a completion."""
     tokens: int = 0
     """Tokens of all examples, prompts included; each is used once."""
     seconds: float = 0.0
-    """Seconds of the training alone."""
+    """Seconds of training only."""
     peak_gib: float = 0.0
     """The most memory that this process has held so far."""
     validation: Validity | None = None
-    """None: not asked for."""
+    """None: not requested."""
 
     @classmethod
-    def read(cls, policy: Path) -> Lesson | None:
+    def read(cls, policy: Path) -> ColdStartRecord | None:
         """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
         file = policy / FILE
         if not file.is_file():
@@ -86,7 +85,7 @@ class Lesson(Settings):
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise DataError(file, "(file)", f"is no cold start's report ({error})", "Make the policy again") from None
+            raise DataError(file, "", f"is not the record of a cold start ({error})", "Make the policy again") from None
 
     def write(self, policy: Path) -> None:
         write_text(policy / FILE, self.model_dump_json(indent=1))
@@ -101,7 +100,7 @@ class ColdStartVerdict(Settings):
 
 
 def drawing(recipe: Recipe) -> dict[str, Any]:
-    """GRPO's sampling settings, on which the share of valid workflows depends."""
+    """Return GRPO's sampling settings, on which the share of valid workflows depends."""
     grpo = recipe.grpo
     named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
     return named | recipe.generation.model_dump()
@@ -118,7 +117,7 @@ def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
     problems, count = read_problems(mix), settings.validation.problems
     if count >= len(problems):
         size = f"holds {len(problems)} problems, of which {count} are held out (cold_start.validation.problems)"
-        raise DataError(mix, "(file)", size, "Hold fewer out")
+        raise DataError(mix, "", size, "Hold fewer out")
     return Random(recipe.seed).sample(problems, count)
 
 
@@ -174,10 +173,10 @@ def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
         return ColdStartVerdict(
             passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
         )
-    lesson = Lesson.read(policy)
-    if lesson is None or lesson.validation is None:  # a policy that GRPO has trained already
+    record = ColdStartRecord.read(policy)
+    if record is None or record.validation is None:  # a policy after GRPO
         return ColdStartVerdict(passed=True, said="nothing was taught here")
-    seen = lesson.validation
+    seen = record.validation
     if seen.share >= least:
         return ColdStartVerdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
     remedy = _remedy(seen.failures, settings)

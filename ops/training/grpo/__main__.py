@@ -14,8 +14,8 @@ from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_taught
-from ops.training.run import lifeline
-from ops.training.run.checkpoints import full_disk_told
+from ops.training.run import parent_watch
+from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.ending import ERROR
 from ops.training.run.launcher import REQUESTS
 from ops.training.run.plan import PLAN, RunPlan, RunResult, command
@@ -30,15 +30,15 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
-    for number in REQUESTS:  # before there is a step to finish; a shell's background ignores SIGINT
+    for number in REQUESTS:  # before the first step; a shell ignores SIGINT for background processes
         signal.signal(number, signal.SIG_DFL)
-    lifeline.watch()
-    # Dagster listens to one process: of several ranks the first speaks.
+    parent_watch.watch()
+    # Dagster listens to one process, so only the first rank reports.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
             folder = arguments.run.resolve()
-            with full_disk_told(folder):
+            with full_disk_reported(folder):
                 result = train(folder)
                 if result is not None and pipes is not None:
                     pipes.report_asset_materialization(metadata=result.model_dump())
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def report(result: RunResult, folder: Path) -> None:
-    """What the run came to, in a line or two."""
+    """Print the run's result in one or two lines."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
         f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"

@@ -19,16 +19,16 @@ from ops.training.run.plan import RunPlan
 
 
 def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
-    """TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
+    """Return TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
 
-    `ends`: ids of the tokens at which vLLM stops, beside those that the model's files declare.
+    `ends`: ids of the tokens at which vLLM stops, in addition to those in the model's files.
     """
     grpo = plan.recipe.grpo
     bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
     arguments = GRPOConfig(
         output_dir=str(folder / CHECKPOINTS),
         run_name=folder.name,
-        report_to=[],  # `ops.training.run.tracking` does
+        report_to=[],  # `ops.training.run.tracking` reports instead
         seed=plan.recipe.seed,
         max_steps=grpo.steps,
         per_device_train_batch_size=grpo.micro_batch,
@@ -49,7 +49,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         epsilon_high=grpo.clip_high,
         loss_type=grpo.loss,
         scale_rewards="group",
-        shuffle_dataset=False,  # the data set is in the order of the training
+        shuffle_dataset=False,  # the data set is already in training order
         **_machine(grpo, ends),
         bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
@@ -60,14 +60,17 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         disable_tqdm=True,
         log_completions=False,
     )
-    # Only now for DeepSpeed on CPUs: transformers allows it there beside `use_cpu` alone, which disengages DeepSpeed.
+    # Set only now for DeepSpeed on CPUs: transformers allows it there only beside `use_cpu`, which disables DeepSpeed.
     arguments.bf16 = bf16
     return arguments
 
 
 def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
-    """Generation and devices. Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be
-    given: with either, DeepSpeed is not engaged."""
+    """Return settings of generation and devices.
+
+    Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be given, because either disables
+    DeepSpeed.
+    """
     chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
     if grpo.vllm:
         chosen |= {
@@ -89,12 +92,13 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
 
 
 def longest_sequence(grpo: Grpo, model: Any) -> int | None:
-    """Prompt and completion together (tokens): the model's limit, or vLLM's if that is smaller."""
+    """Return the longest sequence of prompt and completion (tokens): the model's limit, or vLLM's if that is smaller.
+    """
     limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def patience(plan: RunPlan) -> Patience:
-    """How long a step waits for workers that are away. In a rehearsal no worker comes back."""
+    """Return how long a step waits for unreachable workers. In a rehearsal no worker recovers."""
     grpo = plan.recipe.grpo
     return Patience(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else IMPATIENT

@@ -1,4 +1,4 @@
-"""The curve of a run (one JSON line a step), and its summary."""
+"""The curve of a run (one JSON line per step), and its summary."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 
 Report = Callable[[int, int, str], None]
-"""Told a step, the last one, and what the step showed."""
+"""Callback with the step, the last step, and the step's results."""
 WINDOW = 5
-"""Steps with a reward over which "reward before" and "reward after" are means."""
+"""Number of steps with a reward that "reward before" and "reward after" average."""
 _NO_REWARD = (
     "no rollout of the run had a reward, so that nothing was learnt: no worker was reached, or a rehearsal has none of "
     "the responses. Remove the run's folder to train again"
@@ -31,7 +31,7 @@ _NO_REWARD = (
 
 
 class Curve(TrainerCallback):  # type: ignore[misc]
-    """One JSON line a step, of all ranks together: reward, losses, outcome rates, worker use, where the time went."""
+    """One JSON line per step for all ranks together: reward, losses, outcome rates, worker use, times."""
 
     trainer: TimedTrainer
     tracking: Tracking | None = None
@@ -43,15 +43,15 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._began = 0.0
 
     def start(self, step: int) -> None:
-        """Keep the lines up to the checkpoint's step: the steps after it are done again. The first rank's to do."""
+        """Keep the lines up to the checkpoint's step, since later steps are repeated. Called on the first rank."""
         if self._file.is_file():
             text = self._file.read_text(encoding="utf-8")
-            lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have cut the last line short
+            lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have left a partial last line
             self.rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
         write_text(self._file, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def batch(self, statistics: StepStatistics) -> None:
-        """What this rank's reward function saw: once in a step, or in each of its rounds."""
+        """Receive the results of this rank's reward function: once per step, or once per round."""
         self._statistics = following(self._statistics, statistics)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -62,7 +62,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if not logs or "reward" not in logs:
             return
-        # On every rank: TRL has gathered `logs` over them, but not what the reward function saw.
+        # On every rank: TRL has gathered `logs` over the ranks, but not the reward function's results.
         landed = self.trainer.landed
         own, waited = landed or (self._statistics, self._statistics.seconds)
         parts: list[tuple[StepStatistics, float, float]] = gather_object([
@@ -72,7 +72,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             return
         statistics = merged([part for part, _, _ in parts])
         seconds = time.perf_counter() - self._began
-        # Ranks wait for the slowest of them before they update.
+        # The ranks wait for the slowest of them before they update.
         generation, workers = max(((writing, waiting) for _, writing, waiting in parts), key=sum)
         row = {
             "step": state.global_step,

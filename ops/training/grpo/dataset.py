@@ -1,7 +1,7 @@
-"""The questions of a whole training, in the order in which it asks them.
+"""The questions of a whole training in order.
 
-What is asked at a step follows from the step's number alone. (TRL's sampler and transformers' count of epochs begin
-anew where a run is resumed in its second epoch, and would ask other questions than the run that was let alone.)
+A step's questions depend only on the step's number. (TRL's sampler and transformers' count of epochs restart if a run
+is resumed in its second epoch, and would choose other questions than an uninterrupted run.)
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from ops.workflow.team import Team
 
 
 def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> Dataset:
-    """One row a question: its prompt in chat form, its key for the reward, its epoch, and in the adaptive stage the
-    ordinals that its prompt offers. Every epoch is in a random order of its own.
+    """Return one row per question: its prompt in chat form, its key for the reward, its epoch, and in the adaptive
+    stage the offered ordinals.
 
-    Raises what `row` does, and `DataError` for fewer problems than a step asks.
+    Every epoch has its own random order. Raises the errors of `row`, and `DataError` for fewer problems than a step
+    needs.
     """
     grpo, seed = plan.recipe.grpo, plan.recipe.seed
     size = grpo.questions_per_step
     if len(problems) < size:
         stage = "recursive" if plan.recursive else "adaptive" if plan.adaptive else "grpo"
         held = f"holds {len(problems)} problems for the stage, and a step asks {size}"
-        raise DataError(plan.problems, "(file)", held, f"Ask fewer at a step ({stage}.questions_per_step)")
+        raise DataError(plan.problems, "", held, f"Ask fewer at a step ({stage}.questions_per_step)")
     asked: list[Row] = []
     generator = torch.Generator().manual_seed(seed)
     for epoch, steps in epochs(len(problems), size, grpo.steps):
@@ -48,7 +49,7 @@ def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, 
 
 
 def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
-    """(epoch, its steps) until there are `steps` in all; an incomplete last step is dropped."""
+    """Give (epoch, its steps) for `steps` in total; an incomplete last step is dropped."""
     whole = problems // questions_per_step
     for epoch, done in enumerate(range(0, steps, whole)):
         yield epoch, min(whole, steps - done)

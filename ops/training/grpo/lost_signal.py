@@ -10,9 +10,9 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 
 NEARLY_NONE = 0.05
-"""Share of a step's groups: no more of them have rewards that differ in a step that is as good as lost."""
+"""Highest share of groups with different rewards in a step that counts as silent."""
 _MOST = 0.5
-"""Share of a domain's rollouts from which an outcome is what is wrong there."""
+"""Share of a domain's rollouts from which an outcome is named as the cause."""
 _REMEDIES = {
     "right": "where nearly all is right there is nothing left to learn: keep this policy, or offer harder problems "
     "(curation.shortlist_factor, curation.selector)",
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 
 def silent_steps(rows: Sequence[Row]) -> int:
-    """How many of the last steps in a row were (nearly) without a group whose rewards differ."""
+    """Return the number of last consecutive steps (nearly) without groups of different rewards."""
     count = 0
     for row in reversed(rows):
         dead = row.get("zero_variance_groups/left", row["zero_variance_groups"])
@@ -40,7 +40,7 @@ def silent_steps(rows: Sequence[Row]) -> int:
 
 
 def diagnosis(rows: Sequence[Row], planned: int) -> str:
-    """What these last steps of a run of `planned` steps show, by domain, and what to do; one line."""
+    """Return in one line what the last steps of a run of `planned` steps show by domain, and the remedy."""
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         for domain, counts in row["outcomes"].items():
@@ -65,7 +65,7 @@ def _remedy(counts: Counter[str]) -> str:
 
 
 class SignalStop(TrainerCallback):  # type: ignore[misc]
-    """Ends the training in good order after `steps` silent steps in a row.
+    """Ends the training regularly after `steps` silent steps in a row.
 
     The first rank, which has the curve, decides for all. `reason` is empty until then, and on other ranks.
     """

@@ -64,9 +64,9 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     model, tokenizer = load_model(plan.base_policy, card)
     precision = model.dtype
     if grpo.deepspeed is None:
-        # A step of 1e-6 vanishes in bfloat16 weights. DeepSpeed keeps a copy in float32 itself.
+        # A step of 1e-6 vanishes in bfloat16 weights; DeepSpeed keeps its own copy in float32.
         model.float()
-    # TRL ends completions and their masks at what the model declares, and the policy is saved with it.
+    # TRL ends completions and masks at the tokens that the model declares, and saves the policy with them.
     model.generation_config.eos_token_id = ends = end_of_turn(model.generation_config, tokenizer)
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = longest_sequence(grpo, model)
@@ -104,7 +104,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         return None
     model.to(precision)
     trainer.save_model(str(folder / "policy"))
-    if trainer.is_world_process_zero():  # a pickle, with paths of this machine
+    if trainer.is_world_process_zero():  # a pickle that contains paths of this machine
         (folder / "policy" / "training_args.bin").unlink(missing_ok=True)
     counts: list[Counts] = gather_object([client.counts])
     if not trainer.is_world_process_zero():
@@ -148,14 +148,14 @@ def _fits(tokenizer: Any, longest: int | None, completion: int, messages: Sequen
 
 
 def trainer_class(grpo: Grpo) -> type[TimedTrainer]:
-    """Who trains: one step after another, or with the next step's rollouts in the air."""
+    """Return the trainer class: one step after another, or with overlapping rollouts."""
     if not grpo.staleness:
         return TimedTrainer
     return OverlappedTrainer
 
 
 def questions(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> StepQuestions | None:
-    """What asks others than the data set's questions; None where the recipe wants nothing of the kind."""
+    """Return the chooser of questions; None if the recipe uses the data set's order."""
     grpo, chosen = plan.recipe.grpo, plan.recipe.grpo.sampling == "signal"
     if not (chosen or grpo.refills_per_step):
         return None

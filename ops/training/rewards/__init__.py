@@ -1,5 +1,5 @@
-"""What a step's rollouts earn.
+"""The rewards of a step's rollouts.
 
-What belongs here: the reward as TRL calls it, its terms, the samples of workers that it draws on, waiting for workers
-that are away, and what all that showed. What does not: how the policy writes and learns.
+What belongs here: the reward function for TRL, its terms, the choice of worker samples, waiting for unreachable
+workers, and statistics of these. What does not: how the policy generates and learns.
 """

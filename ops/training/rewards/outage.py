@@ -1,4 +1,4 @@
-"""When a training waits or stops: workers that are away, and a first step that writes no workflows."""
+"""When a training waits or stops: unreachable workers, and a first step without valid workflows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class InvalidFirstStep(PodiumError):
 
 
 class FirstStep:
-    """Judges the first batch of completions that it is given, and no later one; of several ranks each its own part.
+    """Judges the first batch of completions and no later one; each of several ranks judges its own part.
 
-    A champion writes workflows. Where it does not in the first step of fine-tuning, its prompt shows something that
-    it has not learned (a worker that is new to it, another style), and the steps would teach it the format again at
-    the price of what it could do. `max_invalid`: the share (0-1) that is allowed.
+    A champion generates valid workflows. If it does not in the first step of fine-tuning, its prompt contains something
+    that it was not trained on (a new worker, another style), and training would teach it the format again at the
+    expense of its skills. `max_invalid`: the permitted share (0-1).
     """
 
     def __init__(self, max_invalid: float, recipe: str, seed: int) -> None:
@@ -51,8 +51,8 @@ class FirstStep:
 
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 600.0
-"""Pauses double: the first is as long as a worker rests that failed five times, the longest what is lost at most when
-the workers are back."""
+"""Pauses double: the first is as long as a worker's pause after five failures, the longest limits the loss when the
+workers recover."""
 _log = logging.getLogger(__name__)
 
 
@@ -79,11 +79,10 @@ async def roll_out_patiently(
     cut_off: Collection[int] = (),
     after: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
-    """`roll_out`, and again those that are unscorable, after ever longer pauses, while they are more than is allowed.
+    """Run `roll_out`, and repeat the unscorable rollouts after increasing pauses while there are more than permitted.
 
-    After a pause they are asked for as long as that makes them fewer. What a worker has answered is in the cache: it
-    is neither asked nor paid for again. Raises `Outage` when the pauses add up to `patience.total_s`, and what
-    `roll_out` raises.
+    After a pause they are repeated as long as their number falls. Answers so far are in the cache and are not paid for
+    again. Raises `Outage` when the pauses add up to `patience.total_s`, and the errors of `roll_out`.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
@@ -102,7 +101,7 @@ async def roll_out_patiently(
         _log.warning("%.0f%% of the step's rollouts have no reward: %s; again in %.0f s", 100 * share, who, pause)
         await patience.sleep(pause)
         waited, pause = waited + pause, 2 * pause
-        while away:  # of a worker that failed, one call is let through to try it: when it is back, the others follow
+        while away:  # one call is let through as a probe of a failed worker; once it has recovered, the others follow
             again = await roll_out(
                 [texts[i] for i in away],
                 [problems[i] for i in away],

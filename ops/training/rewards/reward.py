@@ -1,4 +1,4 @@
-"""The reward as TRL calls it: completions in, 0 / 0.5 / 1 and the recipe's terms, or None, out; what was seen."""
+"""The reward function for TRL: completions in; 0 / 0.5 / 1 plus the recipe's terms, or None, out; with statistics."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ FIRST, SECOND = "round_1", "round_2"
 
 
 def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
-    """First and recursive rounds (`round_1`, `round_2`), the right ones of each, and what the recursive ones did.
+    """Count first and recursive rounds (`round_1`, `round_2`), the correct ones of each, and the recursive ones'
+    behaviour.
 
-    `kept`: three empty lists. `loops`: the same workflow once more. `to_right` and `to_wrong`: another answer than the
-    round before, graded otherwise.
+    `kept`: three empty lists. `loops`: the same workflow again. `to_right` and `to_wrong`: another answer than the
+    previous round's, graded otherwise.
     """
     counts = Counter[str]()
     for rollout in rollouts:
@@ -43,7 +44,8 @@ def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Each as a share of its round's rollouts, and how many recursive rounds there were; nothing without rounds."""
+    """Return each count as a share of its round's rollouts, and the number of recursive rounds; empty without rounds.
+    """
     if not counts:
         return {}
     of_rounds = {name: count / counts[name.partition("/")[0]] for name, count in counts.items() if "/" in name}
@@ -51,7 +53,7 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 class WorkerSamples(NamedTuple):
-    """How many answers a prompt has ("every": each rollout its own), for groups of `group` rollouts."""
+    """The number of answers per prompt ("every": each rollout has its own), for groups of `group` rollouts."""
 
     answers: int | Literal["every"] = 1
     group: int = 1
@@ -76,11 +78,11 @@ class WorkerSamples(NamedTuple):
 
 
 ONE = WorkerSamples()
-"""One answer to a prompt, for ever."""
+"""One answer per prompt in all epochs."""
 
 
 TOP = 10
-"""Patterns that a step's statistics name."""
+"""Number of patterns in a step's statistics."""
 IMPATIENT = Patience(max_unscorable=1.0, total_s=0.0)
 """Accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
@@ -88,7 +90,7 @@ RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
 @dataclass
 class StepStatistics:
-    """What rollouts showed, in sums: those of several ranks add up."""
+    """Statistics of rollouts as sums, so that several ranks can be added."""
 
     rollouts: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -104,14 +106,14 @@ class StepStatistics:
     """Tokens of those responses and their prompts."""
     cost_usd: float = 0.0
     seconds: float = 0.0
-    """Waiting for workers; of ranks, which wait at the same time, the longest."""
+    """Seconds of waiting for workers; for ranks, which wait at the same time, the longest."""
     scorable: int = 0
     terms: dict[str, float] = field(default_factory=dict)
-    """Reward term → what it added to the rewards of the scorable rollouts."""
+    """Reward term → its contribution to the rewards of the scorable rollouts."""
     rounds: Counter[str] = field(default_factory=Counter)
-    """What first and recursive rounds did (`round_counts.counted`); empty where there is one round only."""
+    """Behaviour of first and recursive rounds (`round_counts.counted`); empty with one round."""
     use: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Domain → worker → steps given to it."""
+    """Domain → worker → number of its steps."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → outcome → rollouts."""
     sample: str = ""
@@ -124,10 +126,10 @@ class StepStatistics:
 
     @property
     def values(self) -> dict[str, float]:
-        """One number a name: counts, shares of the rollouts in [0, 1], USD, seconds.
+        """Return one number per name: counts, shares of the rollouts in [0, 1], USD, seconds.
 
-        `right_if_valid` is the share of right answers among those of valid workflows, `diversity` the entropy of the
-        patterns in bits, `term/…` what a reward term added to a scorable rollout in the mean.
+        `right_if_valid` is the share of correct answers among those of valid workflows, `diversity` the entropy of the
+        patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
         """
         patterns, entropy = diversity(self.every_pattern.elements())
         graded = self.counts["share/right"] + self.counts["share/wrong"]
@@ -149,7 +151,7 @@ class StepStatistics:
 
 
 def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
-    """What the ranks' parts of one step showed together."""
+    """Return the statistics of all ranks for one step."""
     whole = StepStatistics()
     for part in parts:
         whole.rollouts += part.rollouts
@@ -171,7 +173,7 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
 
 
 def following(before: StepStatistics, after: StepStatistics) -> StepStatistics:
-    """What two rounds of one step on one rank showed together, one after the other."""
+    """Return the statistics of two successive rounds of one step on one rank."""
     both = merged([before, after])
     both.seconds = before.seconds + after.seconds
     return both
@@ -190,9 +192,9 @@ def _joined(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[
 def summarize(
     rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float, added: Sequence[Mapping[str, float]] = ()
 ) -> StepStatistics:
-    """Each outcome and each way to fail, steps, calls, cost, strategies and worker use of one batch.
+    """Summarize outcomes, failures, steps, calls, cost, strategies and worker use of one batch.
 
-    `added`: what each rollout's reward terms added to its reward.
+    `added`: the contribution of each rollout's reward terms.
     """
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
@@ -270,7 +272,7 @@ def reward_function(
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        samples = worker_samples.of(epoch[0], range(len(problem)))  # all rows of a step are of one epoch
+        samples = worker_samples.of(epoch[0], range(len(problem)))  # all rows of a step belong to one epoch
         teams = [team] * len(problem) if offered is None else [team.offering(e, renumbered=renumbered) for e in offered]
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]

@@ -1,4 +1,4 @@
-"""What a reward term is: one decorated function a file in `terms`, the registry of them, and their weighted sum."""
+"""Reward terms: one decorated function per file in `terms`, their registry, and their weighted sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Measure = Callable[[WorkflowTrace], float]
 
 @dataclass(frozen=True)
 class RewardTerm:
-    """One number of an executed workflow, in the term's own `unit`: what it took, so never below 0."""
+    """One number of an executed workflow in the term's own `unit`; a cost, so never negative."""
 
     name: str
     unit: str
@@ -37,9 +37,9 @@ TERMS = Registry("ops.training.rewards.terms", RewardTerm)
 
 
 def contributions(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:
-    """Term → its weight × what it measures, to be added to the rollout's reward; 0 where no workflow was executed.
+    """Return term → weight × value, to be added to the rollout's reward; 0 if no workflow was executed.
 
-    Empty for an unscorable rollout: it has no reward to add to.
+    Empty for an unscorable rollout, which has no reward.
     """
     if rollout.reward is None:
         return {}

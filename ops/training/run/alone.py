@@ -1,4 +1,4 @@
-"""A training run where no orchestrator listens: the trainer as a child process, waited for."""
+"""Run a training without an orchestrator: start the trainer as a child process and wait for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The checkpoints in a run's folder: which are whole, and what a full disk does to them.
+"""The checkpoints in a run's folder: which are complete, and the treatment of full disks.
 
-Nothing here imports torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from ops.core.errors import PodiumError
 
 CHECKPOINTS = "checkpoints"
 UNFINISHED = ("policy", "extensions")
-"""Folders of a run that count for nothing until it has its result."""
+"""Folders of a run that are deletable until it has its result."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CUT_SHORT = (
     *map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ", "basic_ios::clear",
 )  # fmt: skip
-"""Messages about a full disk of writers that raise no `OSError`: safetensors, SQLite, and torch, without a reason."""
+"""Messages about a full disk from writers that raise no `OSError`: safetensors, SQLite, and torch, which gives no
+reason."""
 
 
 class DiskFull(PodiumError):
@@ -45,7 +46,7 @@ def _whole(checkpoint: Path) -> bool:
     """Whether the checkpoint's last file exists and is complete (`TimedTrainer.save_rng_state` makes it the last)."""
     file = checkpoint / "trainer_state.json"
     try:
-        if not file.is_file():  # not the device of a test of full disks, either, which has no end
+        if not file.is_file():  # the device used by tests of full disks is not limited
             return False
         json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -58,7 +59,7 @@ def _newer(checkpoint: Path, whole: Path) -> bool:
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove what a crash left after the newest whole checkpoint."""
+    """Remove the partial files that a crash left after the newest complete checkpoint."""
     whole = last_checkpoint(folder)
     for checkpoint in folder.glob("checkpoint-*"):
         if whole is None or _newer(checkpoint, whole):
@@ -66,7 +67,7 @@ def remove_half_written(folder: Path) -> None:
 
 
 @contextmanager
-def full_disk_told(folder: Path) -> Iterator[None]:
+def full_disk_reported(folder: Path) -> Iterator[None]:
     """Turn errors of a full disk into `DiskFull`, after freeing space for a message in the run's log.
 
     `folder`: the folder of the run or of the policy.
@@ -102,7 +103,7 @@ def _cut_short(folder: Path, error: BaseException) -> Path | str:
         roots = [*later, *unfinished]
     files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
     newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
-    # Which leaves nothing of a file that it cannot write to its end.
+    # The write removes a file that it cannot complete.
     tensors = any(type(each).__name__ == "SafetensorError" for each in _chain(error))
     return newest.with_name("model.safetensors") if tensors and files else newest
 

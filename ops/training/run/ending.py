@@ -1,6 +1,6 @@
-"""How a failed training is reported: in one line wherever the cause is known.
+"""Report a failed training in one line if the cause is known.
 
-Nothing here imports torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from pathlib import Path
 from ops.config import Grpo
 
 ERROR = "error: "
-"""How the trainer's entry point begins the line of an error that it knows."""
+"""Prefix of the trainer's line for an error that it knows."""
 INVALID_FIRST_STEP = "training stopped in its first step"
-"""How the error begins of fine-tuning that writes no workflows (`ops.training.rewards.outage`)."""
+"""Prefix of the error of fine-tuning without valid workflows (`ops.training.rewards.outage`)."""
 _LAST_LINES = 8
 _FULL_BYTES = 2**20
 """Free space (bytes) below which a trainer may have failed to report a full disk."""
 _RANK_EXIT = re.compile(r"^\s*exitcode\s*: -(\d+) \(pid: \d+\)", re.MULTILINE)
-"""In the report of torch's elastic launcher: a rank that a signal ended."""
+"""Pattern for a rank ended by a signal in the report of torch's elastic launcher."""
 _NATIVE = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 
 
 def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
-    """Why training ended with exit status `status` (negative: a signal); `began`: the log's size before it, in bytes.
+    """Return why training ended with exit status `status` (negative: a signal); `began`: the log's size before it, in
+    bytes.
 
-    A signal that ended the process or one of its ranks: one line with its name, the likely cause, the log and how
-    to go on. An error that the trainer names: its line. Anything else: the log's last lines.
+    For a signal that ended the process or one of its ranks: one line with its name, the likely cause, the log and the
+    command that continues. For an error that the trainer names: its line. Otherwise the log's last lines.
     """
     printed = log.read_bytes()[began:].decode("utf-8", errors="replace") if log.is_file() else ""
     if (known := [line for line in printed.splitlines() if line.startswith(ERROR)]) and status > 0:

@@ -1,7 +1,7 @@
-"""Starts the ranks of a training, by accelerate's launcher, and passes requests to stop on to them.
+"""Start the ranks of a training by accelerate's launcher, and pass requests to stop on to them.
 
-torch's elastic launcher, which accelerate's is, gives ranks 30 s after a signal, and dies of a second one, as which
-Ctrl-C at a terminal arrives. A rank must be let finish its step.
+torch's elastic launcher, which accelerate uses, gives ranks 30 s after a signal and ends at a second one, which Ctrl-C
+at a terminal sends. A rank must be allowed to finish its step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 REQUESTS = (signal.SIGTERM, signal.SIGINT)
-"""What asks a training to stop, as often as it comes."""
+"""Signals that request a stop, any number of times."""
 
 
 def forward(number: int, *_: Any) -> None:
@@ -26,7 +26,7 @@ def forward(number: int, *_: Any) -> None:
 
 def main() -> None:
     """`python -m ops.training.run.launcher`, with the arguments of `accelerate launch`; ends with the ranks."""
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # the others are handled here
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other arguments
     for number in REQUESTS:
         signal.signal(number, forward)
     from accelerate.commands.launch import main as launch

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ops.core.errors import ConfigError
 
 NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
-"""How many machines train together; this one's number, from 0 for the one that writes; HOST:PORT of that one."""
+"""The number of machines that train together; this machine's number, from 0 for the one that writes; HOST:PORT of
+number 0."""
 
 
 class TrainingNode(NamedTuple):
@@ -29,7 +30,7 @@ class TrainingNode(NamedTuple):
             return ["--num_machines", "1"]
         if processes % self.nodes:
             problem = f"{processes} ranks (grpo.processes) do not divide among {self.nodes} machines"
-            raise ConfigError(NODES, "(value)", problem, "Change one of them")
+            raise ConfigError(NODES, "", problem, "Change one of them")
         return [
             "--num_machines", str(self.nodes), "--machine_rank", str(self.rank),
             "--main_process_ip", self.host, "--main_process_port", str(self.port),
@@ -45,5 +46,5 @@ def this_node() -> TrainingNode:
     rank, (host, _, port) = os.environ.get(RANK) or "", (os.environ.get(MAIN) or "").rpartition(":")
     if not (count.isdigit() and rank.isdigit() and int(rank) < int(count) and host and port.isdigit()):
         remedy = f"Set {NODES} to their number, {RANK} to 0, 1 … and {MAIN} to HOST:PORT of the one with rank 0"
-        raise ConfigError(NODES, "(value)", "does not say, with the other two, which machine this is", remedy)
+        raise ConfigError(NODES, "", "does not, together with the other two variables, identify this machine", remedy)
     return TrainingNode(int(count), int(rank), host, int(port))

@@ -1,6 +1,6 @@
-"""The plan of one training run: everything that GRPO needs, written down before it starts.
+"""The plan of a training run: all inputs of GRPO, written before it starts.
 
-Nothing here imports torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
-from ops.training.run import lifeline
-from ops.training.run.checkpoints import full_disk_told
+from ops.training.run import parent_watch
+from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.nodes import this_node
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 LOG = "trainer.log"
-"""What the trainer prints."""
+"""The trainer's output."""
 EXTENSIONS = "extensions"
-"""Where in a run's folder PyTorch compiles DeepSpeed's operations."""
+"""Path in a run's folder where PyTorch compiles DeepSpeed's operations."""
 
 
 _NO_RESULT = (
     "vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s", "outage_s",
 )  # fmt: skip
-"""Settings of memory, disk and waiting that change no result: a run may continue with other values."""
+"""Settings of memory, disk and waiting that change no result, so that a run may continue with other values."""
 
 
 class RunPlan(Settings):
-    """One run of `python -m ops.training.grpo`; stored in the run's folder as `run.json`."""
+    """The inputs of `python -m ops.training.grpo`; stored in the run's folder as `run.json`."""
 
     root: Path
     """The checkout, for cache and ledger."""
     recipe: Recipe
-    """With the settings of this run's GRPO."""
+    """The recipe with the settings of this run's GRPO."""
     pool: Pool
     offered: tuple[str, ...]
     """Workers' names by ordinal."""
     base_policy: Path
-    """What it starts from."""
+    """The policy that training starts from."""
     adaptive: Adaptive | None = None
-    """Which part of the workers each question offers; None: all of them."""
+    """The subset of workers that each question offers; None: all."""
     recursive: Recursive | None = None
     """The recursive rounds; None: first rounds only."""
     from_champion: bool = False
@@ -58,7 +58,7 @@ class RunPlan(Settings):
     """The training mix."""
     few_shots: Path
     mlflow_uri: str | None = None
-    """Where the curve is tracked; None: only in the run's folder."""
+    """The store that tracks the curve; None: only the run's folder."""
 
     @property
     def setup(self) -> Setup:
@@ -71,17 +71,18 @@ class RunPlan(Settings):
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(folder / PLAN, "(file)", f"cannot be read ({error})", "Write the plan again") from None
+            raise DataError(folder / PLAN, "", f"cannot be read ({error})", "Write the plan again") from None
 
 
 class RunResult(Settings):
-    """What a finished run leaves: `result.json`. Rewards are means over the first and last steps' rollouts."""
+    """The result of a finished run, `result.json`. Rewards are means over the rollouts of the first and the last steps.
+    """
 
     steps: int
     reward_before: float
     reward_after: float
     window: int
-    """Steps in each of the two means."""
+    """Number of steps in each of the two means."""
     rollouts: int
     live_calls: int
     cached_calls: int
@@ -90,7 +91,7 @@ class RunResult(Settings):
     spent_usd: float = 0.0
     """Value of the last attempt, like the two above."""
     cost_usd: float
-    """What the rollouts' worker responses cost when they were paid for, here or in an earlier run."""
+    """Original cost of the rollouts' worker responses, paid by this run or an earlier one."""
     seconds: float
     """Wall time of all attempts together."""
     stopped: str = ""
@@ -151,7 +152,7 @@ def write_run(
     )
     if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
         return folder
-    with full_disk_told(folder):
+    with full_disk_reported(folder):
         write_text(folder / "recipe.yaml", resolved(recipe))
         if deepspeed:
             write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
@@ -178,21 +179,23 @@ def run_key(
     recipe = _of_stage(setup.recipe, adaptive, recursive)
     mix = setup.workspace.data / "training_mix.jsonl"
     included = {"seed", "prompting", "grpo", "generation", "replay"}
-    key = digest([
-        recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
-        setup.pool.answers_key,
-        policy_key(base_policy),
-        hashlib.sha256(mix.read_bytes()).hexdigest(),
-        recipe.execution.what_answers_depend_on,
-        deepspeed or None,
-        adaptive and adaptive.model_dump(),
-        recursive and recursive.model_dump(),
-    ])
+    key = digest(
+        [
+            recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
+            setup.pool.answers_key,
+            policy_key(base_policy),
+            hashlib.sha256(mix.read_bytes()).hexdigest(),
+            recipe.execution.what_answers_depend_on,
+            deepspeed or None,
+            adaptive and adaptive.model_dump(),
+            recursive and recursive.model_dump(),
+        ]
+    )
     return f"{recipe.policy_name}-{key}"
 
 
 def command(plan: RunPlan, folder: Path) -> list[str]:
-    """What to execute: this Python, or accelerate's launcher where DeepSpeed is asked for. Raises `ConfigError`."""
+    """Return the command: this Python, or accelerate's launcher for DeepSpeed. Raises `ConfigError`."""
     module = ["-m", "ops.training.grpo", "--run", str(folder)]
     grpo = plan.recipe.grpo
     if grpo.deepspeed is None:
@@ -203,23 +206,23 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),
         *this_node().arguments(grpo.processes),
-        # Fills the file's `"bf16": {"enabled": "auto"}`, on GPUs and on CPUs alike.
+        # Sets the file's `"bf16": {"enabled": "auto"}` on GPUs and CPUs.
         "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
     ]  # fmt: skip
 
 
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
-    """Environment variables for the trainer's process; they make it end with this process.
+    """Return environment variables for the trainer's process; they make it end with this process.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
-    the lock behind, and every later process waits for it silently and for ever. So a run compiles into its own folder,
-    and a lock that is there before the run starts is stale.
+    the lock behind, and every later process waits for it silently and without end. Therefore a run compiles into its
+    own folder, and a lock that exists before the run starts is stale.
     """
-    variables = {lifeline.ENV: name_of(os.getpid())}
+    variables = {parent_watch.ENV: name_of(os.getpid())}
     if plan.recipe.grpo.deepspeed is not None:
         extensions = folder / EXTENSIONS
-        if (node := this_node()).nodes > 1:  # each compiles for itself
+        if (node := this_node()).nodes > 1:  # each rank compiles for itself
             extensions /= f"node-{node.rank}"
         for lock in extensions.glob("*/lock"):
             lock.unlink(missing_ok=True)

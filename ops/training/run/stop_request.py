@@ -24,7 +24,7 @@ class Stopped(PodiumError):
 
 
 class StopRequest(TrainerCallback):  # type: ignore[misc]
-    """Ends the training of all ranks after the step in which one of them was asked to stop, with a checkpoint.
+    """Ends the training of all ranks with a checkpoint after the step in which one of them received a request to stop.
 
     A second request changes nothing: Ctrl-C at a terminal reaches some processes twice.
     """
@@ -32,11 +32,11 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._name = ""
         self.stopped = ""
-        """The message once the training has ended for it; the same on every rank."""
+        """The message once the training has ended for this reason; the same on every rank."""
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Take signals as requests meanwhile. In the main thread only."""
+        """Treat signals as requests inside the block; only in the main thread."""
         before = {number: signal.signal(number, self._take) for number in REQUESTS}
         try:
             yield
@@ -47,7 +47,7 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
     def _take(self, number: int, *_: Any) -> None:
         if not self._name:
             self._name = signal.Signals(number).name
-            os.write(1, _NOTICE.format(name=self._name).encode())  # `print` may be what was interrupted
+            os.write(1, _NOTICE.format(name=self._name).encode())  # the signal may have interrupted `print`
 
     async def sleep(self, seconds: float) -> None:
         """A pause in a step that cannot be finished now. Raises `Stopped` on a request."""

@@ -1,4 +1,4 @@
-"""Quiet libraries: no telemetry, no progress bars of their own, no advice on stderr."""
+"""Quiet libraries: no telemetry, no progress bars, no advice on stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OFF = {
 
 
 def silence() -> None:
-    """Set what is not set already; call before importing torch or transformers."""
+    """Set the variables that are not set; call before importing torch or transformers."""
     for name, value in OFF.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*deprecated", category=FutureWarning)

@@ -1,7 +1,7 @@
-"""A training run as MLflow shows it: every number of every step, the resolved recipe, sample workflows.
+"""Track a training run in MLflow: every number of every step, the resolved recipe, sample workflows.
 
-Training does not depend on it: what could not be sent is sent later, and a server that never answers is a
-warning. TRL's own reporting is off, since a server that is away ends a training there: what it logs is logged here.
+Training does not depend on MLflow: records that could not be sent are sent later, and a server that never answers is a
+warning. TRL's own reporting is off, since an unreachable server ends a training there; its log values are logged here.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 EXPERIMENT = "podium-training"
-"""Unless $MLFLOW_EXPERIMENT_NAME names another."""
+"""The experiment, unless $MLFLOW_EXPERIMENT_NAME names another."""
 ABOUT_EXPERIMENT = (
     "GRPO training of Conductors, one run for each stage of a recipe. The tag `model_version` names the version that "
     "was released of it, `release_run` the run of the experiment podium that has its scores."
 )
 RUN_FILE = "mlflow.json"
-"""In the run's folder: its MLflow run, which all attempts share."""
+"""The file in the run's folder with its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
 _AGAIN_S = 300.0
 """A server that did not answer is left alone so long: a step waits for it at most 20 s in that time."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-"""MLflow's own: 7 attempts of 120 s each."""
+"""MLflow's own patience is 7 attempts of 120 s each."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
 """Parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
 _MAIN = "0 main"
-"""MLflow's UI sorts groups of charts by their names: this one is first."""
+"""The first group of charts: MLflow's UI sorts groups by name."""
 _NAMES = {
     **{name: f"{_MAIN}/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")},
     **{f"share/{name}": f"{_MAIN}/{name}" for name in ("right", "invalid")},
     "calls": "calls/all",
     "seconds": "seconds/all",
 }
-"""Name in the curve → in MLflow, where it is another: a store of files cannot hold a name that is a folder as well."""
+"""Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a folder.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -89,7 +90,7 @@ class Tracking:
         self._try(lambda client: client.set_terminated(self._run_id, "FAILED" if kind else "FINISHED"))
 
     def step(self, logs: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Send what TRL logged and the curve's line of one step, and what could not be sent before."""
+        """Send TRL's log values, the curve's line of one step, and records that could not be sent before."""
         number, grpo = int(row["step"]), self._plan.recipe.grpo
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
         metrics = metrics_of(row) | numbers({f"trl/{name}": value for name, value in logs.items() if name not in row})

@@ -112,9 +112,9 @@ class RoundRewards:
     async def begin(
         self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: int
     ) -> dict[int, list[Message]]:
-        """Execute the first rounds, by their places among the step's rollouts; the prompts of those that go on.
+        """Execute the first rounds, by their places among the step's rollouts; return the prompts of the others.
 
-        Raises as `roll_out_patiently` does.
+        Raises the errors of `roll_out_patiently`.
         """
         started = time.perf_counter()
         rollouts = await self._rolled_out(questions, texts, ids, epoch, {})
@@ -142,9 +142,9 @@ class RoundRewards:
         completion_ids: Sequence[Sequence[int]],
         **_: Any,
     ) -> list[float | None]:
-        """Execute the other rollouts; every rollout's reward. Raises as `roll_out_patiently` does."""
+        """Execute the other rollouts and return every rollout's reward. Raises the errors of `roll_out_patiently`."""
         begun, self._begun = self._begun, None
-        assert begun is not None  # the step's first rounds were executed before its others were written
+        assert begun is not None  # the step's first rounds were executed before its others were generated
         started = time.perf_counter()
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         others = [place for place in range(len(texts)) if place not in begun.rollouts]

@@ -1,8 +1,8 @@
-"""TRL's GRPO with two rounds in a step: first ones are written and executed, then those that continue from their
+"""TRL's GRPO with two rounds per step: first rounds are generated and executed, then rounds that continue from their
 answers.
 
-TRL's own generation writes both, with transformers or vLLM. Every rank writes equally many of each round; a rank's
-recursive rounds continue its own first rounds, even where other ranks have a part of the group.
+TRL's own generation writes both, with transformers or vLLM. Every rank generates equally many of each round; a rank's
+recursive rounds continue its own first rounds, even if other ranks have a part of the group.
 
 The prompts of a group then differ. `duplicates.py` compares whole rows, prompts included, and stays correct.
 """
@@ -22,17 +22,18 @@ from ops.workflow.controls import plain_messages
 
 
 class InRounds:
-    """Beside `TimedTrainer`, before it: half of a question's rollouts go on from the answers of the other half."""
+    """Combined with `TimedTrainer`, before it: half of a question's rollouts continue from the answers of the other
+    half."""
 
     def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
         super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
         self._recursive = rounds
         self._asked: Sequence[Row] = ()
-        """The rows of this rank's rollouts, those of a question together."""
+        """The rows of this rank's rollouts, grouped by question."""
         self.rollout_func = self._write_rounds
 
     def score_rollouts(self: Any, inputs: list[Row]) -> Any:
-        """Remember the rows of this rank's rollouts."""
+        """Store the rows of this rank's rollouts."""
         self._asked = inputs
         return super().score_rollouts(inputs)  # type: ignore[misc]
 
@@ -46,12 +47,12 @@ class InRounds:
         return int(self.num_generations) // 2
 
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
-        """What TRL takes from a rollout function, row by row: both rounds, each with its own prompt."""
+        """Return what TRL expects of a rollout function, row by row: both rounds, each with its own prompt."""
         questions = [row["problem"] for row in self._asked]
         rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
-        # `alike` consecutive rows have one prompt, on every rank: vLLM's server is sent it once.
+        # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
         alike = math.gcd(self._together, rows // 2)
         written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
@@ -64,7 +65,7 @@ class InRounds:
             ),
             self.async_loop,
         ).result()
-        # Each of a step's waits for workers is as long as others wait at most, and not both together.
+        # Each of a step's two waits for workers has the usual maximum, not both together.
         self.accelerator.wait_for_everyone()
         others = [place for place in range(rows) if second[place]]
         going = [place for place in others if place in chats]
@@ -85,8 +86,8 @@ class InRounds:
     def score_tokens(
         self: Any, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
-        """Rows whose prompt others share, and then those with one of their own: packed together, each of these would
-        be padded to the length of a whole group."""
+        """Score first the rows whose prompt others share, then those with their own prompt: packed together, each of
+        the latter would be padded to the length of a whole group."""
         score = super().score_tokens  # type: ignore[misc]
         parts = _by_company(input_ids, attention_mask, logits_to_keep) if self.packs else []
         if len(parts) < 2:

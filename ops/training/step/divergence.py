@@ -1,4 +1,4 @@
-"""The end of a training whose numbers are no numbers any more, before they are in a checkpoint."""
+"""End a training with non-finite numbers before they reach a checkpoint."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
         self._grpo = grpo
 
     def loss(self, loss: torch.Tensor, step: int) -> torch.Tensor:
-        """`loss`, before its backward pass in a step."""
+        """Check `loss` before its backward pass in a step."""
         self._check("the loss is", [loss], step)
         return loss
 
     @contextmanager
     def drawing(self, step: int) -> Iterator[None]:
-        """Completions of a step are drawn meanwhile: torch refuses to draw by probabilities that are none."""
+        """Explain an error of sampling inside the block: torch refuses to sample from invalid probabilities."""
         try:
             yield
         except RuntimeError as error:

@@ -1,8 +1,8 @@
 """Merge identical rollouts: a batch of GRPO without repetitions has the same gradient.
 
-A policy of low entropy writes few distinct workflows, and a group whose rewards are all equal has no gradient. On the
-policy that wrote them (every ratio is 1, nothing is clipped) the gradient is linear in the advantages, so one row with
-the sum of its copies' advantages replaces all of them.
+A policy of low entropy generates few distinct workflows, and a group with equal rewards has no gradient. On the policy
+that generated them (every ratio is 1, nothing is clipped) the gradient is linear in the advantages, so one row with the
+sum of its copies' advantages replaces all of them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import torch
 
 ROWS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
 AVERAGED = ("grpo", "dr_grpo")
-"""Losses that are means over the rows."""
+"""Losses that are means over rows."""
 _NOTHING = 1e-6
 
 
 def without_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
-    """TRL's inputs of one forward pass, (rows, tokens) each, with one row for equal ones and none that pulls nowhere.
+    """Return TRL's inputs of one forward pass, (rows, tokens) each, with one row for equal ones and no row without
+    gradient.
 
-    Advantages are scaled so that a mean over the rows that are left has the gradient of the mean over all. Columns
-    in which only padding is left are cut off. A batch that pulls nowhere keeps one row.
+    Advantages are scaled so that a mean over the remaining rows has the gradient of the mean over all. Columns with
+    only padding are cut off. A batch without gradient keeps one row.
     """
     prompts, completions = inputs["prompt_ids"] * inputs["prompt_mask"], inputs["completion_ids"]
     completions = completions * inputs["completion_mask"]

@@ -17,9 +17,10 @@ from transformers import DynamicCache
 def write(
     model: Any, prompts: Sequence[Sequence[int]], rollouts: int, longest: int, ends: Sequence[int], temperature: float
 ) -> list[list[int]]:
-    """`rollouts` completions of each prompt, prompt by prompt: at most `longest` tokens, the first of `ends` the last.
+    """Return `rollouts` completions of each prompt, prompt by prompt, with at most `longest` tokens; a token of `ends`
+    is the last.
 
-    Draws from torch's global generator.
+    Samples with torch's global generator.
     """
     width, device = max(map(len, prompts)), model.device
     ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)

@@ -1,7 +1,7 @@
-"""Choose the problems of a step: more often those with a larger expected variance of rewards.
+"""Choose the problems of a step, in proportion to the expected variance of their rewards.
 
-The first expectation is the forecast from precached responses: with a probability p to be right, rewards of 0.5 and 1
-have the variance p(1 - p) / 4. During training, observed rewards on a domain's subject correct the forecast of all its
+The first expectation is the forecast from precached responses: with success probability p, rewards of 0.5 and 1 have
+the variance p(1 - p) / 4. During training, observed rewards on a domain's subject correct the forecast of all its
 problems, by a ratio that is shrunk towards 1 and decays.
 """
 
@@ -18,17 +18,17 @@ from ops.core.problem import Problem
 from ops.core.rows import load_responses
 
 HALF_LIFE = 20
-"""Steps after which what was seen counts half."""
+"""Number of steps after which an observation has half its weight."""
 PRIOR = 1.0
-"""Groups that the forecast of a subject weighs as much as."""
+"""Number of groups that have the weight of a subject's forecast."""
 ALIKE = 0.1
-"""Share of the questions that is spread over all problems alike: nothing is forgotten for good."""
+"""Share of the questions that is spread evenly over all problems, so that each is chosen sometimes."""
 _PAIR_TO_VARIANCE = 1 / 8
-"""Two rollouts differ with 2p(1 - p)."""
+"""Two rollouts differ with probability 2p(1 - p)."""
 
 
 def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, float]:
-    """Problem's key → the variance of its rewards, forecast from the precached responses. Raises `DataError`."""
+    """Return problem's key → the variance of its rewards, forecast from the precached responses. Raises `DataError`."""
     from ops.curation.signal import group_signals, rescue
     from ops.precaching.profiles import tallies
 
@@ -39,20 +39,20 @@ def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
 
 
 class Order:
-    """Each problem has a claim, which grows by its share of every step; those with the largest claims are asked.
+    """Each problem has a claim, which grows by its share of every step; those with the largest claims are chosen.
 
-    So problems are asked in proportion to their shares, as evenly as can be, and where all shares are equal each is
-    asked once before any is asked again. Random is where a claim begins: the seed decides all.
+    Problems are therefore chosen in proportion to their shares, as evenly as possible; with equal shares, each is
+    chosen once before any repeats. Only the initial claims are random, by the seed.
     """
 
     def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float] | None = None) -> None:
-        """`expected`: problem's key → variance; None: all problems are alike, and nothing is learnt of rewards."""
+        """`expected`: problem's key → variance; None: all problems are alike, and rewards are not used."""
         random = Random(f"order {seed}")
         self._problems = {problem.key: problem for problem in problems}
         self._claims = {key: random.random() for key in self._problems}
         self._expected = dict(expected) if expected is not None else None
         self._seen: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
-        """Domain and subject → sums of the variances seen and of those expected there."""
+        """Domain and subject → sums of the observed and of the expected variances."""
 
     def ask(self, count: int) -> list[Problem]:
         """The problems of the next step."""
@@ -61,19 +61,19 @@ class Order:
         return self.others(count)
 
     def others(self, count: int, asked: Collection[str] = ()) -> list[Problem]:
-        """Up to `count` more problems, none of those that are `asked` (keys)."""
+        """Return up to `count` more problems, without those in `asked` (keys)."""
         free = [key for key in self._claims if key not in asked]
         chosen = sorted(free, key=lambda key: -self._claims[key])[:count]
         self.count(chosen)
         return [self._problems[key] for key in chosen]
 
     def count(self, asked: Iterable[str]) -> None:
-        """These were asked: their claims go to the end of the queue."""
+        """Record that these were chosen: their claims are reduced."""
         for key in asked:
             self._claims[key] -= 1.0
 
     def shares(self) -> dict[str, float]:
-        """Problem's key → its share of the questions; they add up to 1."""
+        """Return problem's key → its share of the questions; the shares add up to 1."""
         weights = dict.fromkeys(self._problems, 1.0)
         if self._expected is not None:
             ratios = self._ratios(self._expected)
@@ -84,39 +84,40 @@ class Order:
         return {key: ALIKE * even + (1 - ALIKE) * weight / total for key, weight in weights.items()}
 
     def _ratios(self, expected: Mapping[str, float]) -> dict[str, float]:
-        """Domain and subject → variance there, as seen, of that which was expected."""
+        """Return domain and subject → observed ÷ expected variance."""
         forecasts: defaultdict[str, list[float]] = defaultdict(list)
         for key, problem in self._problems.items():
             forecasts[_subject(problem)].append(expected[key])
         ratios = {}
         for subject, values in forecasts.items():
             prior = PRIOR * fmean(values)
-            seen, foretold = self._seen.get(subject, (0.0, 0.0))
-            ratios[subject] = (prior + seen) / (prior + foretold) if prior + foretold else 1.0
+            seen, predicted = self._seen.get(subject, (0.0, 0.0))
+            ratios[subject] = (prior + seen) / (prior + predicted) if prior + predicted else 1.0
         return ratios
 
     def learn(self, variances: Iterable[tuple[str, float]]) -> None:
-        """Take up what one step showed: the key of each question, and the variance of its rewards."""
+        """Record the results of one step: the key of each question, and the variance of its rewards."""
         if self._expected is None:
             return
         kept = 0.5 ** (1 / HALF_LIFE)
-        for subject, (seen, foretold) in self._seen.items():
-            self._seen[subject] = (kept * seen, kept * foretold)
+        for subject, (seen, predicted) in self._seen.items():
+            self._seen[subject] = (kept * seen, kept * predicted)
         for key, variance in variances:
-            seen, foretold = self._seen[_subject(self._problems[key])]
-            self._seen[_subject(self._problems[key])] = (seen + variance, foretold + self._expected[key])
+            seen, predicted = self._seen[_subject(self._problems[key])]
+            self._seen[_subject(self._problems[key])] = (seen + variance, predicted + self._expected[key])
 
     @property
     def state(self) -> dict[str, Any]:
-        """All that later steps depend on, JSON-ready: the forecast too, which new responses would change."""
+        """Return the JSON-ready state that later steps depend on, including the forecast, which new responses would
+        change."""
         return {"claims": dict(self._claims), "expected": self._expected, "seen": dict(self._seen)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on as the order did that was in this `state`."""
+        """Continue from a stored `state`."""
         self._claims = {key: state["claims"][key] for key in self._problems}
         self._expected = state["expected"]
         self._seen.clear()
-        self._seen.update({subject: (seen, foretold) for subject, (seen, foretold) in state["seen"].items()})
+        self._seen.update({subject: (seen, predicted) for subject, (seen, predicted) in state["seen"].items()})
 
 
 def _subject(problem: Problem) -> str:

@@ -1,11 +1,9 @@
 """GRPO that overlaps worker calls with generation and updates.
 
-At step n the policy of step n writes the rollouts of step n + 1 and calls their workers at once; they answer during
-the update on the rollouts of step n. So a rollout is exactly one update old when it is used, and a ratio of the two
-policies corrects for that: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's probabilities to
-vLLM's.
-
-The first step, and the first after a restart, generate their own rollouts and wait.
+At step n the policy of step n generates the rollouts of step n + 1 and calls their workers at once; they answer during
+the update on the rollouts of step n. A rollout is therefore exactly one update old when it is used, and a ratio of the
+two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's probabilities
+to vLLM's. The first step, and the first after a restart, generate their own rollouts and wait.
 """
 
 from __future__ import annotations
@@ -27,20 +25,20 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Flight:
-    """One step's rollouts between their writing and their rewards."""
+    """One step's rollouts between generation and reward."""
 
     rows: Rows
     generated: Any
-    """What TRL made of the completions."""
+    """The completions in TRL's form."""
     logps: torch.Tensor | None
-    """Each token's log-probability by the policy that wrote it; None: vLLM reports it."""
+    """Each token's log-probability by the generating policy; None: vLLM reports it."""
     rewards: Future[list[float | None]]
     statistics: list[StepStatistics]
-    """What they showed, when they have landed."""
+    """Statistics of the rollouts once they have finished."""
 
 
 class OverlappedTrainer(TimedTrainer):
-    """GRPO with the next step's rollouts in the air."""
+    """GRPO that prepares the next step's rollouts meanwhile."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -48,14 +46,14 @@ class OverlappedTrainer(TimedTrainer):
         [self._ask] = trainer.reward_funcs
         trainer.reward_funcs = [self._landed]
         self._following: Any = None
-        """What is fetched already of the data set, for the step after this one."""
+        """The prefetched part of the data set, for the following step."""
         self._ahead: Rows | None = None
         """The rows of the next step; None: there is none."""
         self._coming: Flight | None = None
         self._landing: Flight | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """This step's batches, while the next step's are prepared."""
+        """Return this step's batches, while the next step's are prepared."""
         if self._following is None:
             self._following = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches, self._following = self._following, super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -64,7 +62,7 @@ class OverlappedTrainer(TimedTrainer):
         return batches
 
     def train(self, *args: Any, **settings: Any) -> Any:
-        """As TRL's. No worker is called once it has failed."""
+        """Train as TRL does. No worker is called once training has failed."""
         try:
             return super().train(*args, **settings)
         finally:
@@ -72,7 +70,7 @@ class OverlappedTrainer(TimedTrainer):
                 self._coming.rewards.cancel()
 
     def score_rollouts(self, inputs: Rows) -> dict[str, Any]:
-        """Of the rollouts that were written a step ago."""
+        """Return the scores of the rollouts that were generated one step ago."""
         flight, self._coming = self._coming or self._start(inputs), None
         assert flight.rows == inputs, "rollouts land in the order in which they started"
         if self._ahead is not None:
@@ -85,7 +83,7 @@ class OverlappedTrainer(TimedTrainer):
         return scored
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
-        """Those that were written a step ago."""
+        """Return the rollouts that were generated one step ago."""
         return super().generate_rollouts(prompts) if self._landing is None else self._landing.generated
 
     def _start(self, rows: Rows) -> Flight:
@@ -103,7 +101,7 @@ class OverlappedTrainer(TimedTrainer):
 
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
-        """Log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
+        """Return log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
         fill, columns = self.pad_token_id, [(prompts, "left"), (written, "right")]
         ids = [self._padded(rows, fill, side) for rows, side in columns]
         shown = [self._padded([[1] * len(row) for row in rows], 0, side) for rows, side in columns]

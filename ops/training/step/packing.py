@@ -1,7 +1,8 @@
-"""A group of GRPO in one sequence: its prompt once, and after it every completion, which sees the prompt and itself.
+"""A group of GRPO in one sequence: its prompt once, followed by every completion, which attends to the prompt and
+itself.
 
-What the rollouts of a question have in common is most of what an update would read again for each of them. The
-log-probabilities are those of separate rows (compare Prefix Grouper, arXiv:2506.05433); only the padding differs.
+An update would otherwise process the common prompt once per rollout. The log-probabilities are those of separate rows
+(compare Prefix Grouper, arXiv:2506.05433); only the padding differs.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 LONGEST = 4096
-"""Tokens of a packed sequence: the mask has the square of it."""
+"""Maximum tokens of a packed sequence, because the mask grows with its square."""
 _SCORED_NOT = -100
 
 
 class Packed(NamedTuple):
-    """What the model takes, (groups, tokens) each, and where a row's completion went."""
+    """The model's inputs, (groups, tokens) each, and the place of each row's completion."""
 
     inputs: dict[str, torch.Tensor]
     group: torch.Tensor
@@ -25,13 +26,13 @@ class Packed(NamedTuple):
     columns: torch.Tensor
     """(rows, completion tokens): columns of the packed sequence; 1 for padding."""
     scored: torch.Tensor
-    """(rows, completion tokens): what is no padding."""
+    """(rows, completion tokens): True except for padding."""
 
 
 def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> Packed | None:
-    """Rows of a prompt, padded on the left, and `completion` tokens, padded on the right, by equal prompts.
+    """Pack rows of a prompt, padded on the left, and `completion` tokens, padded on the right, by equal prompts.
 
-    None where a packed sequence would be longer than `LONGEST`.
+    None if a packed sequence would be longer than `LONGEST`.
     """
     mask = attention_mask.bool()
     wide = input_ids.shape[1] - completion
@@ -74,14 +75,15 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int)
 
 
 def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
-    """TRL's values from the second token on, (groups, tokens - 1), → (rows, completion tokens), 0 for padding."""
+    """Return TRL's values from the second token on, (groups, tokens - 1), as (rows, completion tokens), with 0 for
+    padding."""
     rows: torch.Tensor = values[packed.group[:, None], packed.columns - 1]
     return rows.masked_fill(~packed.scored, 0.0)
 
 
 def score(model: Any, packed: Packed) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probability and entropy (nats) of every token of every completion, by TRL's scoring head on the model; no
-    entropy where the head gives none (a reference model's)."""
+    """Return log-probability and entropy (nats) of every token of every completion, by TRL's scoring head; no entropy
+    if the head gives none (a reference model's)."""
     outputs = model(**packed.inputs, fused_lm_head=True)
     entropy = None if outputs.entropy is None else unpack(outputs.entropy, packed)
     return unpack(outputs.log_probs, packed), entropy

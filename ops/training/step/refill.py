@@ -27,13 +27,13 @@ DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", 
 
 
 class TrlCompletion(NamedTuple):
-    """One completion as TRL has it."""
+    """One completion in TRL's form."""
 
     prompt_ids: list[int]
     ids: list[int]
     message: Any
     probabilities: Any
-    """vLLM's logarithms, a token each; None where the policy itself wrote."""
+    """vLLM's log-probabilities, one per token; None if the policy itself generated them."""
 
 
 class RolloutGroup(NamedTuple):
@@ -42,7 +42,7 @@ class RolloutGroup(NamedTuple):
     row: Row
     rollouts: list[TrlCompletion]
     rewards: torch.Tensor
-    """(rollouts, 1); NaN: none."""
+    """(rollouts, 1); NaN: no reward."""
 
     @property
     def scored(self) -> list[float]:
@@ -73,7 +73,7 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
         return list(slots)
 
     def more(self, count: int, asked: Sequence[Row]) -> list[Row]:
-        """Up to `count` questions beside those that were asked in the step."""
+        """Return up to `count` questions besides those that were chosen in the step."""
         return self._rows(self.order.others(count, {row["problem"] for row in asked}), asked)
 
     def _rows(self, problems: Sequence[Problem], like: Sequence[Row]) -> list[Row]:
@@ -87,16 +87,16 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 class RefillTrainer(HookedTrainer):
-    """GRPO that generates a step in rounds where `asking` is set; else TRL's own."""
+    """GRPO that generates a step in rounds if `asking` is set; else TRL's own."""
 
     asking: StepQuestions | None = None
     _chosen: list[tuple[Row, TrlCompletion]] | None = None
-    """This rank's rollouts of the step, once they are chosen."""
+    """Return this rank's rollouts of the step, once they are chosen."""
     _rewards: torch.Tensor | None = None
     """The rewards of the rollouts of all ranks."""
 
     def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
-        """Of the questions that `asking` chooses."""
+        """Return the scores of the questions that `asking` chooses."""
         if self.asking is None:
             return super().score_rollouts(inputs)
         asked, groups, every = self._rounds(self.asking, gather_object(inputs)[:: self.num_generations])
@@ -114,7 +114,7 @@ class RefillTrainer(HookedTrainer):
 
     @property
     def _together(self) -> int:
-        """Rollouts of a question that are written at one time: all ranks write as many."""
+        """Return the number of a question's rollouts that are generated at one time, equal on all ranks."""
         return int(self.num_generations)
 
     def _rounds(
@@ -137,7 +137,7 @@ class RefillTrainer(HookedTrainer):
         return asked, groups, every
 
     def _round(self, rows: Sequence[Row]) -> list[RolloutGroup]:
-        """What all ranks together write for these questions, and its rewards."""
+        """Generate the rollouts of these questions on all ranks, with their rewards."""
         mine = self._own([row for row in rows for _ in range(self.num_generations)])
         prompts = [row["prompt"] for row in mine]
         prompt_ids, ids, _, messages, probabilities, *_ = super().generate_rollouts(prompts)
@@ -151,12 +151,12 @@ class RefillTrainer(HookedTrainer):
         ]
 
     def _own(self, everyones: list[Any]) -> list[Any]:
-        """This rank's part."""
+        """Return this rank's part."""
         size = len(everyones) // self.accelerator.num_processes
         return everyones[size * self.accelerator.process_index :][:size]
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
-        """Those that were chosen already, where `asking` is set."""
+        """Return the rollouts that were chosen already, if `asking` is set."""
         if self._chosen is None:
             return super().generate_rollouts(prompts)
         rollouts = [rollout for _, rollout in self._chosen]
@@ -164,7 +164,7 @@ class RefillTrainer(HookedTrainer):
         return prompt_ids, ids, None, messages, None if None in probabilities else probabilities, {}, None, []
 
     def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        """Those of the rollouts that were chosen already."""
+        """Return the rewards of the rollouts that were chosen already."""
         if self._rewards is not None:
             return self._rewards
         return super().rewards_of(inputs, prompts, completions, completion_ids_list)

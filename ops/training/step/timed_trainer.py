@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer where it is slow or leaves too early on a CPU, and what its steps are timed by."""
+"""TRL's GRPO trainer with changes for speed and correctness on CPUs, and with timing of its steps."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ FULL = {"full_attention"}
 
 
 class Landed(NamedTuple):
-    """What a step's rollouts showed, and how long it waited for them (seconds, this process)."""
+    """Statistics of a step's rollouts, and the seconds that this process waited for them."""
 
     statistics: StepStatistics
     waiting_seconds: float
 
 
 class TimedTrainer(RefillTrainer):
-    """GRPO that logs the time of generation (seconds, this process), and updates on each distinct rollout once."""
+    """GRPO that logs the time of generation (seconds, this process), and updates once per distinct rollout."""
 
     generation_seconds = 0.0
     landed: Landed | None = None
-    """This step's rollouts, where they were not waited for from their start."""
+    """This step's rollouts, if they were started earlier."""
     guard: DivergenceGuard
 
     def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """One row for rollouts that are the same, where that does not change the gradient; guarded."""
+        """Compute the loss with one row for equal rollouts if the gradient stays the same; checked for finite values.
+        """
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
         return self.guard.loss(super().loss_of(model, inputs), self.state.global_step + 1)
 
     def save_rng_state(self, output_dir: str) -> None:
-        """Wait for all ranks' files."""
+        """Save the state and wait for all ranks' files."""
         super().save_rng_state(output_dir)
         # The first rank writes trainer_state.json next, which marks the checkpoint of all ranks as complete.
         self.accelerator.wait_for_everyone()
@@ -48,7 +49,7 @@ class TimedTrainer(RefillTrainer):
     def score_tokens(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
-        """By groups in one sequence where `packs`."""
+        """Score by groups in one sequence if `packs`."""
         given = {name for name, value in others.items() if value is not None and value is not False}
         if self.packs and given <= {"batch_size", "compute_entropy"}:
             packed = pack(input_ids, attention_mask, logits_to_keep)
@@ -81,7 +82,7 @@ class TimedTrainer(RefillTrainer):
     def generate_turn(
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
-        """By groups side by side where `packs`; timed."""
+        """Generate by groups if `packs`; timed."""
         started = time.perf_counter()
         with self.guard.drawing(self.state.global_step + 1):
             if self.packs and self.samples_plainly and images is None and not fields:
@@ -93,7 +94,7 @@ class TimedTrainer(RefillTrainer):
         return result
 
     def _write(self, prompts: Sequence[list[int]], rollouts: int) -> list[list[int]]:
-        # Around the whole: inside of it the weights' bfloat16 copies are kept from token to token.
+        # Around the whole generation, so that the weights' bfloat16 copies are kept from token to token.
         with self.accelerator.autocast():
             return write(
                 self.accelerator.unwrap_model(self.model_wrapped),

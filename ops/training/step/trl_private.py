@@ -1,8 +1,8 @@
-"""Every private name of TRL and of transformers' trainer that Podium overrides or reads, under a public name.
+"""The private names of TRL and of transformers' trainer that Podium overrides or reads, under public names.
 
-TRL has no public hooks between the writing of a rollout and its loss. `HookedTrainer` gives them one each; our trainers
-override those. A new version of TRL is checked here and nowhere else: `WRITTEN_AGAINST` names the versions that this
-module was compared with.
+TRL has no public hooks between the generation of a rollout and its loss. `HookedTrainer` provides them, and our
+trainers override them. A new version of TRL needs a check of this module only: `WRITTEN_AGAINST` names the versions
+that it was compared with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WRITTEN_AGAINST = {"trl": "1.16.0", "transformers": "5.17.0"}
 
 
 class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's GRPO trainer, whose private steps call public methods that a subclass may override."""
+    """TRL's GRPO trainer whose private steps call public methods that a subclass may override."""
 
     def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Return the loss of one forward pass."""

@@ -1,7 +1,7 @@
-"""A workflow, or a trace of one, for a person to read: the same facts in four formats.
+"""Render a workflow, or a trace of one, for people: the same facts in four formats.
 
-What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts themselves
-(`ops.workflow.trace`), the completion's own text (`Workflow.render`).
+What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts
+(`ops.workflow.trace`), and the completion's own text (`Workflow.render`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMATS: dict[Format, Callable[[Workflow | WorkflowTrace, Sequence[str]], str]]
 
 
 def render(run: Workflow | WorkflowTrace, format: Format, names: Sequence[str] = ()) -> str:  # noqa: A002
-    """The steps with what each of them sees; a trace adds responses, tokens, USD and seconds.
+    """Render the steps with what each of them reads; a trace adds responses, tokens, USD and seconds.
 
     `names` are workers by ordinal, for a workflow that has not been run. No text of a model can become markup.
     """

@@ -1,4 +1,4 @@
-"""Notices over real HTTP and real SMTP on loopback: taken, retried, given up on, and nothing of it ends a run."""
+"""Notices over real HTTP and SMTP on loopback: delivered, retried, given up; no failure of an alert ends a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTICE = Notice("failure", "lifecycle failed", "run 1 <of> 2 & more", "http://12
 
 
 class Hook:
-    """An incoming webhook that gives the prepared answers, then 200, and keeps what it was sent."""
+    """An incoming webhook that gives the prepared replies, then 200, and records its requests."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, dict[str, str]]] = []
@@ -46,7 +46,7 @@ class Hook:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 hook.paths.append(self.path)
                 status, headers = hook.answers.pop(0) if hook.answers else (200, {})
-                if status == 0:  # hang up without a word
+                if status == 0:  # closes the connection without a reply
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
                 if status == 200:
@@ -76,7 +76,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
 
 
 class Mailbox:
-    """What a mail server took; `refusals` are its next answers to a whole message."""
+    """The messages that a mail server accepted; `refusals` are its next replies to a whole message."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -149,7 +149,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts follow each other at once: what is tested is how many there are."""
+    """Remove the pauses between attempts, because the test counts attempts."""
     monkeypatch.setattr(channels, "LONGEST_PAUSE_S", 0.01)
 
 
@@ -165,10 +165,10 @@ def mail(port: int, **changes: object) -> dict[str, object]:
 
 
 def problems(workspace: Workspace, notice: Notice = NOTICE) -> list[str]:
-    """What `notify` returned; the record says the same."""
-    told = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
-    assert list(kept(workspace, 1)[0].problems) == told
-    return told
+    """Return the problems that `notify` reported, which are also in the record."""
+    shown = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
+    assert list(kept(workspace, 1)[0].problems) == shown
+    return shown
 
 
 def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace, hook: Hook) -> None:
@@ -183,7 +183,7 @@ def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace,
 @pytest.mark.parametrize(
     "first", [(503, {}), (429, {"retry-after": "0"}), (429, {"retry-after": "Tue, 1 Jan"}), (0, {})]
 )
-def test_a_webhook_that_is_away_is_asked_again(
+def test_an_unreachable_webhook_is_retried(
     workspace: Workspace, hook: Hook, first: tuple[int, dict[str, str]]
 ) -> None:
     configure(workspace, slack={})
@@ -211,7 +211,7 @@ def test_a_webhook_that_never_takes_it_is_a_warning(
 def test_a_webhook_that_does_not_answer_in_time_is_given_up_on(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as silent:  # takes connections and says nothing
+    with socket.socket() as silent:  # accepts connections and never replies
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
         monkeypatch.setenv("PODIUM_SLACK_WEBHOOK", f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")
@@ -225,7 +225,7 @@ def test_no_message_and_no_log_repeats_a_webhook(
     workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str], value: str | None,
 ) -> None:  # fmt: skip
-    caplog.set_level(logging.DEBUG)  # every library at its loudest
+    caplog.set_level(logging.DEBUG)  # with all libraries at the highest log level
     configure(workspace, slack={})
     hook.answers = [(500, {}), (404, {})]
     said = problems(workspace)
@@ -342,7 +342,7 @@ def test_a_long_text_is_cut_for_slack_alone() -> None:
     assert len(long.body) == 10 * LONGEST_TEXT
 
 
-def test_the_command_sends_one_and_says_what_became_of_it(
+def test_the_command_sends_a_notice_and_prints_the_result(
     workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))

@@ -1,4 +1,4 @@
-"""A real Redis server on loopback, and a cache in each of the two places."""
+"""A real Redis server on loopback, and a cache in each of the two backends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OpenCache = Callable[[], ResponseCache]
 
 
 class RedisServer:
-    """A server of the test's own, without a file."""
+    """A server of the test itself, without a file."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -53,7 +53,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture(params=["local", pytest.param("shared", marks=needs.redis)])
 def open_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenCache]:
-    """Opens the same empty cache again and again, each time with a memory of its own."""
+    """Opens the same empty cache repeatedly, each time with separate memory."""
     if request.param == "local":
         yield lambda: ResponseCache(tmp_path / "cache")
         return

@@ -1,4 +1,4 @@
-"""Claims in both places: one process of all makes a call, and a claim outlives neither its holder nor its answer."""
+"""Claims in both backends: one process makes a call, and a claim ends with its holder or its answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCac
     asyncio.run(scenario())
 
 
-def test_a_failed_call_hands_the_claim_to_one_of_those_who_wait(open_cache: OpenCache) -> None:
+def test_a_failed_call_passes_the_claim_to_a_waiting_caller(open_cache: OpenCache) -> None:
     async def scenario() -> None:
         cache = open_cache()
         claim = await cache.claim("key")
@@ -74,7 +74,7 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
                 claim.release()
 
     cache = open_cache()
-    for turns in range(5):  # before it is asked for, as it is given, and after
+    for turns in range(5):  # before the request, during it, and after
         asyncio.run(scenario(turns))
         claims = cache.backend.claim("key 0", "key 1", "key 2")
         for claim in claims:
@@ -82,7 +82,7 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
             claim.release()
 
 
-def test_of_two_who_ask_in_one_turn_one_gets_the_claim(open_cache: OpenCache) -> None:
+def test_one_of_two_callers_in_one_turn_gets_the_claim(open_cache: OpenCache) -> None:
     async def scenario() -> None:
         cache = open_cache()
         waiting = [asyncio.create_task(cache.claim("key")) for _ in range(2)]
@@ -103,7 +103,7 @@ def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache.delete(["key"])
     later = ResponseCache(tmp_path).backend.claim("key")[0]
     assert later is not None
-    claim.release()  # what is another's by now stays
+    claim.release()  # the claim of another process stays
     assert ResponseCache(tmp_path).backend.claim("key")[0] is None
 
 
@@ -122,7 +122,7 @@ _HOLDER = """
 
 
 def holder(folder: Path, sent_s: float) -> subprocess.Popen[str]:
-    """A process that has the claims of two keys, and has sent the call of one."""
+    """A process that holds the claims of two keys and has sent the call of one."""
     command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(folder), str(sent_s)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -135,11 +135,11 @@ def take(cache: ResponseCache, key: str) -> None:
     assert not isinstance(claim, Response)
 
 
-def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_had(tmp_path: Path) -> None:
+def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 1.0) as process:
         assert cache.backend.claim("waiting", "sent") == [None, None]
-        time.sleep(1.0)  # while it lives a claim has no end: it may be trying again
+        time.sleep(1.0)  # a claim does not expire while its holder runs, which may be retrying
         assert cache.backend.claim("sent")[0] is None
         os.kill(process.pid, signal.SIGKILL)
     take(cache, "sent")
@@ -155,7 +155,7 @@ def test_a_killed_holder_loses_at_once_what_it_had_not_sent_and_later_what_it_ha
     assert time.monotonic() - began >= 4.0
 
 
-def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp_path: Path) -> None:
+def test_a_suspended_holder_detects_its_lost_claim_before_it_sends(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 60.0) as process:
         os.kill(process.pid, signal.SIGSTOP)
@@ -163,10 +163,10 @@ def test_a_suspended_holder_hears_that_its_claim_is_anothers_before_it_sends(tmp
         assert cache.backend.claim("sent")[0] is None
         os.kill(process.pid, signal.SIGCONT)
         assert process.communicate("go\n", timeout=60)[0].strip() == "lost"
-    assert cache.backend.claim("waiting")[0] is None  # it is ours, whatever became of the other
+    assert cache.backend.claim("waiting")[0] is None  # the claim is held, whatever happened to the other
 
 
-def test_a_process_that_got_the_pid_of_a_dead_one_is_another(tmp_path: Path) -> None:
+def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> None:
     assert ResponseCache(tmp_path).mark_sent({"key": 1.0}) == set()
     with sqlite3.connect(tmp_path / "claims.sqlite") as connection:
         connection.execute("INSERT INTO claims VALUES ('key', ?, ?, 0)", (os.getpid(), 1.0))

@@ -88,7 +88,7 @@ def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog
 
 
 @pytest.mark.parametrize("first", ["get", "put"])
-def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path, first: str) -> None:
+def test_a_file_that_is_not_a_database_is_renamed(tmp_path: Path, first: str) -> None:
     (tmp_path / "responses.sqlite").write_bytes(b"not a database at all" * 500)
     cache = ResponseCache(tmp_path)
     if first == "get":

@@ -33,7 +33,7 @@ PUT_EACH_TURN, LEAST_WRITTEN = 5, 25
 
 def open_place(place: str) -> ResponseCache:
     if not place.startswith("redis://"):
-        return ResponseCache(Path(place), memory_chars=2000)  # mostly on disk, where the others are
+        return ResponseCache(Path(place), memory_chars=2000)  # mostly on disk, where the other processes' rows are
     from ops.cache.shared import SharedBackend
 
     return ResponseCache(SharedBackend(place), memory_chars=2000)
@@ -44,7 +44,7 @@ def own_key(process: int, number: int) -> str:
 
 
 def _live(place: str, ledger: str, url: str, process: int, seconds: float, together: Any, results: Any) -> None:
-    """One process: asks questions that the others ask as well, writes rows of its own, reads everybody's."""
+    """Run one process: it requests common questions, writes its own rows, and reads all rows."""
     os.environ["SOAK_KEY"] = f"sk-process-{process}"
     cache = open_place(place)
     client = WorkerClient(cache, Ledger(Path(ledger)), Account("run", "test", 1e6), backoff_s=0.01)
@@ -69,7 +69,7 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
         await asyncio.to_thread(together.wait, 200)
         start = time.monotonic()
         while (elapsed := time.monotonic() - start) < seconds or written < LEAST_WRITTEN:
-            window = int(5 * elapsed)  # all processes are at the same questions at the same time
+            window = int(5 * elapsed)  # all processes request the same questions at the same time
             questions = [f"question {window + chance.randrange(10)}" for _ in range(ASKED_AT_ONCE)]
             await asyncio.gather(*(ask(question) for question in questions + questions[:3]))
             for number in range(written, written + PUT_EACH_TURN):
@@ -139,7 +139,7 @@ def test_eight_processes_share_a_cache(
     ]
     assert lost == []
     questions = {question for *_, asked_questions, _ in results for question in asked_questions}
-    # A row for each question, and no call that left none: what was paid for is stored.
+    # One row per question, and no call without one: every paid response is stored.
     assert len(cache) == sum(written for _, written, *_ in results) + len(questions)
     assert log.keys() == questions
     assert max(log.values()) == 1, "a question was asked twice"

@@ -1,4 +1,4 @@
-"""What holds wherever the rows lie: round trips, damage, why-miss, inspection, pruning, verifying, export."""
+"""Properties of every backend: round trips, damage, why-miss, inspection, pruning, verification, export."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def store(
 
 
 def spoil(cache: ResponseCache, key: str) -> None:
-    """Write the entry again with a checksum that is another text's."""
+    """Replace the entry's checksum with that of another text."""
     row = cache.backend.row(key)
     assert row is not None
     cache.backend.insert([row._replace(checksum=encode(Response("other", 1, 1, 0.0, 0.0, "stop"))[1])])
 
 
-def test_what_is_put_is_found_by_others(open_cache: OpenCache) -> None:
+def test_stored_entries_are_found_by_other_processes(open_cache: OpenCache) -> None:
     cache = open_cache()
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     other = open_cache()
@@ -112,7 +112,7 @@ def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
     assert difference.stored.endswith("Solve it")
 
 
-def test_why_miss_tells_a_missing_turn(open_cache: OpenCache) -> None:
+def test_why_miss_names_a_missing_turn(open_cache: OpenCache) -> None:
     cache = open_cache()
     store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
     differences = why_miss(cache, MATHS.identity, QUESTION).differences

@@ -37,7 +37,9 @@ def test_a_file_of_another_version_is_refused_and_not_touched(tmp_path: Path, na
         connection.execute("CREATE TABLE something (else_ TEXT)")
         connection.execute(f"PRAGMA user_version={version}")
     connection.close()
-    with pytest.raises(DataError, match=rf"{name}: schema: is version {version}, and this Podium uses .*move the file"):
+    with pytest.raises(
+        DataError, match=rf"{name}: schema: is version {version}, and this version of Podium uses .*move the file"
+    ):
         OPENED[name](tmp_path)
     connection = sqlite3.connect(tmp_path / name)
     assert connection.execute("PRAGMA user_version").fetchone() == (version,)

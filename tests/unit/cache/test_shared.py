@@ -1,4 +1,4 @@
-"""What only a shared cache has: one call at a time over all processes, and a server that may be gone."""
+"""Properties of a shared cache: one call at a time over all processes, and an unreachable server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HOLDER = """
 """
 
 
-def test_a_claim_outlives_its_lease_while_its_holder_lives_and_not_after(url: str) -> None:
+def test_a_claim_is_renewed_while_its_holder_runs_and_expires_afterwards(url: str) -> None:
     command = [sys.executable, "-c", textwrap.dedent(_HOLDER), url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -68,7 +68,7 @@ def test_a_claim_of_a_call_that_was_sent_lasts_as_long_as_its_answer_may_come(ur
         began = time.monotonic()
         os.kill(holder.pid, signal.SIGKILL)
     claim = asyncio.run(asyncio.wait_for(shared(url).claim("key"), 60))
-    assert time.monotonic() - began > 4.5  # its lease alone was one second
+    assert time.monotonic() - began > 4.5  # its lease was only one second
     assert not isinstance(claim, Response)
     claim.release()
 
@@ -77,7 +77,7 @@ def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_s
     cache = shared(url)
     first = cache.backend.claim("key")[0]
     assert first is not None
-    redis_server.client.delete("podium:claim:key")  # as after a pause longer than the lease
+    redis_server.client.delete("podium:claim:key")  # simulates a pause longer than the lease
     second = shared(url).backend.claim("key")[0]
     assert second is not None
     assert cache.mark_sent({"key": 60.0}) == set()
@@ -86,7 +86,7 @@ def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_s
     second.release()
 
 
-def test_a_server_that_is_gone_is_told_without_its_password() -> None:
+def test_an_unreachable_server_is_reported_without_its_password() -> None:
     cache = ResponseCache(SharedBackend("redis://:s3cret-word@127.0.0.1:1/0"))
     for ask in (lambda: cache.get("key"), lambda: cache.put("key", "{}", RESPONSE), lambda: len(cache)):
         with pytest.raises(CacheUnavailable, match=r"redis://127\.0\.0\.1:1/0") as caught:
@@ -103,6 +103,6 @@ def test_the_environment_names_the_cache(url: str, tmp_path: Path, monkeypatch: 
     monkeypatch.delenv(CACHE_URL)
     assert open_cache(tmp_path).get("key") is None
     monkeypatch.setenv(CACHE_URL, "postgres://me:s3cret@host/db")
-    with pytest.raises(ConfigError, match="is no address of a Redis server") as caught:
+    with pytest.raises(ConfigError, match="is not an address of a Redis server") as caught:
         open_cache(tmp_path)
     assert "s3cret" not in str(caught.value)

@@ -22,7 +22,7 @@ class Clock:
         self.now += seconds
 
 
-def test_a_slow_spell_does_not_raise_the_remaining_time() -> None:
+def test_a_slow_period_does_not_raise_the_remaining_time() -> None:
     clock = Clock()
     pace = RemainingTime(clock)
     minutes = []
@@ -35,7 +35,7 @@ def test_a_slow_spell_does_not_raise_the_remaining_time() -> None:
     assert pace.left(100, 100) == ""
 
 
-def test_a_stalled_operation_keeps_what_it_said() -> None:
+def test_a_stalled_operation_keeps_its_last_estimate() -> None:
     clock = Clock()
     pace = RemainingTime(clock)
     for done in range(11):
@@ -46,7 +46,7 @@ def test_a_stalled_operation_keeps_what_it_said() -> None:
     assert pace.left(10, 100) == said != ""
 
 
-def test_what_was_done_before_it_began_does_not_count_for_the_pace() -> None:
+def test_work_before_the_start_does_not_count_for_the_pace() -> None:
     clock = Clock()
     pace = RemainingTime(clock)
     assert pace.left(500, 1000) == ""  # a checkpoint
@@ -104,11 +104,11 @@ def test_a_short_phase_says_nothing() -> None:
         (5401, "about 2 h left"), (9100, "about 3 h left"),
     ],
 )  # fmt: skip
-def test_a_duration_is_said_roundly(seconds: float, said: str) -> None:
+def test_a_duration_is_rounded(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_a_bar_that_is_piped_is_no_flood() -> None:
+def test_a_piped_progress_bar_prints_few_lines() -> None:
     out = io.StringIO()
     with bar(Console(file=out, width=80)) as report:
         for done in range(1000):

@@ -1,4 +1,4 @@
-"""Shared by the data tests: problems to order, benchmark files on disk, a workspace in a temporary folder."""
+"""Fixtures of the data tests: problems, benchmark files on disk, a workspace in a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def make() -> Callable[..., Problem]:
-    """`make(name, question, **fields)`: a training problem of math500 unless told otherwise."""
+    """`make(name, question, **fields)`: a training problem of math500 by default."""
 
     def made(name: str, question: str = "What is 1 + 1?", **fields: Any) -> Problem:
         values = {
@@ -41,7 +41,7 @@ def make() -> Callable[..., Problem]:
 
 @pytest.fixture
 def write_rows(tmp_path: Path) -> Callable[..., Path]:
-    """`write_rows(name, rows)`: a JSON-lines file, gzipped where its name says so."""
+    """`write_rows(name, rows)`: a JSON-lines file, gzipped if the name ends accordingly."""
 
     def written(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
         data = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -54,7 +54,7 @@ def write_rows(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real benchmark rows beside the project; a user's machine has none."""
+    """The folder of real benchmark rows beside the project, which users' machines do not have."""
     folder = ROOT.parent / "shared" / "benchmarks"
     if not folder.is_dir():
         pytest.skip(f"no real benchmark rows at {folder}")

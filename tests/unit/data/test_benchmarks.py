@@ -1,4 +1,4 @@
-"""The seven benchmarks: their own columns, caps and seeds, what a worker is asked, the table of them."""
+"""The seven benchmarks: their columns, caps and seeds, the workers' prompt, and the table of benchmarks."""
 
 from __future__ import annotations
 

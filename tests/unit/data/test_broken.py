@@ -1,4 +1,4 @@
-"""Broken input of every kind: a clear error or a quarantined row; nothing half written, the last version intact."""
+"""Broken input of every kind: a clear error or a quarantined row, no partial file, the last version intact."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ HEAD = "id,question,answer\n"
 
 
 def many(*extra: object, of: dict[str, Any] = MATH) -> list[object]:
-    """A hundred and ninety-nine sound rows with the `extra` ones in their middle."""
+    """Return 199 valid rows with the `extra` ones in the middle."""
     rows: list[object] = [{**of, "id": str(i)} for i in range(199)]
     return [*rows[:100], *extra, *rows[100:]]
 
 
 class Row(NamedTuple):
-    """One malformed row among sound ones: the reason that the quarantine gives."""
+    """One malformed row among valid ones, and the reason in the quarantine."""
 
     name: str
     content: bytes
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 class Fatal(NamedTuple):
-    """A file that cannot be used: what the error says."""
+    """A file that cannot be used, and the expected error."""
 
     name: str
     content: bytes | None
@@ -91,9 +91,9 @@ ROWS = {
 }
 FATAL = {
     "absent": Fatal("r.jsonl", None, "does not exist"),
-    "empty": Fatal("r.jsonl", b"", "holds no rows"),
-    "blank-lines": Fatal("r.jsonl", b"\n \n\r\n", "holds no rows"),
-    "header-only": Fatal("r.csv", HEAD.encode(), "holds no rows"),
+    "empty": Fatal("r.jsonl", b"", "has no rows"),
+    "blank-lines": Fatal("r.jsonl", b"\n \n\r\n", "has no rows"),
+    "header-only": Fatal("r.csv", HEAD.encode(), "has no rows"),
     "truncated-gzip": Fatal("r.jsonl.gz", PACKED[: len(PACKED) // 2], "cannot be unpacked"),
     "gzip-without-its-end": Fatal("r.jsonl.gz", PACKED[:-4], "cannot be unpacked"),
     "no-gzip": Fatal("r.jsonl.gz", lines(many()), "cannot be unpacked"),
@@ -101,7 +101,7 @@ FATAL = {
     "no-parquet": Fatal("r.parquet", lines(many()), "cannot be read"),
     "cut-inside-a-cell": Fatal("r.csv", HEAD.encode() + b'1,"never closed,2\n2,q,2\n', "ends inside a quoted cell"),
     "column-twice": Fatal("r.csv", b"id,question,question\n1,q,2\n", "names a column twice"),
-    "another-kind": Fatal("r.xlsx", b"PK", "of a kind that is not read"),
+    "another-kind": Fatal("r.xlsx", b"PK", "a type that is not supported"),
     "utf-16": Fatal("r.jsonl", lines(many()).decode().encode("utf-16"), "line 1 is not UTF-8"),
     "another-schema": Fatal(
         "r.jsonl", lines({"id": str(i), "text": "q", "gold": "2"} for i in range(9)), "no row has a column 'question'"
@@ -119,7 +119,7 @@ def recipe() -> Recipe:
 
 @pytest.fixture
 def last_version(workspace: Workspace, recipe: Recipe) -> Callable[[str], bytes]:
-    """`last_version(benchmark)`: materialize a sound file first; the bytes that must not be lost."""
+    """`last_version(benchmark)`: materialize a valid file first; return the bytes that must stay."""
 
     def materialized(benchmark: str) -> bytes:
         rows = [{**SOUND[benchmark], "id": f"last{i}"} for i in range(3)]
@@ -162,7 +162,7 @@ def test_one_malformed_row_is_quarantined_with_its_reason(
 
 
 @pytest.mark.parametrize("kind", FATAL)
-def test_what_cannot_be_used_is_told_and_the_last_version_stays(
+def test_unusable_input_is_reported_and_the_last_version_is_kept(
     workspace: Workspace, recipe: Recipe, kind: str, last_version: Callable[[str], bytes]
 ) -> None:
     case = FATAL[kind]
@@ -203,7 +203,7 @@ def test_too_many_are_refused_and_still_listed(
     assert not listed.exists(), "a load without malformed rows leaves no list behind"
 
 
-def test_a_malformed_test_file_leaves_the_training_file_alone(
+def test_a_malformed_test_file_does_not_affect_the_training_file(
     workspace: Workspace, recipe: Recipe, last_version: Callable[[str], bytes]
 ) -> None:
     before = last_version("math500")

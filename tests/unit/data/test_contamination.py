@@ -42,7 +42,7 @@ def test_spacing_punctuation_and_unicode_make_no_other_text(text: str, other: st
         (r"$a \leftarrow b$", r"$a \rightarrow b$"),
     ],
 )
-def test_what_changes_the_question_changes_the_key(text: str, other: str) -> None:
+def test_a_change_of_the_question_changes_the_key(text: str, other: str) -> None:
     assert exact_key(text) != exact_key(other)
 
 
@@ -113,7 +113,7 @@ def test_the_same_upstream_item_is_found_by_id(make: Make, benchmark: str, train
     ("benchmark", "name"),
     [("mmlu", "mmlu-17"), ("math500", "math-train-17"), ("math500", "math500-17"), ("aime25", "1")],
 )
-def test_an_id_that_names_no_upstream_item_proves_nothing(make: Make, benchmark: str, name: str) -> None:
+def test_an_id_without_an_upstream_item_is_not_evidence(make: Make, benchmark: str, name: str) -> None:
     assert upstream_item(make(name, benchmark=benchmark)) is None
 
 
@@ -127,7 +127,7 @@ def test_duplicates_within_the_candidates_are_no_leaks(make: Make) -> None:
     assert [removal.cause for removal in decontaminate(twice, []).removed] == ["duplicate"]
 
 
-def test_what_is_kept_does_not_depend_on_the_order(make: Make) -> None:
+def test_the_kept_candidates_do_not_depend_on_the_order(make: Make) -> None:
     offered = [make(str(i), f"How many primes are below {i // 2}?") for i in range(20)]
     kept = {problem.id for problem in decontaminate(offered, []).kept}
     assert kept == {problem.id for problem in decontaminate(offered[::-1], []).kept}
@@ -147,17 +147,17 @@ SYNONYMS = {
     "round": "approximate", "nearest": "closest", "value": "quantity", "integer": "whole number",
     "integers": "whole numbers", "equal": "identical", "ways": "manners", "between": "amid",
 }  # fmt: skip
-"""Some change more than a careful editor would: what is missed is part of the figure."""
+"""Some change more than a careful editor would; the measured figure includes such misses."""
 
 
 def respaced(question: str, chance: random.Random) -> str:
-    """Other white space between words, other case, thin spaces in formulas, no final stop."""
+    """Change white space, case, spaces in formulas and the final stop."""
     words = question.replace(" = ", r"\, =\; ").replace("\\frac", chance.choice(("\\frac", "\\dfrac"))).split(" ")
     return "".join(word + chance.choice((" ", "  ", "\n", "\t ")) for word in words).strip().rstrip(".?").swapcase()
 
 
 def reworded(question: str, chance: random.Random) -> str:
-    """Two words swapped for synonyms, a greeting or a plea around it, other punctuation at the end."""
+    """Swap two words for synonyms, add a greeting or a request, change the final punctuation."""
     words = question.split(" ")
     able = [place for place, word in enumerate(words) if word.casefold().strip(".,?") in SYNONYMS]
     for place in chance.sample(able, min(2, len(able))):
@@ -198,7 +198,7 @@ def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> Non
     kinds = {way: Counter(repeats[n].kind for n in planted if f"/{way}-" in n and n in repeats) for way in recall}
     assert set(kinds["verbatim"]) == set(kinds["respaced"]) == {"exact"}
     assert kinds["reworded"]["reworded"] > kinds["reworded"]["near"] > 0
-    # Of 7,500 clean rows: real repetitions, and siblings that differ in a word. None by id, none by equal text.
+    # Of 7,500 clean rows: real repetitions, and questions that differ in one word. None by id or by equal text.
     wrong = {name: item.kind for name, item in repeats.items() if name not in planted}
     assert set(wrong.values()) <= {"near", "reworded"} and len(wrong) <= 40
 
@@ -207,7 +207,7 @@ def test_evaluation_questions_inside_webinstruct_train_are_found(shared: Path) -
     train = load(shared, "webinstruct_train", "rlpr", "rlpr", "text", "train")
     held_out = load(shared, "webinstruct_test", "rlpr", "rlpr", "text", "test")
     repeats = leaks(train, held_out)
-    # The shipped test rows have been cleaned of the exact repetitions; these are what is left.
+    # The shipped test rows have no exact repetitions; these are the remaining ones.
     assert Counter(item.kind for item in repeats)["exact"] == 0
     assert ("rlpr/webinstruct-400", "rlpr/webinstruct-3984") in {(item.problem, item.other) for item in repeats}
     assert 8 <= len(repeats) <= 30

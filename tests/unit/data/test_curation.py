@@ -150,7 +150,7 @@ def test_shortlist_without_enough_clean_candidates_names_the_domain(make: Make) 
 
 
 def rated(problems: list[Problem], rate: Callable[[int], dict[str, float]]) -> Tallies:
-    """One sample of each worker, right where its rate is 1."""
+    """Return one sample of each worker, correct if its rate is 1."""
     return {
         p.key: {
             worker: Tally(right, 1) for worker, right in rate(int(p.id.removeprefix(p.domain))).items()

@@ -1,4 +1,4 @@
-"""Gold answers that their graders miss: a few are set aside, counted and listed; more than a few block, as ever."""
+"""Gold answers that their graders reject: a few are quarantined, counted and listed; more than a few block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.setups import without_workers
 Write = Callable[..., Path]
 CONFIG = Workspace.find().config
 MISSED = "Answer: two"
-"""Readable, and not what the grader finds in "Answer: Answer: two"."""
+"""A readable answer that the grader does not find in "Answer: Answer: two"."""
 
 
 def recipe(file: Path, benchmark: str = "rlpr", **source: Any) -> Recipe:
@@ -36,7 +36,7 @@ def rows(failing: int, sound: int = 200) -> list[dict[str, Any]]:
     return [{"id": f"q{i}", "question": f"Question {i}?", "answer": answer} for i, answer in enumerate(answers)]
 
 
-def test_a_few_are_set_aside_counted_and_listed_and_the_gate_passes(workspace: Workspace, write_rows: Write) -> None:
+def test_a_few_failing_rows_are_quarantined_and_the_gate_passes(workspace: Workspace, write_rows: Write) -> None:
     chosen = recipe(write_rows("rows.jsonl", rows(2)))
     setup = without_workers(workspace, chosen)
     raw = materialize_raw(setup, "rlpr")
@@ -49,7 +49,7 @@ def test_a_few_are_set_aside_counted_and_listed_and_the_gate_passes(workspace: W
         ("failing gold", "q0", "answer"),
         ("failing gold", "q1", "answer"),
     ]
-    assert all("missed by the grader text" in entry["reason"] and entry["remedy"] for entry in entries)
+    assert all("rejected by the grader text" in entry["reason"] and entry["remedy"] for entry in entries)
     report = stages.raw_gold(setup)
     assert (report.success, report.checked, report.set_aside) == (True, 198, 2)
     assert report.summary == "198 rows checked; 2 set aside before, their gold answers failed"
@@ -88,7 +88,7 @@ def test_malformed_rows_are_counted_apart(workspace: Workspace, write_rows: Writ
     assert stages.raw_gold(setup).set_aside == 1
 
 
-def test_what_is_recorded_of_data_names_the_share_only_where_it_was_changed(write_rows: Write) -> None:
+def test_recorded_data_settings_contain_the_share_only_if_it_was_changed(write_rows: Write) -> None:
     pool, file = load_pool(CONFIG, "quickstart"), write_rows("rows.jsonl", rows(0))
     unsaid, said = (data_settings(recipe(file, **source), pool) for source in ({}, {"max_failing_gold_share": 0.02}))
     assert "max_failing_gold_share" not in unsaid["benchmarks"]["rlpr"]

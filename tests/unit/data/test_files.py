@@ -56,7 +56,7 @@ PROGRAM = [
 
 
 def write(file: Path, rows: Rows) -> str:
-    """Rows as the kind of file that its name says; lists and objects are JSON text in CSV. The file's name."""
+    """Write rows in the format of the file's suffix; lists and objects are JSON text in CSV. Return the file's name."""
     if file.name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), file)
         return file.name
@@ -121,7 +121,7 @@ def test_several_files_make_one_split(workspace: Workspace, tmp_path: Path) -> N
 
 def test_unknown_kind_and_folder(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "rows.xlsx").write_bytes(b"PK")
-    with pytest.raises(DataError, match=r"kind that is not read \(\.xlsx\)\. Convert it to \.jsonl"):
+    with pytest.raises(DataError, match=r"type that is not supported \(\.xlsx\)\. Convert it to \.jsonl"):
         load(workspace, "mmlu", "test", "rows.xlsx")
     with pytest.raises(DataError, match="does not exist"):
         load(workspace, "mmlu", "test", ".")
@@ -180,7 +180,7 @@ def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace, t
     assert evaluation_questions(workspace, chosen)["livecodebench"] == raw.test
     # A recipe that asks for another release never finds this one's questions.
     later = make_recipe(livecodebench=source.model_copy(update={"test_release": "v5"}))
-    with pytest.raises(DataError, match=r"livecodebench-v5-test\.jsonl: \(file\): does not exist"):
+    with pytest.raises(DataError, match=r"livecodebench-v5-test\.jsonl: does not exist"):
         evaluation_questions(workspace, later)
 
 

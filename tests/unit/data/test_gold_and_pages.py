@@ -21,11 +21,11 @@ from tests.builders import make_response
 
 Make = Callable[..., Problem]
 CANARY = "canary-4f1d"
-"""Stands in the question, the choices and the answer of a problem that must not be shown."""
+"""A word in the question, choices and answer of a problem that must not be shown."""
 
 
 def secret(make: Make) -> Problem:
-    """A confidential problem whose gold answer its grader cannot find."""
+    """A confidential problem whose grader does not find its gold answer."""
     return make(
         "s1",
         f"{CANARY}?" + "x" * 20_000,
@@ -86,11 +86,11 @@ def test_rows_of_one_id_are_graded_each_for_itself(make: Make) -> None:
         ({"grader": "vibes"}, "no grader"),
     ],
 )
-def test_what_a_grader_cannot_read_is_told(make: Make, fields: dict[str, Any], why: str) -> None:
+def test_a_gold_answer_that_the_grader_cannot_read_is_reported(make: Make, fields: dict[str, Any], why: str) -> None:
     assert why in unreadable(make("a", **fields))
 
 
-def test_what_a_grader_can_read_is_not(make: Make) -> None:
+def test_a_readable_gold_answer_is_not_reported(make: Make) -> None:
     readable = [
         make("a", answer=r"\left(3, \frac{\pi}{2}\right)"),
         make("b", grader="choice", choices=("x", "y"), answer="B"),

@@ -1,4 +1,4 @@
-"""The guards read the files that the stages wrote: a release in the name, or a file that is gone, hides no row."""
+"""The guards read the stages' files: a release in the name or a missing file hides no row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(name: str, answer: str) -> dict[str, Any]:
 
 @pytest.fixture
 def recipe(workspace: Workspace, write_rows: Callable[..., Path]) -> Recipe:
-    """LiveCodeBench from files, each split of a release, beside one embedded benchmark."""
+    """LiveCodeBench from files, one release per split, beside one embedded benchmark."""
     shutil.copytree(ROOT / "config", workspace.config)
     write_rows("v1.jsonl", [program(f"old{i}", RIGHT) for i in range(3)])
     write_rows("v6.jsonl", [program(f"new{i}", RIGHT) for i in range(2)])
@@ -50,14 +50,14 @@ def recipe(workspace: Workspace, write_rows: Callable[..., Path]) -> Recipe:
 
 @pytest.fixture
 def raw(workspace: Workspace, recipe: Recipe) -> dict[str, Path]:
-    """`data/raw` as the stage writes it: file name → file."""
+    """Return file name → file of `data/raw` as the stage writes it."""
     for name in recipe.benchmarks:
         materialize_raw(without_workers(workspace, recipe), name)
     return {file.name: file for file in (workspace.data / "raw").iterdir()}
 
 
 def edit(file: Path, **fields: Any) -> str:
-    """Damage the first row; its id."""
+    """Damage the first row and return its id."""
     first, *rest = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     file.write_text("".join(json.dumps(row) + "\n" for row in [first | fields, *rest]), encoding="utf-8")
     return str(first["id"])

@@ -55,7 +55,7 @@ class Evil:
         (pack(pickle.dumps(Evil(), 0)), "refused"),
         (pack(pickle.dumps(["[]"])), "refused"),
         (pack(pickle.dumps(b"[]")), "refused"),
-        (pack(pickle.dumps("{}")), "no list"),
+        (pack(pickle.dumps("{}")), "not a list"),
         (pack(pickle.dumps("[" * 100_000)), "nested"),
         (pack(b"\x8c\x02[]2."), "would do DUP"),
         (pack(b""), "exhausted"),
@@ -66,13 +66,13 @@ class Evil:
         ("", "cut short"),
     ],
 )
-def test_anything_else_is_refused_and_nothing_runs(bad: str, why: str) -> None:
+def test_other_formats_are_refused_and_no_code_runs(bad: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         hidden_tests(bad)
     assert RAN == []
 
 
-def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livecodebench, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match="over"):
         hidden_tests(pack(pickle.dumps(json.dumps(["x" * 2000]))))
@@ -134,11 +134,13 @@ def test_hidden_tests_that_are_no_text_are_a_malformed_row(workspace: Workspace,
 
 @pytest.mark.parametrize("cases", ["5", "true", '"abc"', '{"input": "1"}'])
 def test_tests_that_are_no_list_are_a_malformed_row(workspace: Workspace, write_rows: Any, cases: str) -> None:
-    with pytest.raises(DataError, match="no list"):
+    with pytest.raises(DataError, match="not a list"):
         load(workspace, write_rows, {"public_test_cases": cases})
 
 
-def test_what_is_stored_keeps_the_mark_and_no_key_does(workspace: Workspace, write_rows: Any, tmp_path: Path) -> None:
+def test_stored_problems_keep_the_hidden_mark_and_keys_do_not(
+    workspace: Workspace, write_rows: Any, tmp_path: Path
+) -> None:
     problems = load(workspace, write_rows, {})
     write_problems(tmp_path / "p.jsonl", problems)
     assert read_problems(tmp_path / "p.jsonl") == problems

@@ -1,5 +1,5 @@
-"""The hub as a source: the real `datasets` path over local folders in the upstream's shape, and a stand-in
-server on loopback that fails in every way a hub can. The live hub is not asked."""
+"""The hub as a source: the real `datasets` code on local folders in the upstream's shape, and a stand-in server on
+loopback that fails in every way a hub can. The live hub is not contacted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MakeFolder = Callable[..., Path]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
-    """`folder({(config, split): rows})`: a local dataset of Parquet files, as `datasets` reads one."""
+    """`folder({(config, split): rows})`: a local dataset of Parquet files that `datasets` reads."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
 
 
 def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
-    """The benchmark with its dataset at `place`, and other cuts where the real ones need too many rows."""
+    """Return the benchmark with its dataset at `place`, and other cuts if the real ones need too many rows."""
     return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
 
 
@@ -110,7 +110,7 @@ def test_nested_messages_and_verdicts_come_through_datasets(folder: MakeFolder, 
     assert (train[0].question, train[0].answer, train[0].subject) == ("Q", "42 m", "physics")
 
 
-def test_too_few_rows_for_the_cut_are_told(folder: MakeFolder, workspace: Workspace) -> None:
+def test_too_few_rows_for_the_cut_are_reported(folder: MakeFolder, workspace: Workspace) -> None:
     rows = [{**HUB_ROWS["math500"], "unique_id": str(i)} for i in range(399)]
     entry = at(BENCHMARKS["math500"], folder({(None, "test"): rows}))
     with pytest.raises(HubChanged, match=r"holds 399 rows; rows 100 to 400 are cut from it"):
@@ -161,7 +161,7 @@ def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Serves the dataset `org/good` at one revision; other names fail, each in its own way."""
+    """Serves the dataset `org/good` at one revision; other names fail in different ways."""
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[Counter[str]] = Counter()
@@ -240,7 +240,7 @@ for asked in sys.argv[1:]:
 
 
 def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[tuple[str, Any]]:
-    """Fetch `NAME@REVISION`s in a process of its own: the hub's library reads its environment when imported."""
+    """Fetch `NAME@REVISION`s in a separate process, because the hub's library reads its environment at import."""
     environment = {
         **os.environ,
         "HF_HOME": str(home),
@@ -257,7 +257,7 @@ def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[t
     return [(kind, said) for kind, said in map(json.loads, process.stdout.splitlines())]
 
 
-def test_what_the_hub_answers_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:
+def test_any_reply_of_the_hub_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:
     names = ("good", "gated", "absent", "garbage", "unavailable")
     good, gated, absent, garbage, unavailable, other = ask(
         tmp_path, endpoint, *(f"org/{name}@{PINNED}" for name in names), f"org/good@{OTHER}"
@@ -266,7 +266,7 @@ def test_what_the_hub_answers_becomes_rows_or_a_clear_error(tmp_path: Path, endp
     assert gated[0] == "HubRefused"
     assert "is gated. Accept its terms at https://huggingface.co/datasets/org/gated and set HF_TOKEN" in gated[1]
     assert absent[0] == "HubRefused"
-    assert "does not exist or is not to be seen" in absent[1]
+    assert "does not exist or is private" in absent[1]
     assert other[0] == "HubRefused"
     assert f"has no revision {OTHER}. `git ls-remote" in other[1]
     for kind, said in (garbage, unavailable):
@@ -280,13 +280,13 @@ def test_a_cached_revision_serves_without_a_hub_and_never_for_another(tmp_path: 
         tmp_path, endpoint, f"org/good@{PINNED}", f"org/good@{OTHER}", f"org/never@{PINNED}", offline=True
     )
     assert same == ("rows", ["Q0", "Q1", "Q2"])
-    # Left to itself, `datasets` hands out "the latest cached version" here, whatever its revision.
+    # By default `datasets` returns "the latest cached version" here, whatever its revision.
     assert other[0] == "HubUnreachable"
     assert f"revision {OTHER} is not in the local cache" in other[1]
     assert never[0] == "HubUnreachable"
 
 
-def test_a_hub_that_is_down_is_tried_again_and_then_told(tmp_path: Path, endpoint: str) -> None:
+def test_a_hub_that_is_down_is_retried_and_then_reported(tmp_path: Path, endpoint: str) -> None:
     ((kind, said),) = ask(tmp_path, endpoint, f"org/down@{PINNED}")
     assert kind == "HubUnreachable"
     assert "Check the network" in said

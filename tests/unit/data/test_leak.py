@@ -1,7 +1,7 @@
-"""A GPQA file broken in every way that people break one: no message contains a word of a question, choice or answer.
+"""A GPQA file with every common kind of damage: no message contains a word of a question, choice or answer.
 
-Every text value of the planted records holds the word `zephyr`; a load either fails or quarantines, and neither
-the error with its traceback, nor the log, nor the quarantine, nor what is printed may hold that word.
+Every text value of the planted records contains the word `zephyr`; a load either fails or quarantines, and neither the
+error with its traceback, nor the log, nor the quarantine, nor the output may contain that word.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = ("Record ID", *TEXTS, "Subdomain")
 
 
 def record(number: int, **changed: Any) -> dict[str, Any]:
-    """One row of the hub's columns; its texts are one word each, as short as an id could be."""
+    """One row of the hub's columns; its texts are one word each, as short as an id."""
     texts = {column: f"{WORD}{''.join(column.split())}{number}" for column in TEXTS}
     return {"Record ID": f"rec{number}", **texts, "Subdomain": "Physics", **changed}
 
@@ -64,7 +64,7 @@ def exchanged(row: dict[str, Any], left: str, right: str) -> dict[str, Any]:
 
 
 def turned(left: str, right: str) -> bytes:
-    """An export in which the values of two columns stand under each other's names."""
+    """An export with the values of two columns exchanged."""
     return export([exchanged(row, left, right) for row in RECORDS])
 
 
@@ -120,7 +120,7 @@ BROKEN: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("way", BROKEN)
-def test_no_way_to_break_a_file_tells_its_texts(
+def test_no_damage_of_a_file_reveals_its_texts(
     workspace: Workspace, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], way: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -141,21 +141,21 @@ def test_no_way_to_break_a_file_tells_its_texts(
         "printed": printed.out + printed.err,
         "quarantine": listed.read_text(encoding="utf-8") if listed.exists() else "",
     }
-    # The test's own lines stand in a traceback.
+    # The test's own lines appear in a traceback.
     texts["traceback"] = texts["traceback"].replace(repr(WORD), "")
     assert {place for place, text in texts.items() if WORD in text.lower()} == set()
     assert name in texts["error"], "the file is named"
     assert caught.value.remedy, "and what to do"
 
 
-def test_a_file_without_a_header_is_told_what_it_lacks(workspace: Workspace) -> None:
+def test_the_error_of_a_file_without_a_header_names_the_missing_columns(workspace: Workspace) -> None:
     name, content = BROKEN["no header"]
     (workspace.root / name).write_bytes(content)
     with pytest.raises(DataError, match=r"no row has a column 'id'.*first line.*Record ID, Question, Subdomain"):
         sound_problems(GPQA, "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
 
 
-def test_other_benchmarks_are_told_the_columns_that_were_found(workspace: Workspace) -> None:
+def test_errors_of_other_benchmarks_list_the_found_columns(workspace: Workspace) -> None:
     (workspace.root / "m.csv").write_bytes(table([["number", "text"], ["1", "2"]]))
     with pytest.raises(DataError, match="no row has a column 'id'; found number, text"):
         sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
@@ -182,7 +182,7 @@ def test_a_malformed_row_is_found_by_its_line_and_its_identifier(workspace: Work
 
 
 @pytest.mark.parametrize("kind", ["another name", "twice the id", "no JSON"])
-def test_a_broken_file_of_ours_is_as_silent(workspace: Workspace, kind: str) -> None:
+def test_an_error_in_a_local_file_quotes_no_row(workspace: Workspace, kind: str) -> None:
     file = workspace.data / "raw" / "gpqa_diamond-test.jsonl"
     made = Problem("q1", GPQA.name, "mmlu", "test", f"{WORD}?", "A", "choice", (WORD, "x"))
     write_problems(file, [made, made])
@@ -224,7 +224,7 @@ HUB_WAYS = [way for way, (name, _) in BROKEN.items() if name in ("g.csv", "g.jso
 
 
 @pytest.mark.parametrize("way", HUB_WAYS)
-def test_the_hubs_files_are_as_silent(
+def test_an_error_in_a_hub_file_quotes_no_row(
     upstream: Callable[[str, bytes], Benchmark],
     workspace: Workspace,
     caplog: pytest.LogCaptureFixture,

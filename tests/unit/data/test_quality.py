@@ -1,4 +1,4 @@
-"""The Great Expectations checks: a sound set passes, each planted fault is named with its row."""
+"""The Great Expectations checks: a valid set passes, and each planted fault is named with its row."""
 
 from __future__ import annotations
 

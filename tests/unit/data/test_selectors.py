@@ -1,4 +1,4 @@
-"""Selection: weight is preferred, strata are covered, repetition is not; and on real outcomes it beats chance."""
+"""Selection: weights are preferred, strata are covered, repetitions are avoided; on real outcomes it beats chance."""
 
 from __future__ import annotations
 

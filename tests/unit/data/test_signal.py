@@ -1,4 +1,4 @@
-"""The forecast of a group's disagreement: its closed form against simulation, its prior, and what it orders."""
+"""The forecast of a group's disagreement: its closed form against simulation, its prior, and its ranking."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_right_and_wrong_are_alike_without_chains(counts: tuple[int, int], group
     assert group_signal(tally, group, JEFFREYS, None) == pytest.approx(group_signal(mirror, group, JEFFREYS, None))
 
 
-def test_divided_workers_promise_most_and_chains_more_where_none_solves_it_than_where_all_do() -> None:
+def test_disagreeing_workers_have_the_highest_forecast_and_chains_add_more_without_a_solver() -> None:
     none, some, every = (group_signal(Tally(right, 7.0), 16) for right in (0.0, 3.0, 7.0))
     assert some > none > every
 

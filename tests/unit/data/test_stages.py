@@ -1,4 +1,4 @@
-"""The data stages from end to end on small files: raw, shortlist, mix, card; what bad input leaves."""
+"""The data stages on small files: raw, shortlist, mix, card; and their files after bad input."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rows(benchmark: str, split: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
-    """Four file benchmarks of eight candidates and two test questions, one of them planted too."""
+    """Four file benchmarks of eight candidates and two test questions, one of which is also a candidate."""
     sources: dict[str, Any] = {}
     for name in training_benchmarks():
         test = rows(name, "test", 2)
@@ -68,7 +68,7 @@ def recipe(workspace: Workspace, write_rows: Any) -> Recipe:
         "curation": {
             "per_domain": 4,
             "shortlist_factor": 1.5,
-            # Questions of one template, and two workers: too few to forecast from.
+            # Questions of one template and two workers are too few for a forecast.
             "near_duplicate_jaccard": 1.0,
             "selector": "disagreement",
         },
@@ -87,7 +87,7 @@ def answered(worker: str, benchmark: str, problem: str, **fields: Any) -> Respon
 
 
 def respond(workspace: Workspace) -> None:
-    """Both workers solve every problem of subject s0; only ann solves the others."""
+    """Record that both workers solve every problem of subject s0, and only ann solves the others."""
     listed = read_problems(workspace.data / "shortlist.jsonl")
     for worker in WORKERS:
         for name in training_benchmarks():
@@ -136,7 +136,7 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
     [
         ("signal", ("## Forecast signal", "not all are right", "assumed to rescue 5%", "| math | mix | 0.")),
         ("proxy", ("## Proxies", "**Nothing here was measured**", "They are guesses", "No responses were used.")),
-        ("diversity", ("Coverage alone", "Difficulty was not looked at")),
+        ("diversity", ("Coverage alone", "Difficulty was not considered")),
         ("uniform", ("A plain random draw",)),
     ],
 )
@@ -179,7 +179,7 @@ def test_commands_run_the_same_stages(
     assert podium("data", "mix", "--recipe", recipe.name) == 0
     assert "training mix: 16 problems" in capsys.readouterr().out
     assert podium("data", "mix", "--recipe", "absent") == 1
-    assert "absent.yaml: (file): does not exist" in capsys.readouterr().err
+    assert "absent.yaml: does not exist" in capsys.readouterr().err
 
 
 def test_files_of_benchmarks_that_left_the_recipe_go(workspace: Workspace, recipe: Recipe) -> None:

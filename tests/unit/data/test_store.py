@@ -1,4 +1,4 @@
-"""Problems on disk: what is written is read back, equal problems give equal bytes, nothing is left half."""
+"""Problems on disk: files are read back, equal problems give equal bytes, and no partial file remains."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ HUB_ROWS: dict[str, dict[str, Any]] = {
 
 
 def make_recipe(**sources: BenchmarkSource) -> Recipe:
-    """A recipe with a few embedded problems of each training benchmark, but for `sources`."""
+    """Return a recipe with a few embedded problems of each training benchmark, except `sources`."""
     names = ("math500", "mmlu", "rlpr", "livecodebench")
     benchmarks = dict.fromkeys(names, BenchmarkSource(train=5, test=5)) | sources
     values = {"name": "small", "pool": "none", "benchmarks": benchmarks, "policy": {"kind": "scratch"}}
@@ -53,7 +53,7 @@ def make_recipe(**sources: BenchmarkSource) -> Recipe:
 
 
 def lines(rows: Iterable[object], end: str = "\n") -> bytes:
-    """JSON lines; text is a line as it stands."""
+    """Return JSON lines; a text is used unchanged as a line."""
     return "".join((row if isinstance(row, str) else json.dumps(row)) + end for row in rows).encode()
 
 

@@ -1,4 +1,4 @@
-"""A small world for learned baselines: two kinds of questions that share no word, and workers that know one of them."""
+"""Two kinds of questions without common words, and workers that can answer one kind each, for learned baselines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {
     "metal": ("iron", "zinc", "copper", "cobalt", "nickel", "furnace", "ingot", "smelter", "alloy", "rust"),
 }
 Right = Mapping[str, Mapping[str, float]]
-"""Worker → kind → chance of a right answer."""
+"""Worker → kind → probability of a correct answer."""
 SPECIALISTS: Right = {
     "a": {"fruit": 1.0, "metal": 0.0},
     "b": {"fruit": 0.0, "metal": 1.0},
@@ -32,7 +32,7 @@ SPECIALISTS: Right = {
 
 
 def problems(kinds: Sequence[str], count: int, *, seed: int = 0) -> list[Problem]:
-    """Questions of each kind, each a few of its words."""
+    """Return questions of each kind, each with a few of the kind's words."""
     draw = random.Random(seed)
     made = []
     for kind in kinds:
@@ -44,7 +44,7 @@ def problems(kinds: Sequence[str], count: int, *, seed: int = 0) -> list[Problem
 
 
 def said(worker: str, problem: Problem, right: Right, sample: int | str = 0) -> str:
-    """A right answer with the worker's chance; wrong ones differ from each other."""
+    """Return a correct answer with the worker's probability; wrong answers differ from each other."""
     draw = random.Random(f"{worker} {problem.key} {sample}")
     return "blue" if draw.random() < right[worker][problem.family] else f"word{draw.randrange(10**6)}"
 
@@ -56,7 +56,7 @@ def response(worker: str, problem: Problem, right: Right, usd: float = 0.001) ->
 
 
 class Client:
-    """Answers by chance, takes the most common answer where asked to, and else repeats the last one it is shown."""
+    """Answers randomly, returns the most common answer on request, and otherwise repeats the last one shown."""
 
     def __init__(self, asked: Sequence[Problem], right: Right) -> None:
         self.problems = {problem.question: problem for problem in asked}
@@ -75,7 +75,7 @@ class Client:
 
 
 def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> Known:
-    """What was precached of these workers on these problems; with a client, methods can be run on them."""
+    """Return the precached responses of these workers to these problems; with a client, methods can run on them."""
     team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NO_CLIENT)
     responses = [response(name, problem, right) for problem in asked for name in right]
 
@@ -86,7 +86,7 @@ def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Clie
 
 
 def accuracy(method: Method, asked: Sequence[Problem], right: Right) -> float:
-    """What the method scores on unseen questions."""
+    """Return the method's score on unseen questions."""
     team = Team([Worker(name=name, model=f"local/{name}") for name in right], Client(asked, right))
     rows = asyncio.run(evaluate_method(method, asked, team, Evaluation(repeats=1)))
     return sum(row.correct for row in rows) / len(rows)

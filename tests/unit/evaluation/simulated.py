@@ -1,4 +1,4 @@
-"""A world in which the true difference of two systems is known, questions differ, and repeats are noisy."""
+"""Simulated systems with a known true difference, varying questions and noisy repeats."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ Array = NDArray[np.float64]
 
 
 class World(NamedTuple):
-    """Answers are right with the logistic of difficulty (per question) + liking (per question and system) + skill."""
+    """An answer is correct with the logistic of difficulty (per question) + liking (per question and system) + skill.
+    """
 
     benchmarks: int
     questions: int
-    """Of each benchmark."""
+    """Number of questions per benchmark."""
     repeats: int
     difficulty: float = 1.5
-    """Standard deviation over questions, which both systems share."""
+    """Standard deviation over questions, common to both systems."""
     liking: float = 0.7
-    """Standard deviation over questions of what one system alone finds easy."""
+    """Standard deviation over questions, separate for each system."""
 
     def accuracies(self, skills: tuple[float, ...], simulations: int, seed: int) -> list[Array]:
-        """For each system, means over repeats: (simulations, benchmarks, questions); questions are drawn anew."""
+        """Return for each system means over repeats: (simulations, benchmarks, questions), with newly drawn questions.
+        """
         rng = np.random.default_rng(seed)
         shape = (simulations, self.benchmarks, self.questions)
         shared = rng.normal(0.0, self.difficulty, shape)
@@ -31,7 +33,7 @@ class World(NamedTuple):
         return [rng.binomial(self.repeats, rate) / self.repeats for rate in rates]
 
     def truth(self, skill: float) -> float:
-        """The accuracy of a system on all questions there could be, by quadrature."""
+        """Return a system's accuracy on all possible questions, by quadrature."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(80)
         spread = np.hypot(self.difficulty, self.liking)
         return float(weights @ _logistic(spread * nodes + skill) / weights.sum())
@@ -43,5 +45,5 @@ def _logistic(logits: Array) -> Array:
 
 
 def within(simulations: int, share: float) -> float:
-    """Four standard errors of a simulated share: what chance may do to it."""
+    """Return four standard errors of a simulated share, as a tolerance."""
     return 4 * float(np.sqrt(share * (1 - share) / simulations))

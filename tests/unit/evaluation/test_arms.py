@@ -1,4 +1,4 @@
-"""Arms of a study: a row for each, paired by question with the arms that it is compared with."""
+"""Arms of a study: one row each, paired by question with the arms that they are compared with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unsco
 
 
 def rows(seen: str, unseen: str) -> list[OutcomeRow]:
-    """`1` right, `0` wrong, `-` no workflow."""
+    """`1` correct, `0` wrong, `-` no workflow."""
     marks = {"math500": seen, "aime25": unseen}
     questions = [(name, at, mark) for name, own in marks.items() for at, mark in enumerate(own)]
     return [row(name, at, int(mark == "1"), valid=mark != "-") for name, at, mark in questions]

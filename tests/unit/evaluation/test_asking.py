@@ -1,4 +1,4 @@
-"""Methods that ask: workflows of their own, run, chosen among, graded, kept."""
+"""Baselines that call workers: their workflows are executed, selected, graded and stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def problem(i: int, benchmark: str = "math500") -> Problem:
 
 
 class Client:
-    """The adder says 7; the moody one 7 at its third opinion of a repeat and 8 before; a question may fail."""
+    """The adder says 7; the moody one says 7 at the third sample of a repeat and 8 before; a question may fail."""
 
     def __init__(self, failures: dict[str, Exception] | None = None) -> None:
         self.failures = failures or {}
@@ -63,7 +63,7 @@ def test_samples_are_opinions_and_the_chosen_one_counts() -> None:
     client = Client()
     [row] = run(Method.samples(Workflow.single(1), 3, lambda attempts: [2] * len(attempts)), [problem(0)], client)
     assert client.asked == [("moody", Sample(0, repetition)) for repetition in range(3)]
-    # All are paid for; they run side by side.
+    # All are paid for, and run concurrently.
     assert (row.correct, row.steps, row.cost_usd, row.latency_s) == (1, 3, pytest.approx(0.003), pytest.approx(0.5))
     assert run(Method.samples(Workflow.single(1), 3), [problem(0)])[0].correct == 0
 

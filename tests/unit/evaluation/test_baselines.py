@@ -1,4 +1,4 @@
-"""Baselines computed from a small table of responses whose numbers can be checked by eye."""
+"""Baselines computed from a small table of responses whose numbers can be checked by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
     return list(map(OutcomeRow.of_response, oracle(responses)))
 
 
-# a: 1 0 0 1   b: 0 1 0 1   (b is dearer)
+# a: 1 0 0 1   b: 0 1 0 1   (b costs more)
 TABLE = [
     *(response("a", f"q{i}", score) for i, score in enumerate([1, 0, 0, 1])),
     *(response("b", f"q{i}", score, usd=0.03) for i, score in enumerate([0, 1, 0, 1])),
@@ -60,7 +60,7 @@ def test_the_best_worker_is_chosen_without_the_test() -> None:
     assert standing.summaries == summarize(of_worker(TABLE, "b"))
 
 
-def test_of_equally_good_workers_the_cheaper_is_best() -> None:
+def test_the_cheaper_of_equally_good_workers_is_best() -> None:
     assert BASELINES["best_single"].compute(Answers(TABLE, TABLE)).detail == "a"
 
 
@@ -96,7 +96,7 @@ def test_oracle_takes_the_right_worker_and_the_cheaper_of_two() -> None:
     ]  # fmt: skip
 
 
-def test_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
+def test_the_oracle_selects_workers_and_not_samples() -> None:
     rows = by_oracle(
         [
             response("a", "q", 1),
@@ -109,7 +109,7 @@ def test_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
 
 
 @pytest.mark.parametrize(("score", "unscorable"), [(0, True), (1, False)])
-def test_oracle_does_not_know_what_an_unreachable_worker_would_say(score: int, unscorable: bool) -> None:
+def test_an_unreachable_worker_does_not_count_for_the_oracle(score: int, unscorable: bool) -> None:
     [row] = by_oracle([response("a", "q", score), response("b", "q", 0, status="unreachable")])
     assert row.unscorable is unscorable
 

@@ -1,4 +1,4 @@
-"""Scores name what they are scores of: out of order, nothing is judged by another policy's, pool's or question's."""
+"""Scores state their policy, pool and questions: scores of others are never used for a judgement."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ POOL = Pool(
     name="two",
     workers=tuple(Worker(name=name, model=f"local/{name}", price=Price(input=1, output=2)) for name in ("ann", "bob")),
 )
-DEARER = Pool(
+COSTLIER = Pool(
     name="two",
     workers=(POOL.workers[0].model_copy(update={"price": Price(input=10, output=20)}), POOL.workers[1]),
 )
 
 
 class Evaluated(NamedTuple):
-    """A checkout in which everything was scored once."""
+    """A checkout with all scores."""
 
     workspace: Workspace
     policy: Path
@@ -95,11 +95,11 @@ def evaluated(tmp_path: Path) -> Evaluated:
     return Evaluated(workspace, policy, base)
 
 
-def test_what_was_compared_is_read_and_not_computed_again(
+def test_a_stored_comparison_is_read_and_not_computed_again(
     evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = evaluated.compare()
-    monkeypatch.setattr(comparison, "leaderboard", None)  # calling it would fail
+    monkeypatch.setattr(comparison, "leaderboard", None)  # a call would fail
     read = evaluated.stored()
     assert (read.policy, read.best_worker) == ("small-1", "bob")
     assert read == made
@@ -126,7 +126,7 @@ def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:
     new = evaluated.workspace.runs / "small-2" / "policy"
     with pytest.raises(DataError, match=r"small-2.*does not exist\. Materialize benchmark_scores for math500"):
         evaluated.compare(policy=new)
-    with pytest.raises(DataError, match=r"small-2\.json.*compared with nothing\. Materialize leaderboard"):
+    with pytest.raises(DataError, match=r"small-2\.json.*not been evaluated\. Materialize leaderboard"):
         evaluated.stored(policy=new)
 
 
@@ -168,7 +168,7 @@ def test_a_recipe_names_the_baselines_that_stand_beside_the_conductor(evaluated:
     few = RECIPE.model_copy(update={"evaluation": RECIPE.evaluation.model_copy(update={"baselines": ("oracle",)})})
     made = compare(Setup(evaluated.workspace, few, POOL), evaluated.policy, evaluated.base)
     assert list(made.board.systems) == ["Conductor", "cold start", "oracle"]
-    assert made.best_worker == "bob"  # what the gate compares with, whatever stands in the table
+    assert made.best_worker == "bob"  # the gate's opponent, regardless of the table
 
 
 def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) -> None:
@@ -181,8 +181,8 @@ def test_a_comparison_from_before_the_scores_is_refused(evaluated: Evaluated) ->
 def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> None:
     before = evaluated.compare()
     with pytest.raises(DataError, match=r"prices: .* Materialize leaderboard"):
-        evaluated.stored(pool=DEARER)
-    after = evaluated.compare(pool=DEARER)
+        evaluated.stored(pool=COSTLIER)
+    after = evaluated.compare(pool=COSTLIER)
     assert [row.correct for row in after.conductor] == [row.correct for row in before.conductor]
     assert {round(row.cost_usd * 1e6) for row in before.conductor} == {100 * 1 + 50 * 2}
     assert {round(row.cost_usd * 1e6) for row in after.conductor} == {100 * 10 + 50 * 20}
@@ -191,7 +191,7 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     assert conductor[1].accuracy == conductor[0].accuracy
 
 
-def test_what_has_no_price_of_its_own_keeps_what_was_measured() -> None:
+def test_workers_without_a_price_keep_their_recorded_cost() -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     listed = Pool(name="p", workers=(Worker(name="ann", model="openai/gpt-5"),))
     for pool in (listed, Pool(name="p", workers=(Worker(name="other", model="local/x"),))):

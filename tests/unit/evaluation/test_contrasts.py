@@ -1,4 +1,4 @@
-"""The table of one system beside many: pairs, families, and what was too small to be seen."""
+"""The table of one system against many: pairs, families, and undetectable differences."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_p_values_are_adjusted_in_two_families() -> None:
         assert any(row.p_adjusted > row.p_value for row in family)
 
 
-def test_what_could_have_been_found_follows_size_and_discordance() -> None:
+def test_the_detectable_difference_depends_on_size_and_discordance() -> None:
     rows = table()
     assert 0 < rows["rival", OVERALL].detectable < rows["rival", "aime25"].detectable < 0.3
     assert rows["rival", "mmlu"].detectable < rows["guesser", "mmlu"].detectable

@@ -1,4 +1,4 @@
-"""Baselines that learn no router, against workers whose answers are a table."""
+"""Baselines without a learned router, on workers whose answers are a table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pipelines.baselines import scores_table
 
 NAMES = ("ada", "bob", "cid")
 ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}
-"""What each is worth on the mix: bob is the best."""
+"""Each worker's accuracy on the mix: bob is the best."""
 Say = Callable[[str, Sequence[Message], Sample], str]
 
 
@@ -38,7 +38,7 @@ def problem(i: int, benchmark: str = "math500", **fields: str) -> Problem:
 
 
 class Client:
-    """Answers as `say` does: worker, messages and sample → text."""
+    """Answers by `say`: worker, messages and sample → text."""
 
     def __init__(self, say: Say = lambda worker, messages, sample: boxed(7)) -> None:
         self.say = say
@@ -88,7 +88,7 @@ def asks(name: str, client: Client, mix: Sequence[Problem] = ()) -> Method:
 
 
 @pytest.mark.parametrize("name", ["five_reflection", "five_context", "five_consensus", "solve_then_check"])
-def test_the_best_of_the_mix_is_asked_as_often_as_is_foretold(name: str) -> None:
+def test_the_mixs_best_worker_gets_the_planned_number_of_calls(name: str) -> None:
     client = Client()
     method = asks(name, client)
     [row] = evaluated(method, [problem(0)], client)
@@ -117,7 +117,7 @@ def votes(*texts: str) -> Client:
     ("said", "correct"),
     [
         (("8", "7", "9", "7", "6"), 1),
-        (("7", "8", "8", "9", "7"), 1),  # as many each: the one given first
+        (("7", "8", "8", "9", "7"), 1),  # a tie: the first answer wins
         (("8", "7", "7", "8", "9"), 0),
         (("8", "8", "\\frac{14}{2}", "7.0", "7"), 1),  # one answer in three spellings
     ],
@@ -129,7 +129,7 @@ def test_the_answer_of_most_counts(said: tuple[str, ...], correct: int) -> None:
     assert (row.steps, row.latency_s) == (5, pytest.approx(0.5))
 
 
-def test_who_gives_no_answer_does_not_vote() -> None:
+def test_workers_without_an_answer_do_not_vote() -> None:
     client = votes("", "", "", boxed(8), boxed(7))
     method = asks("five_consensus", client)
     [row] = evaluated(method, [problem(0)], client)
@@ -138,7 +138,7 @@ def test_who_gives_no_answer_does_not_vote() -> None:
     assert (silent.correct, silent.answer, silent.status) == (0, "", "empty")
 
 
-def test_the_vote_is_the_same_whatever_the_gold_answer_is() -> None:
+def test_the_vote_does_not_depend_on_the_gold_answer() -> None:
     said = [boxed(value) for value in (8, 7, 8, 7, 9)]
     answers = {evaluated(asks("five_consensus", votes(*said)), [problem(0, answer=gold)], votes(*said))[0].answer
                for gold in ("7", "8", "9\n8")}  # fmt: skip
@@ -170,7 +170,7 @@ def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None
     assert drawn == aggregators(1) != aggregators(2)
 
 
-def test_of_a_large_pool_the_seven_best_propose() -> None:
+def test_the_seven_best_workers_of_a_large_pool_propose() -> None:
     names = ("ann", "ada", "bob", "cid", *(f"w{i}" for i in range(5)))
     entry = BASELINES["mixture_of_agents"]
     assert isinstance(entry, WorkflowBaseline)
@@ -185,7 +185,7 @@ def test_of_a_large_pool_the_seven_best_propose() -> None:
 MIX = [problem(i, benchmark, split="train", domain=benchmark) for benchmark in ("math500", "rlpr") for i in range(9)]
 
 
-def test_what_is_best_on_the_mix_is_taken_and_the_test_is_not_seen() -> None:
+def test_the_best_on_the_mix_is_chosen_without_the_test() -> None:
     """Only cid, who sees bob's answer, is right: no worker alone, no vote, no other pair."""
 
     def say(worker: str, messages: Sequence[Message], sample: int) -> str:
@@ -201,11 +201,11 @@ def test_what_is_best_on_the_mix_is_taken_and_the_test_is_not_seen() -> None:
     assert (row.correct, row.workers) == (1, ("bob", "cid"))
 
 
-def test_of_equals_the_cheapest_is_taken() -> None:
+def test_the_cheapest_of_equals_is_chosen() -> None:
     assert asks("best_static", Client(), MIX).detail == "bob", "one call, and the first of them"
 
 
-def test_the_set_asks_no_more_than_is_foretold_for_a_pool_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_set_makes_at_most_the_planned_calls_for_any_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(best_static, "SAMPLE", 12)
     entry = BASELINES["best_static"]
     assert isinstance(entry, WorkflowBaseline)
@@ -234,7 +234,7 @@ def writes(text: str) -> Say:
     return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE) else boxed(7)
 
 
-def test_what_it_writes_is_run_and_its_writing_is_paid_for() -> None:
+def test_generated_workflows_are_executed_and_their_generation_is_paid_for() -> None:
     client = Client(writes(f"I think.\n{WORKFLOW.render()}"))
     method = asks("prompted_conductor", client)
     [row] = evaluated(method, [problem(0)], client)
@@ -248,7 +248,7 @@ def test_what_it_writes_is_run_and_its_writing_is_paid_for() -> None:
     assert (row.completion, row.shape) == (f"I think.\n{WORKFLOW.render()}", "verify_last")
 
 
-def test_what_is_no_workflow_is_wrong_and_counted() -> None:
+def test_an_invalid_workflow_is_wrong_and_counted() -> None:
     client = Client(writes("model_id = [7]\nsubtasks = ['x']\naccess_list = [[]]"))
     [row] = evaluated(asks("prompted_conductor", client), [problem(0)], client)
     assert (row.correct, row.format_ok, row.failure, row.status) == (0, False, "unknown_worker", NO_WORKFLOW)

@@ -1,4 +1,4 @@
-"""Simulated systems of known difference: what intervals cover, how often tests err, and what they find."""
+"""Simulated systems of known difference: coverage of intervals, error rates of tests, and detected differences."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_where_one_question_in_fifty_is_lost_only_the_score_interval_knows_that_
 
 
 @pytest.mark.parametrize("world", [SMALL, LARGE])
-def test_equal_systems_are_told_apart_as_often_as_stated(world: World) -> None:
+def test_equal_systems_differ_significantly_as_often_as_stated(world: World) -> None:
     ours, theirs = world.accuracies((0.0, 0.0), SIMULATIONS, seed=4)
     p_values = np.array([sign_flip(list(strata), samples=400) for strata in ours - theirs])
     for alpha in (0.01, 0.05, 0.2):
@@ -66,7 +66,7 @@ def test_equal_systems_are_told_apart_as_often_as_stated(world: World) -> None:
 def test_a_sign_flip_is_of_the_stated_size_on_five_questions_too() -> None:
     answers = np.random.default_rng(5).choice([-1.0, 1.0], (SIMULATIONS, 1, 5))
     p_values = [sign_flip(list(strata), samples=400) for strata in answers]
-    # Five of a kind come up once in sixteen.
+    # Five equal answers occur once in sixteen.
     assert np.mean([p <= 0.05 for p in p_values]) <= 0.05
     assert sign_flip([[1.0] * 5], samples=100_000) == pytest.approx(1 / 16, abs=0.004)
 
@@ -96,7 +96,7 @@ def test_at_the_detectable_difference_the_power_is_the_stated_one(
     drawn = rng.multinomial(questions, [gain, loss, 1 - discordance], (SIMULATIONS, benchmarks))
     gains, losses = drawn[..., 0].sum(axis=1), drawn[..., 1].sum(axis=1)
     found = np.abs(gains - losses) >= 1.96 * np.sqrt(gains + losses)
-    # A normal approximation of counts: two points beside chance.
+    # A normal approximation of counts, within two points of chance.
     assert np.mean(found) == pytest.approx(0.8, abs=within(SIMULATIONS, 0.8) + 0.02)
     values = np.array([1.0, -1.0, 0.0])
     exact = [sign_flip([np.repeat(values, counts) for counts in one], samples=400) <= 0.05 for one in drawn]
@@ -115,7 +115,7 @@ def test_at_the_unpaired_detectable_difference_the_power_is_the_stated_one() -> 
 
 def test_holm_keeps_the_chance_of_any_false_claim() -> None:
     rng = np.random.default_rng(10)
-    # Fourteen baselines on the same questions: tests that depend on each other, ten of them of nothing.
+    # Fourteen baselines on the same questions: dependent tests, ten of them without a true difference.
     common = rng.normal(0, 1, (SIMULATIONS, 1))
     z = 0.6 * common + 0.8 * rng.normal(0, 1, (SIMULATIONS, 14)) + np.where(np.arange(14) < 4, 3.5, 0.0)
     from scipy.stats import norm

@@ -1,4 +1,4 @@
-"""What a study makes once: rows that are found again, and what is refused or started before the first call."""
+"""A study's stored rows are reused, and refusals and starts precede the first call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
     assert rows_once(setup, "parts", ORIGIN | {"pool": "c"}, lambda: make(False)) and len(calls) == 3
 
 
-def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(setup: Setup, tmp_path: Path) -> None:
+def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: Path) -> None:
     result = RunResult(
         steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0, cost_usd=0,
         seconds=1,
@@ -60,7 +60,7 @@ def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(se
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
     lab = Lab(setup, runs, tmp_path)
     assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
-    with pytest.raises(DataError, match=r"was not trained as it is.*podium run quickstart"):
+    with pytest.raises(DataError, match=r"has not been trained with its present settings.*podium run quickstart"):
         finished(lab, "recursive_conductor")
     assert began == trained == []
     making.train(tmp_path / "new")
@@ -72,7 +72,7 @@ def test_what_begins_a_making_is_called_once_and_only_where_something_is_made(se
         raise PodiumError("no key")
 
     refused = Making(train, begin=refuse)
-    for _ in range(2):  # a refusal is no beginning
+    for _ in range(2):  # a refusal does not count as a start
         with pytest.raises(PodiumError, match="no key"):
             refused.train(tmp_path / "other")
     assert trained == [tmp_path / "new"]

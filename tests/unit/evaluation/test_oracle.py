@@ -1,4 +1,4 @@
-"""The oracle over single workers: what hindsight adds, and what is left without its luck."""
+"""The oracle over single workers: the gain of hindsight, and the estimate without the winner's luck."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTIONS, REPEATS = 4000, 3
 
 
 def answers(rates: NDArray[np.float64], repeats: int = REPEATS, seed: int = 1) -> NDArray[np.float64]:
-    """Right or wrong, from success rates (questions, workers)."""
+    """Draw correct and wrong answers from success rates (questions, workers)."""
     rng = np.random.default_rng(seed)
     return rng.binomial(1, rates[..., None], (*rates.shape, repeats)).astype(float)
 
@@ -36,7 +36,7 @@ def test_where_each_question_has_its_expert_the_fair_one_is_unbiased_and_the_pla
     rates[np.arange(QUESTIONS), np.arange(QUESTIONS) % 4] = 0.8
     plain, fair = oracle_over_workers(answers(rates))
     assert fair is not None and plain.n == fair.n == QUESTIONS
-    # The expert is known by one right answer of two; where there is none, all share the score.
+    # One correct answer of two identifies the expert; without one, all share the score.
     known = 1 - 0.2**2
     assert fair.mean == pytest.approx(known * 0.8 + (1 - known) * 0.2, abs=4 * fair.standard_error)
     assert plain.mean == pytest.approx(0.8, abs=4 * plain.standard_error), "with one who can, luck adds nothing"
@@ -53,7 +53,7 @@ def test_the_fair_one_is_what_its_choice_gives_on_fresh_answers() -> None:
 
 
 def _attained(rates: NDArray[np.float64], looks: int) -> float:
-    """The expected success rate of the worker that did best in `looks` answers, equals sharing."""
+    """The expected success rate of the worker with the best result in `looks` answers; ties share."""
     total = 0.0
     for rights in product(range(looks + 1), repeat=rates.size):
         chance = math.prod(
@@ -75,7 +75,7 @@ def test_one_repeat_gives_an_upper_bound_alone() -> None:
     assert (plain.mean, plain.n, fair) == (0.5, 2, None)
 
 
-def test_what_could_not_be_scored_neither_chooses_nor_judges() -> None:
+def test_unscorable_rows_neither_choose_nor_judge() -> None:
     lost = math.nan
     known = [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     with_a_lost_worker = [*known, [lost, lost, lost]]

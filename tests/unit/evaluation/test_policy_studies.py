@@ -1,4 +1,4 @@
-"""Experiments on a trained policy: what an arm changes and what it leaves, how its rows are made, kept and found."""
+"""Studies of a trained policy: the changes of an arm, and how its rows are made, stored and reused."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
     assert arms[1].change(chain, Random(0)) == Workflow((Step(1, "Plan."), Step(1, "Check.", "all")))
 
 
-def test_what_is_drawn_is_drawn_as_often_as_the_policy_uses_it() -> None:
+def test_workers_are_drawn_in_proportion_to_the_policys_use() -> None:
     written = [Workflow.single(0, "a")] * 3 + [Workflow.single(2, "b")]
     arms = {
         arm.name.partition(":")[0] + arm.name[-5:]: arm
@@ -119,7 +119,7 @@ def test_access_is_frozen_both_ways() -> None:
 
 
 class Table:
-    """`ada` knows sums, the others say 99; a worker with the subtask "Guess." is wrong."""
+    """`ada` can add, the others say 99; a worker with the subtask "Guess." is wrong."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -145,13 +145,13 @@ def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[Out
     return asyncio.run(evaluate(completions, list(dict.fromkeys(each.problem for each in written)), team, settings))
 
 
-def test_changed_completions_are_carried_out_and_what_was_no_workflow_stays_none() -> None:
+def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> None:
     client = Table()
     team = team_of(client)
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
     written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
     other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
-    assert other.share == 0.5  # the third was ada's
+    assert other.share == 0.5  # ada gave the third one
     rows = executed(other.written, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
@@ -192,7 +192,7 @@ POOL = Pool(name="three", workers=tuple(Worker(name=name, model=f"local/{name}")
 
 
 class With(Making):
-    """Asks through one client, and trains nothing."""
+    """Uses one client, and trains nothing."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
@@ -203,7 +203,7 @@ class With(Making):
 
 
 class Scored(NamedTuple):
-    """A checkout with a policy that was scored; what it writes asks bob to guess."""
+    """A checkout with a scored policy, whose workflow asks bob to guess."""
 
     setup: Setup
     policy: Path
@@ -217,7 +217,7 @@ def study(setup: Setup, policy: Path, entry: PolicyStudy, client: Any) -> Findin
 
 
 class Writes:
-    """Writes one text whatever it is asked, and can be closed."""
+    """Always generates one text, and can be closed."""
 
     text = Workflow.single(1, "Guess.").render()
 
@@ -277,13 +277,13 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
     questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
-    veiled = 2  # a confidential benchmark's completions are not kept: written and executed again
+    veiled = 2  # completions of a confidential benchmark are not stored: generated and executed again
     assert len(client.asked) == 3 * questions + veiled
-    monkeypatch.setattr(policies, "stored_scores", None)  # calling it would fail
+    monkeypatch.setattr(policies, "stored_scores", None)  # a call would fail
     assert scored.run("one_worker", Silent()) == found
 
 
-def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored: Scored) -> None:
+def test_an_interrupted_study_continues_with_the_missing_arms(scored: Scored) -> None:
     found = scored.run("one_worker", Table())
     place = scored.setup.workspace.scores / "studies" / "one_worker"
     [index] = place.glob("*/study.json")
@@ -291,10 +291,10 @@ def test_a_run_that_was_cut_short_goes_on_with_the_arms_that_are_missing(scored:
     next((place / "rows").glob("*.parquet")).unlink()
     client = Table()
     assert scored.run("one_worker", client) == found
-    assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not kept
+    assert len(client.asked) == 8 + 2  # one worker's arm, and the completions that are not stored
 
 
-def test_what_was_run_on_another_policy_is_not_taken_for_this_ones(scored: Scored) -> None:
+def test_results_of_another_policy_are_not_used_for_this_one(scored: Scored) -> None:
     scored.run("without_subtasks_served", Table())
     other = scored.policy.parents[1] / "small-2" / "policy"
     other.mkdir(parents=True)
@@ -316,7 +316,7 @@ def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: S
     write_problems(data / "shortlist.jsonl", listed)
     assert {each.id for each in not_taught(scored.setup)} == {"4", "5"}
     write_problems(data / "shortlist.jsonl", listed[:4])
-    with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem that is not in the mix"):
+    with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem outside the training mix"):
         not_taught(scored.setup)
 
 
@@ -345,7 +345,7 @@ def test_emergence_lists_patterns_by_their_first_step() -> None:
     assert len(found.details.rows) == 3
 
 
-def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
+def test_a_cold_start_is_validated_with_grpos_sampling_and_greedily() -> None:
     entry = STUDIES["cold_start_validation"]
     assert isinstance(entry, Observation)
     drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
@@ -355,7 +355,7 @@ def test_a_cold_start_is_drawn_as_grpo_draws_and_greedily() -> None:
     assert found.details.rows == [["length_mismatch", 6, 0], ["empty", 1, 2]]
 
 
-def test_unscorable_rows_are_said(scored: Scored) -> None:
+def test_unscorable_rows_are_reported(scored: Scored) -> None:
     from ops.core.errors import WorkerUnreachable
 
     class Away(Table):

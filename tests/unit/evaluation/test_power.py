@@ -89,7 +89,7 @@ def test_questions_are_repeated_only_when_they_run_out() -> None:
     assert (beyond.questions, beyond.repeats, beyond.reached) == (30, 16, False), "what questions differ by stays"
 
 
-def test_a_sample_has_the_error_that_it_says() -> None:
+def test_a_sample_has_the_stated_error() -> None:
     rng = np.random.default_rng(2)
     pilot = Components(between=0.04, within=0.2)
     sample = sample_for(0.03, 60, pilot)

@@ -1,4 +1,4 @@
-"""How far a Conductor reaches: the ceiling counts everybody, the strategies show what paid."""
+"""Reach of a Conductor: the ceiling counts all workers, and the strategies show successful workflows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def of(problem: int, correct: bool, **changes: object):
     return rows("mmlu", 0, 1, problem_id=str(problem), correct=int(correct), **changes)
 
 
-def test_the_ceiling_counts_everybody_and_the_share_the_conductor_alone() -> None:
+def test_the_ceiling_counts_all_workers_and_the_share_only_the_conductor() -> None:
     conductor = [*of(1, True, shape="chain"), *of(2, False, shape="single"), *of(3, False), *of(4, False)]
     cold, alone = of(2, True), [*of(1, True), *of(3, True), *of(9, True)]
     made = reach(conductor, cold, alone, ["mmlu"])
     assert made is not None
-    assert made.ceiling == pytest.approx(3 / 4)  # question 9 was not the Conductor's, 4 was solved by none
+    assert made.ceiling == pytest.approx(3 / 4)  # question 9 is not among the Conductor's, and no worker solves 4
     assert made.reached == pytest.approx(1 / 3)
 
 

@@ -1,4 +1,4 @@
-"""What is shown: the table's numbers, the Markdown, the pictures."""
+"""Reports: the table's numbers, the Markdown, the pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Conductor in rounds: one row a question of everything that it took, and the answer that stands."""
+"""A Conductor in rounds: one row per question with all its costs, and the answer that stands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOLVE, GUESS, DOWN = (Workflow.single(ordinal).render() for ordinal in range(3))
 
 
 class Tool:
-    """`solver` answers rightly, `guesser` wrongly, `down` not at all."""
+    """`solver` answers correctly, `guesser` wrongly, `down` never."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         if worker.name == "down":
@@ -34,7 +34,7 @@ class Tool:
 
 
 class Conductor:
-    """Writes for each question what stands in its list, round by round."""
+    """Generates for each question the texts of its list, round by round."""
 
     def __init__(self, *texts: Sequence[str]) -> None:
         self.texts, self.batches = texts, list[int]()

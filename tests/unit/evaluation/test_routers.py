@@ -1,4 +1,4 @@
-"""Baselines that learn where a question goes, in worlds where it is known who should answer."""
+"""Learned routers, on questions for which the right worker is known."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def workers(method: Method, asked: list) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These worlds are learned in a quarter of the steps that RouterDC takes."""
+    """Train for a quarter of RouterDC's steps, which suffices here."""
     monkeypatch.setattr(router_dc, "STEPS", 250)
 
 
@@ -50,14 +50,14 @@ def test_where_all_questions_are_alike_the_best_single_worker_answers_nearly_all
 
 @pytest.mark.parametrize("name", ROUTERS)
 def test_the_same_seed_gives_the_same_routes(name: str) -> None:
-    right: Right = {worker: {"fruit": 0.5, "metal": 0.5} for worker in "abcd"}  # nothing to learn: all is chance
+    right: Right = {worker: {"fruit": 0.5, "metal": 0.5} for worker in "abcd"}  # nothing to learn: random
     first, again = (workers(prepared(name, known(MIX, right)), UNSEEN) for _ in range(2))
     assert first == again
     assert len(set(first)) > 1
 
 
 @pytest.mark.parametrize("name", ROUTERS)
-def test_three_problems_are_enough_to_go_on(name: str) -> None:
+def test_three_problems_are_sufficient(name: str) -> None:
     right: Right = {"a": {"fruit": 1.0}, "b": {"fruit": 0.0}, "c": {"fruit": 0.0}}
     asked = problems(["fruit"], 3)
     method = prepared(name, known(asked, right))
@@ -79,7 +79,7 @@ def test_a_worker_without_responses_is_never_chosen(name: str) -> None:
         prepared(name, replace(own, responses=gone[:1]))
 
 
-def test_of_equally_good_neighbours_the_cheaper_answers() -> None:
+def test_the_cheaper_of_equally_good_neighbours_answers() -> None:
     own = known(MIX, {"a": {"fruit": 1.0, "metal": 1.0}, "b": {"fruit": 1.0, "metal": 1.0}})
     cheap = [
         replace(row, response=replace(row.response, cost_usd=0.0001)) if row.worker == "b" else row
@@ -100,11 +100,11 @@ def test_smoothie_finds_the_worker_whose_answers_others_repeat_by_being_right() 
     asked = problems(["fruit"], 40)
     method = prepared("smoothie", known(asked, right))
     assert method.choose(attempts(right, asked)) == [2] * 40
-    # All are asked, and paid for.
+    # All workers are called and paid for.
     assert [len(branches) for branches in method.branches(asked, 0)] == [4] * 40
 
 
-def test_smoothie_passes_over_who_gave_no_answer() -> None:
+def test_smoothie_skips_workers_without_an_answer() -> None:
     right: Right = {"a": {"fruit": 0.4}, "b": {"fruit": 0.6}, "c": {"fruit": 0.9}}
     asked = problems(["fruit"], 40)
     first, *others = attempts(right, asked)

@@ -36,7 +36,7 @@ def problem(i: int, answer: str = "7") -> Problem:
 
 
 class Table:
-    """A client: the adder says 7, the liar 8; a question may be told to fail."""
+    """A client: the adder says 7, the liar 8; the test can make a question fail."""
 
     def __init__(self, failures: dict[str, Exception] | None = None) -> None:
         self.failures = failures or {}
@@ -53,7 +53,7 @@ class Table:
 
 
 class Fixed:
-    """A writer that gives the same completions in turn and remembers how it was asked."""
+    """A writer that gives the same completions in turn and records its calls."""
 
     def __init__(self, *completions: str) -> None:
         self.completions = completions
@@ -108,7 +108,7 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
     assert (summary.accuracy.mean, summary.accuracy.n, summary.unscorable, summary.rows) == (0.5, 2, 1, 3)
 
 
-def test_a_fast_writer_does_not_run_away_from_its_workers() -> None:
+def test_a_fast_writer_waits_for_its_workers() -> None:
     class Slow(Table):
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
             await asyncio.sleep(0.02)
@@ -191,7 +191,7 @@ def test_no_rows_survive_the_disk_too(tmp_path: Path) -> None:
     assert load_rows(tmp_path / "rows.parquet") == []
 
 
-def test_files_that_are_no_rows(tmp_path: Path) -> None:
+def test_files_that_do_not_contain_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         load_rows(tmp_path / "rows.parquet")
     (tmp_path / "text.parquet").write_text("no parquet", encoding="utf-8")
@@ -199,7 +199,7 @@ def test_files_that_are_no_rows(tmp_path: Path) -> None:
         load_rows(tmp_path / "text.parquet")
 
 
-def test_rows_and_summary_tell_the_strategy(tmp_path: Path) -> None:
+def test_rows_and_summary_contain_the_strategy(tmp_path: Path) -> None:
     rows = run(Fixed(ALONE, TOGETHER, "I would rather not.", TOGETHER), [problem(i) for i in range(4)])
     assert [(row.shape, row.pattern) for row in rows] == [
         ("single", "0"), ("verify_last", "1 0<0"), ("", ""), ("verify_last", "1 0<0"),
@@ -210,7 +210,7 @@ def test_rows_and_summary_tell_the_strategy(tmp_path: Path) -> None:
     assert summary.patterns == {"0": 1, "1 0<0": 2}
 
 
-def test_a_prompt_that_is_too_long_is_told_with_its_problem() -> None:
+def test_the_error_of_a_prompt_that_is_too_long_names_its_problem() -> None:
     class Short(Fixed):
         def write(self, prompts: Sequence[Sequence[Message]], **_: object) -> list[str]:  # type: ignore[override]
             raise PromptTooLongError("prompt 1", 900, 300, index=1)

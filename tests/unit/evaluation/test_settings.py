@@ -1,4 +1,5 @@
-"""How a benchmark is asked: its own pool, repeats and questions over everybody's, and no policy's key knows of it."""
+"""Settings per benchmark: its own pool, repeats and questions override the general ones, and no policy's key contains
+them."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def asking(**evaluation: object) -> Recipe:
     return RECIPE.model_copy(update={"evaluation": Evaluation.model_validate(evaluation)})
 
 
-def test_a_benchmarks_own_settings_over_everybodys() -> None:
+def test_a_benchmarks_own_settings_override_the_general_ones() -> None:
     settings = Evaluation.model_validate({"repeats": 3, "questions": 50, "benchmarks": {"aime25": {"repeats": 16}}})
     assert (settings.of("aime25").repeats, settings.of("aime25").most_questions) == (16, 50)
     assert (settings.of("math500").repeats, settings.of("math500").most_questions) == (3, 50)
@@ -87,7 +88,7 @@ def test_another_pool_is_asked_on_a_benchmark_and_its_scores_are_others() -> Non
 
 def test_a_pool_of_other_workers_is_refused() -> None:
     recipe, pool = asking(pool="open"), load_pool(CONFIG, "paper")
-    with pytest.raises(ConfigError, match=r"recipe 'small'.*evaluation.pool.*open has not the workers of two"):
+    with pytest.raises(ConfigError, match=r"recipe 'small'.*evaluation.pool.*open does not have the workers of two"):
         load_evaluation_pools(CONFIG, recipe, pool)
 
 
@@ -100,7 +101,7 @@ def test_the_unconstrained_recipe_finds_the_policies_of_paper() -> None:
     assert (setup.pool.worker("gpt-5").reasoning_effort, *efforts) == ("minimal", "high", "medium")
 
 
-def test_what_an_evaluations_pool_lacks_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluations_pool_is_checked_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ELSEWHERE_KEY", raising=False)
     keyed = Pool(name="keyed", workers=(Worker(name="ann", model="openai/x", api_key_env="ELSEWHERE_KEY"),))
     tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser", price=FREE),))

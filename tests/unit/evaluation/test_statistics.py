@@ -38,7 +38,7 @@ def test_estimate_agrees_with_scipy(values: list[float]) -> None:
     assert estimate.standard_error == pytest.approx(stats.sem(values), abs=1e-9)
 
 
-def test_what_cannot_be_known_is_nan() -> None:
+def test_unknown_values_are_nan() -> None:
     assert math.isnan(mean_estimate([]).mean)
     assert math.isnan(mean_estimate([1.0]).standard_error)
 
@@ -115,7 +115,7 @@ def test_score_interval_of_agreement_is_wilsons() -> None:
 
 
 def test_score_interval_takes_the_most_likely_discordance() -> None:
-    """Its ends by another way: the likelihood of gains and losses maximised numerically."""
+    """Compute its ends in another way: maximise the likelihood of gains and losses numerically."""
     gains, losses, n = 9, 4, 120
 
     def statistic(difference: float) -> float:
@@ -202,7 +202,7 @@ def test_mcnemar_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_mcnemar_does_not_care_who_is_first(pairs: list[tuple[bool, bool]]) -> None:
+def test_mcnemar_does_not_depend_on_the_order(pairs: list[tuple[bool, bool]]) -> None:
     ours, theirs = [float(a) for a, _ in pairs], [float(b) for _, b in pairs]
     forward, backward = mcnemar(ours, theirs), mcnemar(theirs, ours)
     assert (forward.gains, forward.losses) == (backward.losses, backward.gains)

@@ -1,4 +1,4 @@
-"""A Conductor on parts of its pool: the parts, who is asked, what is compared."""
+"""A Conductor on subsets of its pool: the subsets, the called workers, the comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBLEMS = [Problem(str(i), "math500", "math", "test", f"What is {i} + 0?", str(
 
 
 class Recorder:
-    """`ada` and `zoe` answer rightly."""
+    """`ada` and `zoe` answer correctly."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -36,7 +36,7 @@ class Recorder:
 
 
 class FirstAndLast:
-    """Asks the first worker of the pool whatever is on offer, and the last on the list on every other question."""
+    """Uses the pool's first worker for any offer, and the last offered worker on every other question."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
@@ -73,7 +73,7 @@ def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> No
         "open only": (1, 2),
         "reasoning only": (2,),
         "none reasoning": (0, 1, 3),
-    }  # the cheap half is the open one; "none closed" and "none open" are known by other names
+    }  # the cheap half is the open one; "none closed" and "none open" have other names
     assert named_parts(workers, usd | {"ada": 0.1})["the cheap half"] == (0, 1)
     alike = [Worker(name=n, model=f"local/{n}", tags=("tool",)) for n in NAMES[:3]]
     assert named_parts(alike, usd) == {"the cheap half": (1, 2)}
@@ -100,7 +100,7 @@ def test_renumbered_parts_reach_the_right_workers() -> None:
     assert [row.workers for row in rows] == [("ada",), ("cid",)] * 3  # the last on the list is ada, the first cid
 
 
-def test_a_stranger_takes_the_next_ordinal_with_a_card_where_the_others_have_one() -> None:
+def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() -> None:
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
     known = joined(team(), zoe)

@@ -1,4 +1,4 @@
-"""What several files of grading's tests need."""
+"""Fixtures of several grading tests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def limits_alone(no_bubblewrap: None) -> None:
-    """Such a machine, with a recipe that accepts it."""
+    """The same machine with a recipe that accepts it."""
     configure(Grading(isolation="resource_limits"), ROOT)
 
 
 def _run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
-    """Give the second try of a program that ran out of time the result of its first one."""
+    """Reuse the first result of a program that ran out of time for its second attempt."""
     real, late = sandbox.run, {}
 
     def run(kind: Any, program: str, *rest: Any, **more: Any) -> sandbox.SandboxResult:
@@ -57,7 +57,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
-    """Every run, in their order."""
+    """Every run, in order."""
     seen: list[Ran] = []
     real = sandbox.run
 

@@ -1,4 +1,4 @@
-"""Responses grouped by the answer that they give, without a gold one."""
+"""Responses grouped by their answer, without a gold answer."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ BROKEN = "```python\ndef f(x:\n    return x\n```"
         ),
     ],
 )
-def test_equal_answers_are_one_voice(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
+def test_equal_answers_form_one_cluster(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
     assert answer_clusters(asked, responses) == groups
 
 
 def test_equality_is_asked_from_both_sides() -> None:
-    # A rounded number equals an exact gold one, and not the other way round.
+    # A rounded number equals an exact gold answer, and not the reverse.
     for said in (["\\boxed{\\frac13}", "\\boxed{0.333333}"], ["\\boxed{0.333333}", "\\boxed{\\frac13}"]):
         assert len(answer_clusters(problem("math"), said)) == 1
 
 
 @pytest.mark.parametrize("gold", ["7", "7\n8", ""])
-def test_the_gold_answer_is_not_looked_at(gold: str) -> None:
+def test_the_gold_answer_is_not_used(gold: str) -> None:
     said = ["Answer: 7\n8", "Answer: 7", "Answer: 7\n9"]
     assert answer_clusters(problem("text", gold), said) == answer_clusters(problem("text"), said)

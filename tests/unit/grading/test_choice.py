@@ -1,4 +1,4 @@
-"""Multiple choice: the letter that the response settles on, and none where it hedges."""
+"""Multiple choice: the letter that the response settles on, and none if it hedges."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_anything_else_scores_zero(gold: str, response: str, why: str) -> None:
     assert grade(problem(gold), response).score == 0.0, why
 
 
-def test_choices_that_differ_by_a_sign_are_told_apart() -> None:
+def test_choices_that_differ_by_a_sign_are_distinguished() -> None:
     signed = ("−23", "23", "0", "1")
     assert grade(problem("A", signed), "Answer: −23").score == 1.0
     assert grade(problem("B", signed), "Answer: −23").score == 0.0

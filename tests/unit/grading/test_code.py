@@ -1,4 +1,4 @@
-"""Programs: the three kinds of test, what counts as equal, and programs that mean harm."""
+"""Programs: the three kinds of test, the comparison of outputs, and hostile programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controls: every assertion that is sure to be reached turns into one that a right program fails."""
+"""Controls: every assertion that is certainly reached turns into one that a correct program fails."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_a_right_program_passes_the_test_and_fails_its_control(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NOT_SURE)
-def test_what_a_right_program_may_pass_is_no_control(name: str) -> None:
+def test_a_test_that_a_correct_program_may_pass_is_not_a_control(name: str) -> None:
     assert passed(module(NOT_SURE[name]))
     assert control(module(NOT_SURE[name]), Random(0)) is None
 
 
 @pytest.mark.parametrize("code", ["", "def broken(", "x = 1", "\x00"])
-def test_what_holds_no_test_has_no_control(code: str) -> None:
+def test_a_file_without_tests_has_no_control(code: str) -> None:
     assert control(code, Random(0)) is None
     assert names_of_tests(code) == frozenset()

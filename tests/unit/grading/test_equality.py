@@ -1,4 +1,4 @@
-"""Equality of expressions: no point that is infinite or undefined decides, and no relation between points does."""
+"""Equality of expressions: neither infinite or undefined points nor relations between points decide."""
 
 from __future__ import annotations
 

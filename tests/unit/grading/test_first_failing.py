@@ -1,4 +1,5 @@
-"""The first test that a program fails: which, what came and what should have; hidden tests in runs of few."""
+"""The first test that a program fails: its number, the actual and the expected output; hidden tests run in small
+groups."""
 
 from __future__ import annotations
 
@@ -53,18 +54,18 @@ def failed(program: str, *tests: CodeTest) -> FailedTest:
         (ADD, (CodeTest("unittest", UNITS),), "test 2 of 3 (unittest): Cases.test_b: AssertionError: 4 != 5"),
     ],
 )  # fmt: skip
-def test_the_first_failing_test_is_told(program: str, tests: tuple[CodeTest, ...], words: str) -> None:
+def test_the_first_failing_test_is_reported(program: str, tests: tuple[CodeTest, ...], words: str) -> None:
     assert str(failed(program, *tests)) == words
 
 
-def test_what_is_told_is_short_however_long_the_values_are() -> None:
+def test_messages_are_short_for_values_of_any_length() -> None:
     long = failed("print('x' * 100_000)", CodeTest("stdin", "", "y" * 100_000))
     many = failed("def f():\n    return 'x' * 100_000", CodeTest("call", f"f( {' ' * 1000})", repr("y" * 100_000)))
     huge = failed("def f():\n    return 10 ** 10_000", CodeTest("call", "f()", "1"))
     assert all(len(str(test)) < 300 for test in (long, many, huge))
 
 
-def test_an_error_in_a_frame_and_in_colours_is_told_in_words() -> None:
+def test_a_coloured_and_framed_error_is_shown_as_plain_text() -> None:
     framed = "raise LookupError('\\n****\\n  Resource \\x1b[93mpunkt\\x1b[0m not found.\\n  Please download it')"
     words = "LookupError: Resource punkt not found."
     inside = failed(f"def f(a, b):\n    {framed}", CodeTest("unittest", UNITS))
@@ -119,7 +120,7 @@ def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: 
 # ── what is shown ────────────────────────────────────────────────────────────
 
 
-def test_of_a_confidential_benchmark_only_which_test_failed_is_shown() -> None:
+def test_only_the_failed_tests_number_is_shown_for_a_confidential_benchmark() -> None:
     test = FailedTest(3, 9, "stdin", "printed 'secret'", "'secret'", hidden=True)
     verdict = Grade(0.0, "program", str(test), test)
     assert shown_reason("livecodebench", verdict) == verdict.reason
@@ -127,7 +128,7 @@ def test_of_a_confidential_benchmark_only_which_test_failed_is_shown() -> None:
     assert shown_reason("gpqa_diamond", Grade(0.0, "B", "gold is secret")) == "not shown"
 
 
-def test_the_gold_report_of_a_confidential_benchmark_tells_no_test() -> None:
+def test_the_gold_report_of_a_confidential_benchmark_quotes_no_test() -> None:
     secret = make_code_problem(
         CodeTest("call", "f(41)", "'secret'", hidden=True), answer="f = print", benchmark="gpqa_diamond"
     )
@@ -150,4 +151,4 @@ def test_a_person_grades_one_response(
     assert podium("data", "grade", "livecodebench/p2", str(file)) == 1
     assert "livecodebench/p2: is not there" in capsys.readouterr().err
     assert podium("data", "grade", "elsewhere/p2", str(file)) == 1
-    assert "is of no benchmark" in capsys.readouterr().err
+    assert "does not belong to a benchmark" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a killed run leaves in the system's temporary folder, the next one sweeps."""
+"""Folders that a killed run left in the system's temporary folder are removed by the next run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def left_in(place: Path) -> list[Path]:
 
 
 def bare_machine(place: Path) -> dict[str, str]:
-    """The environment of a machine without bubblewrap, in which programs lie in a folder of `place`."""
+    """The environment of a machine without bubblewrap, whose programs run in a folder of `place`."""
     return {**os.environ, "TMPDIR": str(place), "PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
 
 
 def grading_process(place: Path) -> subprocess.Popen[bytes]:
-    """A process that has begun to grade a program that never ends."""
+    """A process that is grading a program that never ends."""
     process = subprocess.Popen([sys.executable, "-c", GRADES_FOR_EVER], env=bare_machine(place), cwd=ROOT)
     while not any((folder / "kept").exists() for folder in left_in(place) if f"-{process.pid}-" in folder.name):
         assert process.poll() is None
@@ -66,7 +66,7 @@ def test_the_folders_of_a_killed_run_are_swept_by_the_next(tmp_path: Path) -> No
 
 @pytest.fixture(autouse=True)
 def emptied(tmp_path: Path) -> Iterator[None]:
-    """Leave nothing to pytest, whose own removal of old folders recurses, and would fail in every later session."""
+    """Remove the folder, because pytest's own removal recurses and would fail in every later session."""
     yield
     for left in left_in(tmp_path):
         subprocess.run(["rm", "-rf", str(left)], check=True, timeout=120)
@@ -79,14 +79,14 @@ def ended_process() -> int:
 
 
 def left_by(pid: int, place: Path, name: str = "abc") -> Path:
-    """A folder as a program's, whose maker had this number."""
+    """Make a program's folder of a process with this number."""
     folder = place / f"podium-sandbox-{folders._process_space()}-{pid}-1.00-{name}"
     folder.mkdir()
     return folder
 
 
 def nest(folder: Path, depth: int) -> None:
-    """Nest folders far beyond the length of a path, with a file in the last."""
+    """Nest folders far beyond the maximum length of a path, with a file in the last."""
     descriptor = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=descriptor)
@@ -129,7 +129,7 @@ FILLED = [nested, many_files, odd_entries, closed]
 
 
 @pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
-def test_whatever_a_program_left_is_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
+def test_files_left_by_a_program_are_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
     left = left_by(ended_process(), tmp_path)
     fill(left)
     assert folders.sweep(tmp_path) == [left]
@@ -137,7 +137,7 @@ def test_whatever_a_program_left_is_swept(fill: Callable[[Path], None], tmp_path
 
 
 @pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
-def test_whatever_a_program_leaves_is_removed_after_it(
+def test_files_of_a_program_are_removed_after_it(
     fill: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -215,7 +215,7 @@ def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_w
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
-def test_what_others_left_is_not_touched(tmp_path: Path) -> None:
+def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     here = folders._process_space()
     names = (
         "podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc",

@@ -1,4 +1,4 @@
-"""Every form of the corpus gets the verdict that stands beside it; known misses are listed in their files."""
+"""Every form of the corpus gets its stated verdict; known misses are listed in their files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.unit.grading.forms import Form, load
 
 FORMS = load()
 MOST_MISSES = 0.01
-"""Share of the corpus that may stand under `misses`."""
+"""Maximum share of the corpus under `misses`."""
 MOST_ACCEPTED_WRONG = 0.003
-"""Share of the wrong forms that may stand there."""
+"""Maximum share of wrong forms there."""
 
 
 def name(form: Form) -> str:
@@ -24,7 +24,7 @@ def test_a_form_gets_its_verdict(form: Form) -> None:
     assert verdict.score == form.score, (form.problem.answer, form.response, verdict)
 
 
-def test_a_known_miss_is_still_missed() -> None:
+def test_a_known_error_of_the_grader_still_occurs() -> None:
     mended = [form for form in FORMS if form.miss and grade(form.problem, form.response).score == form.score]
     assert mended == [], "no misses any more: take them off the list"
 

@@ -1,4 +1,4 @@
-"""What holds of every grader: total over any text, deterministic, safe from threads, memoized."""
+"""Properties of every grader: total for any text, deterministic, thread-safe, memoized."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_any_text_is_graded_as_a_program(response: str) -> None:
 
 @given(gold=any_text | pieces)
 @settings(max_examples=150, deadline=None)
-def test_any_gold_is_survived(gold: str) -> None:
+def test_any_gold_answer_is_handled(gold: str) -> None:
     for name in ("math", "text"):
         case = Problem("g", "rlpr", "rlpr", "test", "?", gold, PROBLEMS[name].grader)
         assert grade(case, "Answer: 5 km").score in (0.0, 1.0)

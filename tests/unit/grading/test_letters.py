@@ -209,7 +209,7 @@ def test_no_letter_is_read(shape: str, choices: tuple[str, ...]) -> None:
         "{X} sound wave",
     ],
 )
-def test_a_letter_that_is_no_choice_is_read_for_none(sentence: str) -> None:
+def test_a_letter_that_is_not_a_choice_is_not_read_as_one(sentence: str) -> None:
     assert verdicts(sentence, choices=TEXTS) == dict.fromkeys(LETTERS, "")
 
 

@@ -21,7 +21,7 @@ OUTCOMES = Path(__file__).parents[4] / "shared" / "outcomes" / "livecodebench_v1
 
 
 def same(left: str, right: str) -> bool:
-    """Whether two texts are one program, up to comments and blank space."""
+    """Return whether two texts are the same program, up to comments and blank space."""
     try:
         return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
     except SyntaxError:

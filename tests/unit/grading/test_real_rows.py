@@ -1,4 +1,4 @@
-"""The graders against real benchmark rows: every gold answer, told as a model would tell it, scores 1."""
+"""The graders on real benchmark rows: every gold answer, in the form of a model's response, scores 1."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ libc = ctypes.CDLL(None)
 def opened(path, flags=os.O_WRONLY):
     return libc.open(path.encode(), flags, 0o600) >= 0
 """
-"""libc's own open raises no audit event: what refuses it is the kernel."""
+"""libc's own open raises no audit event, so only the kernel can refuse it."""
 KERNEL_FILES = [
     "/proc/self/oom_score_adj", "/proc/self/setgroups", "/proc/self/uid_map",
     "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness",
@@ -49,7 +49,7 @@ def landlock_version() -> int:
 
 
 def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
-    """What a function with this body returns inside the sandbox."""
+    """Return what a function with this body returns inside the sandbox."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     run = sandbox.run("call", f"def f():\n{lines}", ["f()"], limits)
     assert run.results is not None, run.why
@@ -68,7 +68,7 @@ def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bub
     assert grade(PROBLEM, "no program at all").score == 0.0, "what runs nothing needs no wall"
 
 
-def test_a_recipe_accepts_the_weaker_wall_by_name(limits_alone: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_accepts_the_weaker_isolation_by_name(limits_alone: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert standing() == "resource_limits"
     assert value("return 6 * 7") == ["ok", 42]
     assert "resource limits alone" in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_there_is_no_network_but_a_loopback_of_its_own() -> None:
 
 @needs.bubblewrap
 def test_even_past_the_audit_hook_no_connection_leaves() -> None:
-    # libc's own connect raises no audit event: only the namespace stands in the way.
+    # libc's own connect raises no audit event, so only the namespace prevents it.
     body = """
 import ctypes, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -195,7 +195,7 @@ def test_memory_is_bounded() -> None:
 
 
 def living(mark: str) -> list[str]:
-    """Processes of this machine whose command line holds `mark`."""
+    """Return the processes of this machine whose command line contains `mark`."""
     pids = []
     for entry in Path("/proc").iterdir():
         try:
@@ -223,7 +223,8 @@ class T(unittest.TestCase):
 
 
 def ended(mark: str) -> bool:
-    """Whether no process with this mark is left, a moment after the run: the kernel takes one to end a PID space."""
+    """Return whether no process with this mark is left shortly after the run; the kernel needs a moment to end a PID
+    space."""
     deadline = time.monotonic() + 60
     while living(mark) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -370,7 +371,7 @@ def key():
     libc.syscall(248, b'user', b'podium-mark', b'x', 1, -3)
     return known
 """
-"""Ways to learn in a program's second run that there was a first; what cannot be marked was never met."""
+"""Ways to detect in a program's second run that there was a first one; marks that cannot be set are skipped."""
 CHEAT = f"""{MARKS}
 again = WAY
 class Any:

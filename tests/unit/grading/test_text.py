@@ -1,4 +1,4 @@
-"""Short text: quantities with their units, words, labels, truth and lists."""
+"""Short text: quantities with units, words, labels, truth values and lists."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_spellings_of_one_unit(left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "blorp", "m/blorp", "x" * 200, "1", "^2"])
-def test_what_is_no_unit(text: str) -> None:
+def test_words_that_are_not_units(text: str) -> None:
     assert units.parse(text) is None
 
 

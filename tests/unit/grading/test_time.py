@@ -1,4 +1,4 @@
-"""CPU time in a verdict: scaled to the machine, tried again by itself, said, and never remembered as final."""
+"""CPU time in a verdict: scaled to the machine, repeated alone, reported, and never stored as final."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.grading import code, grade, grade_many, sandbox
 from ops.grading.code import Turns
 from tests.builders import fenced, make_code_problem
 
-# Use CPU time until a run allows as many seconds as they want.
+# Uses CPU time until a run allows the wanted number of seconds.
 WANTS = "import resource as r\nwhile r.getrlimit(r.RLIMIT_CPU)[0] < {seconds}: pass\n"
 BURNS = WANTS + "def f():\n    return 42"
 MAIN_BURNS = WANTS + "print(42)"

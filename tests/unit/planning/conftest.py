@@ -1,4 +1,4 @@
-"""The paper's recipe with everything that it needs: each test takes one thing away."""
+"""The paper's recipe with all its requirements; each test removes one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TODAY = date(2026, 6, 1)
 
 @dataclass(frozen=True)
 class Sound:
-    """A setup that is ready on `machine`; `plan` with some of it changed."""
+    """A ready setup on `machine`; `plan` changes parts of it."""
 
     setup: Setup
     machine: Machine = MACHINE
@@ -33,7 +33,7 @@ class Sound:
     today: date = TODAY
 
     def plan(self, **changes: Any) -> Plan:
-        """`machine`, `deepspeed`, `today`; `recipe` and `pool`: a dictionary of fields. Nothing: the sound one."""
+        """`machine`, `deepspeed`, `today`; `recipe` and `pool`: fields to change. Without arguments: the ready one."""
         fields = {name: changes[name] for name in ("machine", "deepspeed", "today") if name in changes}
         recipe = _changed(self.setup.recipe, changes.get("recipe", {}))
         pool = Pool.model_validate(dict(self.setup.pool) | changes.get("pool", {}))
@@ -42,7 +42,7 @@ class Sound:
 
 
 def _changed(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
-    """Sections are changed field by field."""
+    """Apply changes to sections field by field."""
     values = recipe.model_dump()
     for section, fields in changes.items():
         values[section] = values[section] | fields if isinstance(fields, dict) and values[section] else fields
@@ -51,7 +51,7 @@ def _changed(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
 
 @pytest.fixture
 def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
-    """The paper's recipe, made ready: no file of the project or of this machine is looked at."""
+    """The paper's recipe with its requirements met; no file of the project or of this machine is used."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_TOKEN", "of a test")
     config = resources() / "config"
@@ -76,14 +76,14 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
 
 
 def _alive(worker: Worker) -> Worker:
-    """Without a day of retirement, of a model that LiteLLM's map knows no end of."""
+    """Remove the retirement date of a model that LiteLLM's map does not list as ended."""
     ended = worker.model.startswith("anthropic/")
     known = {"model": "deepinfra/Qwen/Qwen3-32B", "thinking_budget": None} if ended else {}
     return worker.model_copy(update={"retired": None, **known})
 
 
 def _link(root: Path, source: Path) -> None:
-    """The tables that a prompt is made of."""
+    """Link the tables that a prompt needs."""
     (root / "data").mkdir()
     (root / "data" / "few_shots").symlink_to(source / "data" / "few_shots")
     (root / "config").mkdir()
@@ -91,5 +91,5 @@ def _link(root: Path, source: Path) -> None:
 
 @pytest.fixture
 def smaller() -> Callable[[int, float], Machine]:
-    """The machine with other GPUs: how many, GiB of each."""
+    """Return the machine with other GPUs: number, GiB of each."""
     return lambda count, gib: replace(MACHINE, gpus=(Gpu("a GPU", gib),) * count)

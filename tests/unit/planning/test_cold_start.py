@@ -21,7 +21,7 @@ HERE = Machine((), 24.0, 100.0, bubblewrap=True, cores=2)
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """Of the recipe `smollm2` on two cores, where nothing is stored."""
+    """Plan the recipe `smollm2` on two cores without stored results."""
     config = resources() / "config"
     recipe = load_recipe(config, "smollm2")
     return make_plan(Setup(Workspace(tmp_path), recipe, load_pool(config, recipe.pool)), HERE)
@@ -53,17 +53,17 @@ def test_the_model_is_known_without_its_files(plan: Plan) -> None:
 
 
 def test_tokens_and_hours_follow_examples_and_cores(plan: Plan) -> None:
-    lesson = plan.recipe.cold_start
-    assert lesson is not None
+    cold_start = plan.recipe.cold_start
+    assert cold_start is not None
     hours = {stage.name: stage.policy_s for stage in plan.stages}
     assert all(hours[name] for name in ("cold start", "training", "evaluation"))
-    twice = changed(plan, cold_start={"steps": 2 * lesson.steps})
+    twice = changed(plan, cold_start={"steps": 2 * cold_start.steps})
     later = {stage.name: stage.policy_s for stage in twice.stages}
     assert later["cold start"] == pytest.approx(hours["cold start"].times(2))
     assert later["training"] == hours["training"]
     slow = {stage.name: stage.policy_s for stage in replace(plan, machine=replace(HERE, cores=1)).stages}
     assert slow["training"] == pytest.approx(hours["training"].times(2))
-    assert f"{lesson.steps * lesson.batch:,} examples" in report(plan)
+    assert f"{cold_start.steps * cold_start.batch:,} examples" in report(plan)
 
 
 def test_a_cold_start_that_calls_no_worker_is_a_stage_with_hours(plan: Plan) -> None:

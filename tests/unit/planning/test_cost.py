@@ -1,4 +1,4 @@
-"""Money and time: the arithmetic by hand, beside published figures, and from what was measured."""
+"""Costs and times: the arithmetic by hand, published figures, and measurements."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
 
 CONFIG = resources() / "config"
 PUBLISHED_USD = 0.0238
-"""Of a question, by the paper's Conductor with its constrained workers: three steps in the mean."""
+"""USD per question of the paper's Conductor with its constrained workers: three steps in the mean."""
 KNOWN = Lengths(question=100.0, prompt=500.0, longest_prompt=900, measured=True)
 ANSWER = 830
-"""Usual tokens of an answer that is no choice."""
+"""Usual tokens of an answer to an open question."""
 
 
 def recipe_of(**changes: Any) -> Recipe:
@@ -98,9 +98,9 @@ def test_training_by_hand() -> None:
     assert cost.tokens == pytest.approx([24 * tokens[0], 72 * tokens[1], 120 * tokens[2]])
 
 
-def test_at_most_every_step_goes_to_the_dearest_worker() -> None:
-    dear, cheap = worker("dear", price={"input": 2.0, "output": 30.0}), worker("cheap")
-    alone, both = stages(dear).training(), stages(dear, cheap).training()
+def test_the_highest_estimate_sends_every_step_to_the_most_expensive_worker() -> None:
+    costly, cheap = worker("costly", price={"input": 2.0, "output": 30.0}), worker("cheap")
+    alone, both = stages(costly).training(), stages(costly, cheap).training()
     assert both.usd.high == pytest.approx(alone.usd.high)
     assert both.usd.expected < alone.usd.expected
 
@@ -125,12 +125,12 @@ def test_without_baselines_the_best_worker_alone_is_counted() -> None:
     """The promotion gate needs its answers; which worker it is follows from what is precached."""
     workers = worker("a"), worker("b", price={"input": 3.0, "output": 30.0})
     none = stages(*workers, evaluation={"repeats": 4, "baselines": []}).baselines()
-    cheap, dear = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
+    cheap, costly = (stages(each, evaluation={"repeats": 4}).baselines() for each in workers)
     assert (none.name, none.calls) == ("best worker alone", Range.of(10 * 4))
-    assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, dear.usd.high))
+    assert none.usd == pytest.approx((cheap.usd.low, 2 * cheap.usd.expected, costly.usd.high))
 
 
-def test_what_is_stored_is_not_counted() -> None:
+def test_stored_results_are_not_counted() -> None:
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {"attempts": 3}}
     every = [{(name, "math500"): 0.0 for name in "ab"}] * 2
     done = Left(*every, cold_start=0.0, training=0.0, evaluation={"math500": 0.0})
@@ -146,8 +146,8 @@ def test_what_is_stored_is_not_counted() -> None:
 
 
 def test_an_evaluation_is_priced_on_its_own_pool() -> None:
-    """Answers of up to 400 tokens in training, of up to 830 (and a dearer worker) where it is evaluated; what was
-    measured is the first pool's."""
+    """Answers of up to 400 tokens in training and 830 (and a costlier worker) in evaluation; measurements are of the
+    first pool."""
     own = Pool.model_validate({"name": "p", "workers": [worker(max_tokens=400)]})
     other = Pool.model_validate({"name": "q", "workers": [worker(price={"input": 1.0, "output": 20.0})]})
     evaluation = {"repeats": 4, "pool": "q", "baselines": ["five_context", "best_static"]}
@@ -166,7 +166,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     assert asked_here[0] < both.baselines().usd.expected < asked_here[1]
 
 
-def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
+def test_baselines_that_call_workers_are_counted_if_a_recipe_names_them() -> None:
     def of(*names: str) -> Cost:
         named = {"repeats": 4, "baselines": names}
         return stages(worker("a"), worker("b", price={"input": 3.0, "output": 30.0}), evaluation=named).baselines()
@@ -182,14 +182,14 @@ def test_baselines_that_ask_are_counted_where_a_recipe_names_them() -> None:
     assert [five.tokens[i] - alone.tokens[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + answers[i]) for i in range(3)]
     )
-    # All the cheaper worker's, either's alike, all the dearer one's.
+    # All calls to the cheaper worker, equally to both, all to the costlier one.
     prices = [1e-6, 2e-6, 3e-6]
     assert [five.usd[i] - alone.usd[i] for i in range(3)] == pytest.approx(
         [200 * (prompts[i] + 10 * answers[i]) * prices[i] for i in range(3)]
     )
 
 
-def test_what_a_baseline_asks_of_the_mix_is_counted_too() -> None:
+def test_a_baselines_calls_on_the_mix_are_counted_too() -> None:
     named = {"repeats": 4, "baselines": ["best_static"]}
     entry = BASELINES["best_static"]
     assert isinstance(entry, WorkflowBaseline)
@@ -206,7 +206,7 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert training.calls == pytest.approx([0.5 * 40, 0.75 * 40 * 3, 40 * 5])
     assert rounds.evaluation().calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
     assert training in rounds.all()
-    # Three steps a workflow; half of those who ask again sees the answer of the round before too.
+    # Three steps per workflow; half of the later rounds also read the previous answer.
     shown = training.tokens.expected - 0.75 * 40 * 3 * stages().training().tokens.expected / 72
     assert shown == pytest.approx(0.25 * 40 * 3 * 0.5 * (ANSWER + SUBTASK_TOKENS))
     alone = stages().training()
@@ -215,8 +215,8 @@ def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
     assert kept.evaluation().calls == stages().evaluation().calls
 
 
-def test_a_night_asks_each_question_once_and_nothing_of_it_is_stored() -> None:
-    """Of a scratch policy, too, whose evaluation repeats calls; in first rounds alone."""
+def test_a_night_evaluates_each_question_once_and_stores_no_score() -> None:
+    """Also for a scratch policy, whose evaluation repeats calls; only first rounds."""
     scratch = {"policy": {"kind": "scratch"}, "cold_start": {}, "recursive": {"limits": {"rounds": 1}}}
     night = stages(**scratch).night()
     once = stages(evaluation={"repeats": 1}).evaluation()
@@ -229,7 +229,7 @@ def test_one_policy_that_goes_on_in_rounds_is_not_half_of_two() -> None:
     assert both.evaluation(policies=1).calls == pytest.approx([40, 120 * 1.25, 200 * 1.5])
 
 
-def test_a_cold_start_asks_where_it_tries_workflows() -> None:
+def test_a_cold_start_calls_workers_if_it_tries_workflows() -> None:
     untried = stages(cold_start={}).cold_start()
     assert untried is not None and untried.calls == Range.of(0.0)
     tried = stages(cold_start={"attempts": 3}).cold_start()
@@ -237,7 +237,7 @@ def test_a_cold_start_asks_where_it_tries_workflows() -> None:
     assert tried.calls == pytest.approx([0.1 * 20 * 6, 0.5 * 20 * 6 * 3, 20 * 6 * 5])
 
 
-def test_what_was_measured_is_no_range() -> None:
+def test_measured_values_have_no_range() -> None:
     cost = stages(rows=[row("w", 200, 3.0), row("w", 400, 5.0)]).precaching()
     assert cost.usd == pytest.approx(Range.of(40 * (50e-6 + 300e-5)))
     assert cost.worker_s == pytest.approx(Range.of(40 * 4.0 / 10))
@@ -246,7 +246,7 @@ def test_what_was_measured_is_no_range() -> None:
 
 
 def test_a_worker_that_was_never_measured_answers_as_long_as_the_others_of_its_kind() -> None:
-    """As in the estimate of the same calls with their prompts at hand."""
+    """The same assumption as in the estimate with the prompts at hand."""
     pair = stages(worker("known"), worker("new"), rows=[row("known", 200, 3.0)]).precaching()
     new = pair.workers["new"]
     assert new.usd == pytest.approx([40 * ((100 + FORMAT_TOKENS) * 1e-6 + part * 200 * 1e-5) for part in (0.5, 1, 2)])
@@ -283,7 +283,7 @@ def test_tools_answer_at_once_and_a_small_policy_repeats_itself() -> None:
 
 
 def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two() -> None:
-    """Three steps by the paper's pool, at what is assumed of answers that were never measured."""
+    """Three steps by the paper's pool, with assumed answer lengths."""
     recipe, pool = load_recipe(CONFIG, "paper"), load_pool(CONFIG, "paper")
     setup = Setup(Workspace(CONFIG.parent), recipe, pool)
     training = Stages(setup, lengths(setup)._replace(question=150.0), {}, Measured()).training()
@@ -292,8 +292,8 @@ def test_the_papers_published_cost_of_a_question_is_met_within_a_factor_of_two()
     assert cost.low < PUBLISHED_USD < cost.high
 
 
-def test_the_embedded_workers_cost_what_is_foretold() -> None:
-    """Precaching the quickstart, by asking its workers some of each benchmark's questions."""
+def test_the_embedded_workers_cost_the_planned_amount() -> None:
+    """Precache the quickstart by calling its workers on some questions of each benchmark."""
     setup = Setup.read(Workspace(CONFIG.parent), "quickstart")
     benchmarks, spent = training_benchmarks(), 0.0
     problems = [problem for name in benchmarks for problem in generate(name, "train", 10, 1)]
@@ -367,7 +367,7 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
     assert many == pytest.approx(few.times(2))
 
 
-def test_the_hours_of_an_evaluation_follow_who_writes_it(paper: Sound) -> None:
+def test_the_hours_of_an_evaluation_depend_on_its_writer(paper: Sound) -> None:
     def hours(writer: str, **changes: Any) -> Range | None:
         plan = paper.plan(recipe={"evaluation": {"writer": writer}}, **changes)
         return next(stage.policy_s for stage in plan.stages if stage.name == "evaluation")

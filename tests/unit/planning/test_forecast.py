@@ -1,4 +1,4 @@
-"""The forecast of a training run: its arithmetic by hand, and beside it a run that has ended."""
+"""The forecast of a training run: its arithmetic by hand, and compared with a finished run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_signal_calls_and_cost_by_hand() -> None:
     assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
 
 
-def test_what_may_be_refilled_is_in_the_high_end() -> None:
+def test_possible_refills_are_in_the_high_estimate() -> None:
     grpo = recipe().grpo.model_dump()
     plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
     assert refilled.training.worth == pytest.approx(plain.training.worth.times(Range(1.0, 1.5, 2.0)))
@@ -98,7 +98,7 @@ def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() ->
         ({"concurrency": 500}, 12.0, "a workflow's length"),
         # One request in 2 s.
         ({"concurrency": 500, "requests_per_minute": 30}, 48.0, "a"),
-        # Declared latencies are not waited for.
+        # Declared latencies cause no real waiting.
         ({"latency_s": 5.0}, 0.0, ""),
     ],
 )
@@ -113,7 +113,7 @@ def test_unreachable_calls_and_workers_of_another_pool_say_nothing() -> None:
     assert made([*ROWS, *strange]) == made(ROWS)
 
 
-def test_what_a_person_is_warned_of() -> None:
+def test_the_warnings_of_a_forecast() -> None:
     found = warnings(made(ROWS, budget={"run_usd": 0.1}))
     assert any("its cap is $0.10" in line for line in found)
     assert any("rlpr" in line and "math" not in line for line in found)

@@ -1,4 +1,4 @@
-"""The lengths of recursive rounds' prompts, beside prompts as the stage builds them; and what follows from them."""
+"""Lengths of recursive rounds' prompts, compared with prompts that the stage builds; and their consequences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
-from ops.training.cold_start.recursive_lessons import KEEP
+from ops.training.cold_start.recursive_examples import KEEP
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import next_messages
@@ -46,13 +46,13 @@ def setup(**changes: Any) -> Setup:
 
 
 def usually_writing(setup: Setup, tokens: int) -> Setup:
-    """With completions of this mean number of tokens."""
+    """Return a setup with completions of this mean number of tokens."""
     grpo = setup.recipe.grpo.model_copy(update={"max_completion_tokens": round(tokens / USUAL_COMPLETION)})
     return replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
 
 
 def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
-    """What the embedded workers say to some of each benchmark's questions."""
+    """The embedded workers' answers to some questions of each benchmark."""
     problems = [problem for name in training_benchmarks() for problem in generate(name, "train", 5, 1)]
     made = []
     for problem, worker in product(problems, setup.pool.workers):
@@ -67,7 +67,7 @@ def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
 
 
 def chats(setup: Setup, limits: RoundLimits) -> list[tuple[list[Message], list[Message]]]:
-    """The prompt of a first round and of the one after it, for each answer."""
+    """Return the prompt of a first round and of the next one, for each answer."""
     few_shots = load_few_shots(setup.workspace.data, setup.recipe.prompting.few_shots)
     team = Team(setup.pool.workers, prompting=setup.recipe.prompting, few_shots=few_shots)
     return [
@@ -77,32 +77,32 @@ def chats(setup: Setup, limits: RoundLimits) -> list[tuple[list[Message], list[M
 
 
 def counted(tokens: Callable[[Sequence[Message]], int], setup: Setup, limits: RoundLimits) -> tuple[list[int], float]:
-    """Of every recursive prompt, and what such a round adds in the mean."""
+    """Return the tokens of every recursive prompt, and the mean addition of such a round."""
     pairs = [(tokens(first), tokens(later)) for first, later in chats(setup, limits)]
     return [later for _, later in pairs], fmean(later - first for first, later in pairs)
 
 
-def test_the_compact_prompts_of_a_scratch_policys_rounds_are_as_long_as_foretold() -> None:
+def test_the_compact_prompts_of_a_scratch_policys_rounds_have_the_planned_length() -> None:
     recursive = setup()
     assert recursive.recipe.recursive is not None
     limits = recursive.recipe.recursive.limits
-    lessons: list[Any] = [
+    examples: list[Any] = [
         {"prompt": prompt, "completion": [{"role": "assistant", "content": said.render()}]}
         for first, later in chats(recursive, limits)
         for prompt, said in ((first, PLAN), (later, KEEP))
     ]
-    _, tokenizer = scratch_model(ScratchPolicy(), lessons, 1)
+    _, tokenizer = scratch_model(ScratchPolicy(), examples, 1)
     every, adds = counted(lambda chat: chat_tokens(tokenizer, chat), recursive, limits)
     written = len(tokenizer(PLAN.render()).input_ids)
     known = lengths(usually_writing(recursive, written), [row for _, row in answered(recursive)])
-    # Somewhat longer: a tokenizer that was trained on so few texts knows phrases of theirs by heart.
+    # Somewhat longer, because a tokenizer trained on few texts knows their phrases.
     assert 1.0 < known.round_prompt / fmean(every) < 1.4
     assert 1.0 < (known.round_prompt - known.prompt) / adds < 1.5
     assert max(every) <= known.longest_round_prompt
 
 
 @pytest.mark.parametrize("answer_tokens", [None, 16])
-def test_the_full_prompts_of_a_language_models_rounds_are_as_long_as_foretold(answer_tokens: int | None) -> None:
+def test_the_full_prompts_of_a_language_models_rounds_have_the_planned_length(answer_tokens: int | None) -> None:
     """Counted by the tokenizer that cuts responses, which knows no template."""
     from litellm.litellm_core_utils.default_encoding import encoding
 
@@ -175,10 +175,10 @@ def test_the_hours_count_both_prompts(paper: Sound) -> None:
 
 
 def test_a_cold_start_reads_its_share_of_recursive_rounds() -> None:
-    lesson = {"steps": 10, "batch": 8, "recursive_share": 0.25}
+    settings = {"steps": 10, "batch": 8, "recursive_share": 0.25}
     known = Lengths(10.0, 100.0, 200, measured=True, round_prompt=300.0)
-    tokens = cold_start_tokens(setup(cold_start=lesson), known)
-    plain = cold_start_tokens(setup(cold_start=lesson | {"recursive_share": 0.0}), known)
+    tokens = cold_start_tokens(setup(cold_start=settings), known)
+    plain = cold_start_tokens(setup(cold_start=settings | {"recursive_share": 0.0}), known)
     assert tokens is not None and plain is not None
     assert tokens.expected - plain.expected == pytest.approx(80 * 0.25 * 200)
 

@@ -1,4 +1,4 @@
-"""What a machine has: GPUs as the driver's tool says, or as they are named."""
+"""The machine's hardware: GPUs from the driver's tool, or as given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRINTED = f"0, GPU-aa, {H100}, 81559\n1, GPU-bb, {H100}, 81559\n2, GPU-cc, Tesla
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `nvidia-smi` that knows three GPUs."""
+    """An `nvidia-smi` that reports three GPUs."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
     tool.write_text(f"#!/bin/sh\nprintf '{PRINTED}'\n", encoding="utf-8")
@@ -43,7 +43,7 @@ def test_no_gpus_are_named_0_and_nothing_else_is_taken() -> None:
             named_gpus(text)
 
 
-def test_the_drivers_tool_is_asked(driver: Path, tmp_path: Path) -> None:
+def test_the_gpus_are_read_from_nvidia_smi(driver: Path, tmp_path: Path) -> None:
     machine = this_machine(Workspace(tmp_path))
     assert machine.gpus == (*(Gpu(H100, 81559 / 1024),) * 2, Gpu("Tesla T4", 15.0))
     assert machine.gpu_gib == 15.0
@@ -58,7 +58,7 @@ def test_a_program_sees_what_it_is_shown(
     assert len(this_machine(Workspace(tmp_path)).gpus) == names
 
 
-def test_a_tool_that_fails_knows_of_no_gpu(driver: Path, tmp_path: Path) -> None:
+def test_a_failing_gpu_tool_counts_as_no_gpu(driver: Path, tmp_path: Path) -> None:
     driver.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n", encoding="utf-8")
     assert this_machine(Workspace(tmp_path)).gpus == ()
 

@@ -38,9 +38,9 @@ from ops.planning.shape import MODELS, Models, ModelShape
 
 CONFIG = Workspace.find().config
 KEPT_TOLERANCE = 0.02
-"""Of the activations that are kept: what is left out are indices, masks of a batch and rotations."""
+"""Tolerance for kept activations: indices, a batch's masks and rotations are not counted."""
 PEAK_TOLERANCE = 0.10
-"""Of the height of a backward pass: gradients die at times that depend on the kernel."""
+"""Tolerance for the peak of a backward pass: the kernel determines when gradients are freed."""
 SHAPES = {
     "wide": ModelShape(hidden=64, intermediate=344, layers=3, heads=4, kv_heads=2, vocabulary=96, qkv_bias=True),
     "deep": ModelShape(hidden=96, intermediate=256, layers=6, heads=6, kv_heads=6, vocabulary=96, qkv_bias=True),
@@ -63,7 +63,7 @@ def model_of(shape: ModelShape, precision: Precision, checkpointing: bool) -> An
 
 
 def inputs(shape: ModelShape, batch: int, length: int) -> dict[str, torch.Tensor]:
-    """A padded batch, as TRL makes it."""
+    """A padded batch in TRL's form."""
     ids = torch.randint(0, shape.vocabulary, (batch, length))
     mask = torch.ones_like(ids)
     mask[0, : length // 4] = 0
@@ -71,7 +71,7 @@ def inputs(shape: ModelShape, batch: int, length: int) -> dict[str, torch.Tensor
 
 
 def work_of(shape: ModelShape, precision: Precision, checkpointing: bool, batch: int, length: int) -> Workload:
-    """Where TRL has no Triton, it scores every position but the first."""
+    """Without Triton, TRL scores every position but the first."""
     return Workload(shape, precision, Engine(), batch, batch, 1, length - 1, checkpointing)
 
 
@@ -80,7 +80,8 @@ def autocast(precision: Precision) -> AbstractContextManager[object]:
 
 
 def saved_bytes(shape: ModelShape, precision: Precision, checkpointing: bool, batch: int, length: int) -> int:
-    """Of the distinct storages that autograd keeps of a forward pass with TRL's head, but for the weights."""
+    """Return the bytes of the distinct storages that autograd keeps of a forward pass with TRL's head, without weights.
+    """
     model = model_of(shape, precision, checkpointing)
     trl_utils.add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
@@ -89,7 +90,7 @@ def saved_bytes(shape: ModelShape, precision: Precision, checkpointing: bool, ba
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage  # held, so that no other takes its address
+            storages[storage.data_ptr()] = storage  # held, so that no other storage gets its address
         return tensor
 
     given = inputs(shape, batch, length)

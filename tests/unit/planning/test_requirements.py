@@ -1,4 +1,4 @@
-"""Each requirement, taken away alone, is named alone; on a machine that has nothing the list is complete."""
+"""Each missing requirement is named alone; on a machine without anything the list is complete."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_is_taken_away_is_named_and_nothing_else(paper: Sound, what: str) -> None:
+def test_each_missing_requirement_is_named_alone(paper: Sound, what: str) -> None:
     assert refused(paper, **CHANGES[what]) == [what]
     assert missing(paper.plan()) == []
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_is_named_once_with_whom_it_is_for(paper: Sound, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_a_missing_key_is_named_once_with_its_workers(paper: Sound, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.delenv(key)
     found = missing(paper.plan())
     assert [each.what for each in found] == [key]
@@ -140,7 +140,7 @@ def test_a_small_policy_is_trained_on_a_cpu_but_not_beside_vllm(paper: Sound) ->
     assert plan(MACHINE) == []
 
 
-def test_a_server_of_vllm_is_asked_for_and_takes_nothing_of_these_gpus(paper: Sound) -> None:
+def test_a_vllm_server_is_required_and_uses_no_memory_of_the_training_gpus(paper: Sound) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         recipe = {"grpo": {"vllm_mode": "server", "vllm_server_url": url}}
@@ -154,7 +154,7 @@ def test_a_server_of_vllm_is_asked_for_and_takes_nothing_of_these_gpus(paper: So
 
 @contextmanager
 def serving(*models: str) -> Iterator[str]:
-    """The URL of a server that says it serves these."""
+    """Return the URL of a server that reports these models."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -174,9 +174,9 @@ def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sou
     with serving("paper-0123456789ab") as url:
         recipe = {"evaluation": {"writer": url}}
         assert missing(paper.plan(recipe=recipe)) == []
-        # Another policy, its cold start, is scored as well.
+        # The cold start, another policy, is scored too.
         lacking = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
-        [found] = [each for each in lacking if "cold start" not in each.what]  # whose memory is another matter
+        [found] = [each for each in lacking if "cold start" not in each.what]  # its memory is a separate requirement
         assert (found.what, "cold start" in found.why) == (url, True)
     [found] = missing(paper.plan(recipe=recipe))
     assert (found.what, "vllm serve" in found.remedy) == (url, True)
@@ -186,7 +186,7 @@ def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sou
         assert "it serves Qwen/Qwen2.5-7B" in found.why
 
 
-def test_who_asks_for_vllm_is_named_once(paper: Sound) -> None:
+def test_settings_that_need_vllm_are_named_once(paper: Sound) -> None:
     bare = replace(MACHINE, packages=frozenset({"deepspeed"}))
     [found] = missing(paper.plan(machine=bare))
     assert found.why == "grpo.vllm and evaluation.writer ask for it"
@@ -212,12 +212,12 @@ def test_programs_of_known_origin_need_no_wall_and_neither_does_a_mix_without_pr
     assert refused(paper, machine=bare, recipe={"grading": {"isolation": "resource_limits"}}) == []
 
 
-def test_a_cap_between_the_ends_is_worth_knowing(paper: Sound) -> None:
+def test_a_cap_within_the_estimates_range_is_reported(paper: Sound) -> None:
     assert warned(paper, recipe={"budget": {"run_usd": 800.0}}) == ["budget.run_usd"]
     assert warned(paper, recipe={"budget": {"run_usd": 1e6, "month_usd": 10.0}}) == ["budget.month_usd"]
 
 
-def test_what_a_run_has_spent_counts_against_its_cap(paper: Sound) -> None:
+def test_a_runs_spending_counts_against_its_cap(paper: Sound) -> None:
     budget = {"recipe": {"budget": {"run_usd": 2000.0}}}
     assert refused(paper, **budget) == []
     plan = paper.plan(**budget)
@@ -321,12 +321,12 @@ def test_litellms_map_says_when_a_model_ends() -> None:
 
 
 def test_another_providers_date_is_not_this_ones() -> None:
-    """The bare name is Vertex's there."""
+    """The name without a provider is Vertex's there."""
     assert models()["gemini-2.5-pro"].get("deprecation_date")
     assert retirement(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
 
 
-def test_a_model_that_the_map_does_not_list_may_be_retired() -> None:
+def test_a_model_missing_in_litellms_map_is_reported_as_possibly_retired() -> None:
     assert is_unknown(Worker(name="w", model="anthropic/claude-none-of-that"))
     assert not is_unknown(Worker(name="w", model="openai/gpt-5"))
     assert not is_unknown(Worker(name="w", model="openai/mine", api_base="http://localhost/v1"))

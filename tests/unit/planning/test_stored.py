@@ -1,4 +1,4 @@
-"""What is stored is found: answers in the cache, a training run's steps, and nothing where nothing was made."""
+"""Stored results are found: answers in the cache, a training run's steps; and none if there are none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) 
 
 
 def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
-    """A killed run has written no table: the cache alone holds what was paid for."""
+    """A killed run has written no table, so only the cache holds the paid answers."""
     problems = [problem for name in ("math500", "mmlu") for problem in generate(name, "train", 4, 1)]
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     first, second, *others = setup.pool.workers
@@ -54,7 +54,7 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
     assert {cells[worker.name, name] for worker in others for name in ("math500", "mmlu")} == {1.0}
 
 
-def test_of_many_answers_some_are_looked_up(setup: Setup) -> None:
+def test_a_sample_of_many_answers_is_looked_up(setup: Setup) -> None:
     problems = generate("math500", "train", 2 * LOOKED_UP + 1, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]

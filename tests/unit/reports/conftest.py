@@ -1,4 +1,4 @@
-"""A small evidence of known numbers: two benchmarks in-domain and a confidential one that is unseen."""
+"""Small evidence with known numbers: two in-domain benchmarks and a confidential OOD one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ops.reports.made import Made, make
 
 BENCHMARKS = {"math500": "math", "mmlu": "mmlu", "gpqa_diamond": "mmlu"}
 N = 100
-"""Questions of each."""
+"""Number of questions of each."""
 
 
 def rows(
     right: Sequence[bool], cost: float, workers: tuple[str, ...] = ("solver",), **changes: object
 ) -> list[OutcomeRow]:
-    """The same right answers on every benchmark; `cost` USD, 10 tokens a call."""
+    """Return rows with the same correct answers on every benchmark; `cost` in USD, 10 tokens per call."""
     base = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
         steps=len(workers), workers=workers, tokens=10 * len(workers), cost_usd=cost, latency_s=1.5,
@@ -37,12 +37,12 @@ def rows(
 
 
 def first(count: int) -> list[bool]:
-    """Right on the first questions."""
+    """Return whether each question is among the first ones."""
     return [place < count for place in range(N)]
 
 
 def curve(steps: int = 30) -> list[dict[str, object]]:
-    """Validity, reward and diversity move; what is right of the valid does not."""
+    """Validity, reward and diversity change; the share of correct answers among valid ones does not."""
     return [
         {
             "step": step, "reward": step / 100, "share/invalid": 0.5 if step <= 10 else 0.0, "share/right": 0.25,
@@ -59,8 +59,8 @@ def system(name: str, kind: Kind, made: list[OutcomeRow], title: str = "") -> Sy
 
 @pytest.fixture(scope="session")
 def evidence() -> Evidence:
-    """The Conductor is right on 80 of 100 for 2 USD and two calls; opponents are worse and cheaper, or better and
-    dearer, or as good."""
+    """The Conductor solves 80 of 100 for 2 USD and two calls; opponents are worse and cheaper, better and costlier, or
+    equal."""
     conductor = rows(first(80), 2.0, ("solver", "checker"))
     systems = {
         "conductor": system("conductor", "Conductor", conductor, "Conductor"),
@@ -91,5 +91,5 @@ def evidence() -> Evidence:
 
 @pytest.fixture(scope="session")
 def made(evidence: Evidence) -> list[Made]:
-    """Every exhibit on it."""
+    """All exhibits of it."""
     return make(evidence)

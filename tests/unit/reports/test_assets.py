@@ -1,4 +1,4 @@
-"""The report as one asset: its page, its exhibits as metadata, and what was not run."""
+"""The report as one asset: its page, its exhibits as metadata, and missing parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each exhibit on an evidence of known numbers."""
+"""Each exhibit on evidence with known numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tables(shown: Shown) -> list[Table]:
 
 
 def cells(table: Table) -> dict[str, dict[str, object]]:
-    """First cell → head → cell."""
+    """Return first cell → heading → cell."""
     return {str(row[0]): dict(zip(table.head, row, strict=True)) for row in table.rows}
 
 
@@ -64,7 +64,7 @@ def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_o
     assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].show(as_paper))[1].head
 
 
-def test_what_a_question_takes(evidence: Evidence) -> None:
+def test_the_cost_of_one_question(evidence: Evidence) -> None:
     (table,) = tables(EXHIBITS["in_domain"].show(evidence))
     assert [row[0] for row in table.rows][:2] == ["5 × context", "Conductor"]
     ours = cells(table)["Conductor"]
@@ -73,7 +73,7 @@ def test_what_a_question_takes(evidence: Evidence) -> None:
     assert cells(table)["5 × context"]["paper, its own setting: accuracy, %"] == "67.60"
 
 
-def test_the_line_rises_and_leaves_out_who_is_beaten_for_less(evidence: Evidence) -> None:
+def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> None:
     plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
     assert isinstance(plane, Plane)
     assert isinstance(line, Table)
@@ -106,12 +106,12 @@ def test_a_system_without_a_cheaper_opponent_is_shown_alone(evidence: Evidence) 
     assert "no opponent takes as little" in shown.said
 
 
-def test_claims_hold_fail_or_cannot_be_told(evidence: Evidence) -> None:
+def test_claims_hold_fail_or_are_undecided(evidence: Evidence) -> None:
     tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
     assert tested["worker solver", "in-domain"].verdict == HOLDS
     assert tested["five_context", "in-domain"].verdict == FAILS
-    untold = tested["cold_start", "out-of-distribution"].verdict
-    assert untold.startswith("cannot be told (minimum detectable difference ")
+    undecided = tested["cold_start", "out-of-distribution"].verdict
+    assert undecided.startswith("undecided (minimum detectable difference ")
     assert tested["five_context", "in-domain"].price == "0.20 ×"
     assert all(claim.contrast.p_adjusted >= claim.contrast.p_value for claim in tested.values())
     assert "worker checker" not in {name for name, _ in tested}  # of the workers the best by the mix only
@@ -123,7 +123,7 @@ def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
     verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
     assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
     assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
-    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; of which it cannot be told: 2."
+    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; undecided: 2."
     picture = shown.parts[0]
     assert isinstance(picture, Dots)
     assert picture.zero
@@ -197,7 +197,7 @@ def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Ev
         ({"answers": {}}, {"oracle": "not run: podium evaluate quickstart --seed 1"}),
     ],
 )
-def test_what_is_missing_is_said(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
+def test_missing_parts_are_reported(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
     less = replace(evidence, **changes)  # type: ignore[arg-type]
     assert {name: said for name, entry in EXHIBITS.items() if (said := entry.missing(less))} == missing
 
@@ -208,7 +208,7 @@ def test_without_any_score_only_training_and_what_to_run_is_left(evidence: Evide
     assert shown == {"training", "experiments"}
 
 
-def test_an_exhibit_cannot_need_what_there_is_not(evidence: Evidence) -> None:
+def test_an_exhibit_cannot_need_unknown_evidence(evidence: Evidence) -> None:
     register: Callable[..., Exhibit]
     with pytest.raises(ValueError, match="unknown need scores; known: conductor"):
         register = exhibit("title", shows="What.", needs=("scores",))  # noqa: F841

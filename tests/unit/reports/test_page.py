@@ -1,4 +1,4 @@
-"""The HTML: whole, alone, and silent about questions; its pictures at two widths."""
+"""The HTML page: well formed, self-contained, without questions; its pictures at two widths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ops.reports.exhibit import EXHIBITS, Shown, Table
 from ops.reports.made import Made, make_one, report_file
 from ops.reports.markdown import markdown
 from ops.reports.page import page, write_page, write_pictures
-from ops.reports.style import LOOKS, NARROW_IN, WIDE_IN
+from ops.reports.style import NARROW_IN, SERIES_STYLES, WIDE_IN
 from ops.reports.summary import Released, facts, released, sentences
 from tests.releases import YES, checkout, shared_store, version
 
@@ -33,7 +33,7 @@ RELEASED = Released("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted <by t
 
 
 class Reader(HTMLParser):
-    """Notes what a page holds, and fails where its tags do not match."""
+    """Records the contents of a page, and fails if its tags do not match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
     assert "@import" not in html
 
 
-def test_the_first_screen_says_of_what_it_is_what_was_decided_and_the_result(html: str) -> None:
+def test_the_first_screen_states_subject_decision_and_result(html: str) -> None:
     first = html[html.index("<h1>") : html.index("</header>")]
     for text in ("2026-01-02 03:04 UTC", "0123abc", "version 7, the policy of this report", "promoted &lt;by the gate"):
         assert text in first
@@ -102,7 +102,7 @@ def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: 
     )
 
 
-def test_what_is_missing_is_named_on_the_first_screen(evidence: Evidence) -> None:
+def test_missing_parts_are_named_on_the_first_screen(evidence: Evidence) -> None:
     less = replace(evidence, systems={}, conductor=())
     assert sentences(less) == []
     assert "Nothing was scored yet: podium evaluate quickstart --seed 1." in page(less, [], Released("today", ""))
@@ -113,7 +113,7 @@ def test_what_is_missing_is_named_on_the_first_screen(evidence: Evidence) -> Non
     assert facts(Released("today", "0123456789abcdef0123-dirty"))["commit"] == "0123456789ab-dirty"
 
 
-def test_what_the_registry_says_of_a_policy_is_read(tmp_path: Path) -> None:
+def test_registered_facts_of_a_policy_are_read(tmp_path: Path) -> None:
     workspace = checkout(tmp_path / "project", shared_store())
     now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     known = version(workspace)
@@ -125,7 +125,7 @@ def test_what_the_registry_says_of_a_policy_is_read(tmp_path: Path) -> None:
     assert released(workspace, "another", "abc", now)[2:] == ("", known.version, "")
 
 
-def test_what_stands_between_backticks_is_code(html: str, evidence: Evidence) -> None:
+def test_text_between_backticks_is_code(html: str, evidence: Evidence) -> None:
     assert "`" not in html
     absent = replace(evidence, absent={"a": "`podium run <x>` writes it"})
     assert "<code>podium run &lt;x&gt;</code> writes it" in page(absent, [], RELEASED)
@@ -147,7 +147,7 @@ def test_no_question_answer_or_workflow_is_shown(html: str, evidence: Evidence, 
     assert "SECRET" not in markdown(evidence, made)
 
 
-def test_what_was_not_run_or_read_is_said(evidence: Evidence) -> None:
+def test_steps_that_were_not_run_or_read_are_reported(evidence: Evidence) -> None:
     less = replace(evidence, curves={}, absent={"five_context": "a.parquet: <is> missing"})
     training = [make_one(EXHIBITS["training"], less)]
     shown = page(less, training, RELEASED)
@@ -192,7 +192,7 @@ def charts(shown: Shown) -> list[Chart]:
 
 
 def words(drawn: Any) -> list[Any]:
-    """The texts of a figure that are drawn: ticks within their axis, what the axes are, the label, the legend."""
+    """The drawn texts of a figure: ticks inside their axis, axis titles, labels, legend."""
     axes = drawn.axes[0]
     ticks = [
         tick.label1
@@ -227,7 +227,7 @@ def test_without_colours_no_two_look_alike() -> None:
         red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    for one, other in combinations(LOOKS, 2):
+    for one, other in combinations(SERIES_STYLES, 2):
         assert one.marker != other.marker
         assert one.hatch != other.hatch or abs(lightness(one.colour) - lightness(other.colour)) > 0.08
 

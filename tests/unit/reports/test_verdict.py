@@ -1,4 +1,4 @@
-"""The page of a verdict: whatever a person or a worker's name says, it is text, and nothing is loaded."""
+"""The page of a verdict: texts of persons and workers stay text, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def page(text: str = "plain", **fate: str) -> str:
         Opponent("best single worker", {}, ()),
     )
     dossier = Dossier("2", "2026-01-01 00:00:00", {"recipe": text}, {"mmlu": text}, {"x": text}, 0.975, opponents)
-    decision = GateDecision(False, (Check(text, 1.0, 2.0, False, text),), look=3, against="1")
+    decision = GateDecision(False, (Check(text, 1.0, 2.0, False, text),), analysis=3, against="1")
     return verdict_page("2", decision, dossier, Fate("not promoted; failed checks: cost", **fate))
 
 
-def test_what_others_wrote_is_text() -> None:
+def test_text_from_others_stays_text() -> None:
     made = page(HOSTILE, override=HOSTILE, rolled_back=HOSTILE)
     assert "<script" not in made and "&lt;script" in made
-    shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib writes texts there, too
+    shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib also writes texts there
     assert "<script" not in shown
     assert re.findall(r'(?:src|href)="(?!#)', shown) == []
 
@@ -34,7 +34,8 @@ def test_what_others_wrote_is_text() -> None:
 def test_it_says_what_became_of_the_version_and_why() -> None:
     made = page()
     assert "<title>Conductor version 2: not promoted</title>" in made
-    parts = ("3 at that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000", "No question was scored by both")
+    parts = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000",
+             "No question was scored by both")
     for part in parts:
         assert part in made, part
     assert "promoted by override" in page(override="Ada: why")

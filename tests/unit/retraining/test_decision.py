@@ -1,4 +1,4 @@
-"""Below the gate, and pays: when a champion is trained on."""
+"""The decisions "below the gate" and "pays": when a champion is trained further."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BENCHMARKS = ("math500", "mmlu")
 
 
 def rows(share: float, n: int = 200, **changes: object) -> list[OutcomeRow]:
-    """The first `share` of each benchmark's questions right."""
+    """Return rows in which the first `share` of each benchmark's questions are correct."""
     base = OutcomeRow(
         benchmark="", problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="", status="answered",
         steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0, completion="", answer="",
@@ -47,19 +47,19 @@ def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: o
     return RetrainingEvidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
 
 
-def test_a_champion_that_holds_on_what_is_left_is_not_trained() -> None:
+def test_a_champion_that_passes_on_the_remaining_pool_is_not_trained() -> None:
     made = decision(REMOVED, evidence(), (), GATE, SETTINGS)
     assert (made.fine_tune, made.why) == (False, "the champion holds")
     assert made.pays == ()
 
 
-def test_a_champion_that_falls_is_trained_on_and_the_decision_says_by_which_check() -> None:
+def test_a_champion_below_the_gate_is_trained_further_and_the_decision_names_the_check() -> None:
     made = decision(REMOVED, evidence(now=0.6), (), GATE, SETTINGS)
     assert made.fine_tune
     assert "difference to the champion" in made.why
 
 
-def test_a_champion_below_the_best_worker_that_is_there_now_is_trained_on() -> None:
+def test_a_champion_below_the_present_best_worker_is_trained_further() -> None:
     made = decision(REMOVED, evidence(best=0.85), (), GATE, SETTINGS)
     assert made.fine_tune
     assert "gain over the best single worker" in made.why
@@ -78,8 +78,8 @@ def test_a_newcomer_pays_where_the_oracle_rises_by_more_than_the_margin() -> Non
     made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
     assert made.fine_tune
     assert made.why == f"new: {ORACLE}"
-    dearer = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
-    assert not decision(NEW, evidence(responses=known), ("new",), GATE, dearer).fine_tune
+    costlier = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
+    assert not decision(NEW, evidence(responses=known), ("new",), GATE, costlier).fine_tune
 
 
 def test_a_newcomer_pays_where_the_champion_gains_with_it_on_offer() -> None:
@@ -99,20 +99,20 @@ def test_a_newcomer_that_pays_and_cannot_be_described_asks_for_a_training_from_t
     assert (made.train_anew, made.why) == (False, "the champion holds, no newcomer pays")
 
 
-def test_a_newcomers_arrival_is_no_reason_to_mend_what_was_below_before() -> None:
+def test_a_newcomer_does_not_lead_to_training_for_an_earlier_failure_of_the_gate() -> None:
     made = decision(NEW, evidence(best=0.85), ("new",), GATE, SETTINGS)
     assert not made.fine_tune
     assert "below the gate" in made.why
 
 
 @pytest.mark.parametrize("plan", [REMOVED, PRICE])
-def test_a_dearer_pool_is_told_and_never_trained_for(plan: RetrainingPlan) -> None:
-    dear = replace(evidence(), now=rows(0.8, cost_usd=0.05))
-    made = decision(plan, dear, (), GATE, SETTINGS)
+def test_a_more_expensive_pool_is_reported_and_does_not_lead_to_training(plan: RetrainingPlan) -> None:
+    costly = replace(evidence(), now=rows(0.8, cost_usd=0.05))
+    made = decision(plan, costly, (), GATE, SETTINGS)
     assert not made.fine_tune
     assert "cost ratio to the champion" in [check.name for check in made.standing.failed]
     if plan is PRICE:
-        assert made.why.startswith("the champion is dearer than the gate allows (cost ratio to the champion: ")
+        assert made.why.startswith("the champion exceeds the gate's cost or latency (cost ratio to the champion: ")
 
 
 def test_another_price_never_trains_even_below_the_gate() -> None:
@@ -124,9 +124,9 @@ def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
         ResponseRow("old", "mmlu", "1", 0, "ok", score=0.0),
         ResponseRow("old", "mmlu", "2", 0, "ok", score=1.0),
         ResponseRow("new", "mmlu", "1", 0, "ok", score=0.0),
-        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another chance
+        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another sample
         ResponseRow("new", "mmlu", "2", 0, "unreachable"),
-        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was asked
+        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was called
     ]
     assert oracle_rise(known, {"new"}) == {"mmlu": [0.0]}
     known[2] = replace(known[2], score=1.0)

@@ -1,4 +1,4 @@
-"""The test on probes: its guarantee by enumeration, and whole years in a simulated clock."""
+"""The drift test: its guarantee by enumeration, and whole years on a simulated clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SWAPPED = Provider("swapped", 0.9, swapped_at=60, differs=0.25)
 
 
 def coin(discordant: int) -> list[tuple[float, int, int]]:
-    """(chance, losses, gains) of fair coins."""
+    """Return (probability, losses, gains) of fair coins."""
     return [
         (math.comb(discordant, losses) / 2**discordant, losses, discordant - losses)
         for losses in range(discordant + 1)
@@ -25,14 +25,14 @@ def coin(discordant: int) -> list[tuple[float, int, int]]:
 
 
 @pytest.mark.parametrize("discordant", [0, 1, 3, 8])
-def test_of_an_unchanged_worker_the_evidence_grows_by_one_a_round_in_the_mean(discordant: int) -> None:
+def test_the_mean_evidence_of_an_unchanged_worker_grows_by_one_per_round(discordant: int) -> None:
     start = Detector().after(2, 1)
     after = sum(chance * start.after(losses, gains).evidence for chance, losses, gains in coin(discordant))
     assert after == pytest.approx(start.evidence + 1)
 
 
 def test_the_chance_of_a_false_alarm_is_what_doobs_inequality_says() -> None:
-    """All 4^5 ways that five rounds of three fair coins can go, at a low threshold."""
+    """All 4^5 results of five rounds with three fair coins, at a low threshold."""
     bar, rounds = 20.0, 5
     alarmed = 0.0
     for way in product(coin(3), repeat=rounds):
@@ -52,14 +52,14 @@ def test_the_threshold_is_a_years_rounds_over_the_chance() -> None:
         Detector().after(-1, 0)
 
 
-def test_losses_alarm_and_gains_never_do() -> None:
+def test_losses_raise_an_alarm_and_gains_never_do() -> None:
     assert rounds_until_alarm([(6, 0)] * 10, 0.01) == 3
     assert rounds_until_alarm([(0, 6)] * 1000, 0.01) is None
     assert rounds_until_alarm([(6, 6)] * 1000, 0.01) is None
 
 
-def test_a_long_healthy_past_does_not_delay_the_alarm() -> None:
-    """What a test of the whole history would do."""
+def test_a_long_unchanged_past_does_not_delay_the_alarm() -> None:
+    """A test of the whole history would be delayed."""
     calm = [(3, 3)] * 1000
     late = rounds_until_alarm([*calm, *[(6, 1)] * 30], 0.01)
     assert late is not None and late - 1000 <= 6

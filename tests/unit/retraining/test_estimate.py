@@ -1,4 +1,4 @@
-"""A change of the pool is estimated as the plan estimates the same calls, and in all parts that the job then asks."""
+"""A pool change's estimate agrees with the plan's estimate of the same calls, and covers all calls of the job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS = {"steps": 5, "limits": {"rounds": 1, "calls_ratio": 1.5}}
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """With problems and a shortlist; no worker was asked."""
+    """A workspace with problems and a shortlist, without any call."""
     workspace = Workspace(tmp_path_factory.mktemp("estimate"))
     (workspace.root / "config").symlink_to(CONFIG)
     (workspace.root / "data").mkdir()
@@ -75,7 +75,7 @@ def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerCl
     assert column.usd == estimate_responses(setup, client, cells).usd
 
 
-def test_baselines_that_ask_the_changed_pool_are_counted(setup: Setup, client: WorkerClient) -> None:
+def test_baselines_that_call_the_changed_pool_are_counted(setup: Setup, client: WorkerClient) -> None:
     named = setup.recipe.evaluation.model_copy(update={"baselines": ("oracle", "five_context")})
     asking = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": named}))
     assert parts(asking, client)["baselines"].usd == planned(asking).baselines().usd

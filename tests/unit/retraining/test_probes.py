@@ -1,4 +1,4 @@
-"""Rounds of probes: paid once, kept apart; a swapped model is set aside by its revision."""
+"""Rounds of probes: paid once and kept separate; a swapped model's answers are excluded by a revision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import ProbeRecord, agree, probe, probe_workers, tonight
-from ops.retraining.quarantine import quarantine
+from ops.retraining.revisions import record_revisions
 from ops.synthetic.problems import generate
 
 PROBING = Probing(reference=12, questions=4, false_alarms=0.2)
@@ -30,7 +30,7 @@ STEADY = Worker(name="steady", model="local/steady")
 
 
 class Provider:
-    """A provider in this process; another model's answers from `swapped` on. It counts what it is asked."""
+    """A provider in this process with another model's answers from `swapped` on; it counts its calls."""
 
     def __init__(self) -> None:
         self.swapped, self.away = False, False
@@ -105,16 +105,16 @@ def test_an_unchanged_worker_gives_no_evidence(setup: Setup, provider: Provider)
     assert not record.drifted(PROBING)
 
 
-def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setup: Setup, provider: Provider) -> None:
+def test_a_swapped_model_is_found_and_its_answers_are_excluded_by_a_revision(setup: Setup, provider: Provider) -> None:
     rounds(setup, provider, 2)
     provider.swapped = True
     record = rounds(setup, provider, 6)
     assert record.drifted(PROBING)
     config = setup.workspace.config
-    assert quarantine(config, [STEADY], date(2026, 1, 2)) == {"steady": "drift-2026-01-02"}
+    assert record_revisions(config, [STEADY], date(2026, 1, 2)) == {"steady": "drift-2026-01-02"}
     changed = Revisions.read(config).of(setup.pool).worker("steady")
     assert changed.identity == STEADY.identity | {"revision": "drift-2026-01-02"}
-    # Nothing is deleted, and the new worker begins with a record and with answers of its own.
+    # Nothing is deleted, and the new worker begins with its own record and answers.
     assert ProbeRecord.read(setup.workspace, STEADY).drifted(PROBING)
     assert ProbeRecord.read(setup.workspace, changed).nights == ()
     kept = dict(provider.kept)
@@ -123,7 +123,7 @@ def test_a_swapped_model_is_found_and_its_answers_are_set_aside_by_revision(setu
     assert all(provider.kept[key] is response for key, response in kept.items())
 
 
-def test_who_is_away_is_not_accused(setup: Setup, provider: Provider) -> None:
+def test_unreachable_workers_give_no_evidence_of_drift(setup: Setup, provider: Provider) -> None:
     rounds(setup, provider, 1)
     provider.away = True
     record = rounds(setup, provider, 30)
@@ -131,7 +131,7 @@ def test_who_is_away_is_not_accused(setup: Setup, provider: Provider) -> None:
     assert record.nights[-1].asked == 0
 
 
-def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Setup, provider: Provider) -> None:
+def test_an_interrupted_round_is_repeated_without_paying_twice(setup: Setup, provider: Provider) -> None:
     before = rounds(setup, provider, 1)
     again = tonight(setup, STEADY, before, PROBING).probes
 
@@ -152,7 +152,7 @@ def test_a_round_that_was_cut_short_is_asked_again_and_not_paid_twice(setup: Set
     assert {key for key, uses in after.uses.items() if uses} == set(before.uses) | {problem.key for problem, _ in again}
 
 
-def test_who_was_not_precached_is_not_probed(setup: Setup, provider: Provider) -> None:
+def test_workers_without_precached_answers_are_not_probed(setup: Setup, provider: Provider) -> None:
     stranger = Worker(name="stranger", model="local/stranger")
     pool = Pool(name="probed", workers=(STEADY, stranger))
     probed = probe_workers(Setup(setup.workspace, setup.recipe, pool), provider, PROBING, NOW)
@@ -178,7 +178,7 @@ def test_answers_agree_by_what_was_read_from_them(setup: Setup) -> None:
 
 def test_a_revision_is_part_of_every_pool_that_has_the_model_and_a_person_may_take_it_back(project: Workspace) -> None:
     before = load_pool(project.config, "quickstart")
-    quarantine(project.config, [before.worker("scholar")], date(2026, 3, 1))
+    record_revisions(project.config, [before.worker("scholar")], date(2026, 3, 1))
     after = load_pool(project.config, "quickstart")
     assert after.worker("scholar").revision == "drift-2026-03-01"
     assert after.answers_key != before.answers_key

@@ -1,4 +1,4 @@
-"""Debouncing, in a clock of its own."""
+"""Debouncing, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_ten_edits_in_a_minute_are_one_change() -> None:
     assert {seen.read} == {"edit 10"}
 
 
-def test_an_edit_that_is_taken_back_starts_the_wait_anew() -> None:
+def test_an_undone_edit_restarts_the_wait() -> None:
     seen = Settling().after("a", 0).after("b", 50).after("a", 55)
     assert seen.waits(SETTLE_S, 70) == 45
 
 
-def test_a_clock_that_goes_back_starts_the_wait_anew_and_does_not_end_it() -> None:
+def test_a_clock_that_goes_back_restarts_the_wait() -> None:
     seen = Settling().after("a", 1000).after("a", 10)
     assert seen.waits(SETTLE_S, 10) == SETTLE_S
     assert seen.after("a", 70).waits(SETTLE_S, 70) == 0

@@ -1,4 +1,4 @@
-"""The night's part of the questions, and answers of its own."""
+"""The night's part of the questions, and its own answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_night_has_answers_of_its_own_and_finds_them_again() -> None:
     assert client.samples == [Sample(night, 1, Namespace.NIGHTS) for night in (739_000, 739_001, 739_001)]
 
 
-def test_a_night_asks_a_question_once() -> None:
+def test_a_night_evaluates_a_question_once() -> None:
     with pytest.raises(ValueError, match="each question once"):
         asyncio.run(NightlyClient(Asked(), 739_000).complete(Worker(name="a", model="local/a"), ASK, sample=1))
 

@@ -14,7 +14,7 @@ from ops.retraining.decision import ORACLE, Decision
 from ops.retraining.standing import alert_on_standing
 
 WORSE = Check("difference to the champion", -0.09, -0.02, False, "mean -0.05")
-DEARER = Check("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
+COSTLIER = Check("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
 PAYS = Check(ORACLE, 0.07, 0.02, True, "mean +0.08")
 HOLDS = GateDecision(True, ())
 
@@ -28,15 +28,15 @@ def standing(*failed: Check) -> GateDecision:
     [
         (Decision(False, "the champion holds", HOLDS), []),
         (Decision(True, "below the gate", standing(WORSE)), ["podium retrain"]),
-        (Decision(False, "dearer", standing(DEARER)), ["podium run quickstart --seed 2"]),
+        (Decision(False, "costlier", standing(COSTLIER)), ["podium run quickstart --seed 2"]),
         (Decision(False, "pays", HOLDS, (PAYS,), train_anew=True), ["podium run quickstart --seed 1"]),
-        (Decision(False, "both", standing(DEARER), (PAYS,), train_anew=True), ["podium run quickstart --seed 1"]),
+        (Decision(False, "both", standing(COSTLIER), (PAYS,), train_anew=True), ["podium run quickstart --seed 1"]),
         (
             Decision(True, "below; pays", standing(WORSE), (PAYS,), train_anew=True),
             ["podium retrain", "podium run quickstart --seed 1"],
         ),
     ],
-    ids=["holds", "below", "dearer", "pays", "dearer and pays", "below and pays"],
+    ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
 )
 def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: list[str]) -> None:
     asked = Snapshot.take(Workspace.find().config, "quickstart", None, "")

@@ -1,4 +1,4 @@
-"""What fine-tuning starts from: the champion's weights, and a card by which every worker keeps its ordinal."""
+"""The start of fine-tuning: the champion's weights, and a card with unchanged ordinals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measured(folder: Path, **accuracy: float) -> Path:
 
 
 def card(**changes: Any) -> PolicyCard:
-    """Of a policy to which c is Model 0."""
+    """The card of a policy for which c is Model 0."""
     prompting = Prompting(style="compact", few_shots="none")
     made = PolicyCard(recipe="small", pool=POOL, offered=("c", "a", "b"), prompting=prompting, max_completion_tokens=8)
     return made.model_copy(update=changes)
@@ -44,7 +44,7 @@ def shown(*shares: float) -> tuple[WorkerCard, ...]:
     return tuple(WorkerCard(accuracy={"math": share}, cost_usd=0.1) for share in shares)
 
 
-def test_who_leaves_is_not_on_offer_and_the_others_keep_their_ordinals() -> None:
+def test_removed_workers_are_not_offered_and_the_others_keep_their_ordinals() -> None:
     team = card().team(Pool(name="p", workers=(B, C)), DATA, Execution())
     assert list(team.ordinals) == [0, 2]
     assert team.names == ("c", "a", "b")
@@ -56,12 +56,12 @@ def test_a_policy_that_numbers_every_question_anew_has_no_gap() -> None:
     assert [each.accuracy["math"] for each in team.cards] == [0.1, 0.3]
 
 
-def test_a_pool_of_strangers_is_refused() -> None:
+def test_a_pool_without_the_policys_workers_is_refused() -> None:
     with pytest.raises(DataError, match="has none"):
         card().team(Pool(name="p", workers=(D,)), DATA, Execution())
 
 
-def test_a_newcomer_is_offered_to_a_policy_that_reads_cards_alone(tmp_path: Path) -> None:
+def test_a_newcomer_is_offered_only_to_a_policy_with_cards(tmp_path: Path) -> None:
     pool, data = Pool(name="p", workers=(B, C, D)), measured(tmp_path, d=0.9)
     blind = card()
     team = blind.team(pool, DATA, Execution())
@@ -76,19 +76,19 @@ def test_a_newcomer_is_offered_to_a_policy_that_reads_cards_alone(tmp_path: Path
 
 
 def test_training_offers_what_the_champion_sees(tmp_path: Path) -> None:
-    """The old, the gone, and new workers to a champion with descriptions alone."""
+    """Old, removed and new workers; new ones only for a champion with descriptions."""
     pool = Pool(name="p", workers=(D, C, B.model_copy(update={"revision": "2"})))
     known = known_card(card(), pool, tmp_path)
     assert known.offered == ("c", "a", "b")
     assert known.pool.worker("b").revision == "2" and known.pool.worker("a") == A
     assert list(known.team(pool, DATA, Execution()).ordinals) == [0, 2]
     with_cards = known_card(card(cards=shown(0.1, 0.2, 0.3)), pool, measured(tmp_path, b=0.8, c=0.7, d=0.9))
-    # Of b, who answers otherwise now, what it is now; of c what the policy learned with.
+    # For b, whose answers have changed, the present profile; for c the policy's own card.
     assert [each.accuracy["math"] for each in with_cards.cards] == [0.1, 0.2, 0.8, 0.9]
 
 
 class Lineage:
-    """A workspace with a champion's run in it."""
+    """A workspace with a champion's run."""
 
     def __init__(self, root: Path) -> None:
         self.workspace = Workspace(root)
@@ -116,11 +116,11 @@ def test_the_same_change_starts_from_the_same_folder_and_another_from_another(li
     assert start_folder(lineage.setup(C, B), lineage.change) == one
     other = start_folder(lineage.setup(B, C, D), lineage.change)
     assert other != one and PolicyCard.read(other).offered == ("c", "a", "b")
-    assert PolicyCard.read(lineage.policy).offered == ("c", "a", "b")  # the champion stays as it is
+    assert PolicyCard.read(lineage.policy).offered == ("c", "a", "b")  # the champion's own files are unchanged
     assert not list(lineage.workspace.policies.glob("*.partial"))
 
 
-def test_the_run_that_goes_on_has_a_key_of_where_it_starts(lineage: Lineage) -> None:
+def test_the_key_of_a_continued_run_includes_its_starting_policy(lineage: Lineage) -> None:
     setup = lineage.setup(B, C, fine_tune={"steps": 7, "learning_rate": 1e-5})
     run = fine_tuned_run(setup, lineage.change)
     plan = RunPlan.read(run)

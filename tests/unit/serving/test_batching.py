@@ -1,4 +1,4 @@
-"""Micro-batches: prompts that wait together are written together, and a prompt that fails fails no other."""
+"""Micro-batches: prompts that wait together are processed together, and a failing prompt fails no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def chat(text: str) -> list[Message]:
 
 
 class Echo(Scripted):
-    """Writes its prompts, refuses those that begin with "long", and fails at "break"."""
+    """Returns its prompts, refuses those that begin with "long", and fails at "break"."""
 
     def __init__(self) -> None:
         super().__init__("", seconds=0.05)

@@ -1,4 +1,4 @@
-"""A champion that is taken away while it is served: the server goes on, says so once, and names the command."""
+"""A champion that is removed while it is served: the server continues, reports it once, and names the command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND = "`podium promote VERSION --by NAME --reason WHY` makes one of them cha
 
 
 @pytest.mark.parametrize("taken", ["alias", "version"])
-def test_a_champion_that_is_taken_away_is_said_and_counted_once(
+def test_a_removed_champion_is_reported_and_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str], taken: str,
 ) -> None:  # fmt: skip
@@ -30,10 +30,10 @@ def test_a_champion_that_is_taken_away_is_said_and_counted_once(
     aliases.promote(workspace, version(workspace).version, YES)
     version(workspace)
     pool, metrics = load_pool(Workspace.find().config, "quickstart"), Metrics()
-    engine = engine_of(tmp_path / "engine", pool, Scripted("nothing"))  # its version is named 1, too
+    engine = engine_of(tmp_path / "engine", pool, Scripted("nothing"))  # its version is also named 1
     try:
         with champion_of(workspace) as champion, registry.connected(workspace) as client:
-            follower = Follower(engine.engine, champion, told=metrics.swapped)
+            follower = Follower(engine.engine, champion, on_attempt=metrics.swapped)
             assert asyncio.run(follower.look())
             if taken == "alias":
                 client.delete_registered_model_alias(registry.MODEL, registry.CHAMPION)

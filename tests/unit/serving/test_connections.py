@@ -1,4 +1,4 @@
-"""Connections: the time that a client may take, and how many there may be; uvicorn in this process, on loopback."""
+"""Connections: the time limits of clients and the maximum number; uvicorn in this process, on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Connect = Callable[[bytes], Awaitable[Client]]
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answers when the body is there."""
+    """Answers when the body is complete."""
     assert scope["type"] == "http"
     while (message := await receive())["type"] == "http.request" and message["more_body"]:
         pass
@@ -114,20 +114,20 @@ def test_idle_connections_make_room_for_new_ones_and_those_without_a_request_go_
             status = await response(late)
             ended = [await asyncio.wait_for(reader.read(), 60) for reader, _ in slow[:14]]
             most = limits.open
-            writer.write(WHOLE)  # the kept one is still open
+            writer.write(WHOLE)  # the kept connection is still open
             return status, ended, most, await response(kept)
 
     status, ended, most, again = asyncio.run(crowd())
     assert (status, most, again) == (200, 8, 200) and ended == [b""] * 14
 
 
-def test_where_all_connections_work_a_further_one_is_told_to_come_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_beyond_the_busy_maximum_is_refused_with_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     async def crowd() -> list[int]:
         limits = ConnectionLimits(Serving(connections=2), 1000)
         async with serving(limits) as connect:
             for _ in range(2):
                 await connect(WHOLE)
-            while len(limits._phases["working"]) < 2:  # as if both took long
+            while len(limits._phases["working"]) < 2:  # simulates that both took long
                 for each in [*limits._phases["new"], *limits._phases["idle"], *limits._phases["body"]]:
                     limits.move(each, each._phase, "working")
                     each._phase = "working"

@@ -1,4 +1,4 @@
-"""A question becomes an answer: its workflow, its budget, its deadline, its workers."""
+"""From a question to an answer: its workflow, budget, deadline and workers."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_a_question_beyond_the_policys_prompt_limit_is_refused_before_it_is_writ
 
 
 def test_a_budget_that_does_not_pay_for_the_workflow_pays_for_one_worker(pool: Pool, tmp_path: Path) -> None:
-    cheap, dear = pool.worker("guesser"), pool.worker("algebraist").model_copy(update={"max_tokens": 10_000_000})
-    both = pool.model_copy(update={"workers": (dear, cheap)})
+    cheap, costly = pool.worker("guesser"), pool.worker("algebraist").model_copy(update={"max_tokens": 10_000_000})
+    both = pool.model_copy(update={"workers": (costly, cheap)})
     engine = engine_of(tmp_path, both, Scripted(WORKFLOW.render()))
     try:
         answer = engine.ask(question("What is $1 + 1$?", RequestOptions()), RequestOptions(budget_usd=0.5))
@@ -139,7 +139,7 @@ def test_a_workflow_that_is_only_to_be_written_calls_no_worker(serve: Serve) -> 
 
 
 def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:
-    writer = Scripted(WORKFLOW.render())  # it insists on the algebraist
+    writer = Scripted(WORKFLOW.render())  # the workflow always uses the algebraist
     options = RequestOptions(forbidden=("algebraist",))
     answer = serve(writer).ask(question(SIX_BY_SEVEN, options), options)
     assert {step.worker for step in answer.steps} == {"guesser"}
@@ -160,7 +160,7 @@ def test_options_that_leave_no_worker_are_refused(serve: Serve, options: Request
         serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, options), options)
 
 
-def test_who_prefers_cost_is_offered_the_cheaper_half(serve: Serve) -> None:
+def test_the_preference_for_cost_offers_the_cheaper_half(serve: Serve) -> None:
     writer = Scripted(Workflow.single(1).render())
     engine = serve(writer, strengths=Strengths(cost_usd={"algebraist": 0.002, "guesser": 0.001}))
     options = RequestOptions(preference="cost")
@@ -186,7 +186,7 @@ def test_an_execution_beyond_its_deadline_is_a_fallback(
     real = RequestBudget.complete
 
     async def late(self: RequestBudget, *call: Any, **given: Any) -> Any:
-        await asyncio.sleep(60)  # is cancelled at the deadline
+        await asyncio.sleep(60)  # cancelled at the deadline
         return await real(self, *call, **given)
 
     monkeypatch.setattr(RequestBudget, "complete", late)
@@ -206,7 +206,7 @@ def test_the_calls_of_all_questions_of_a_version_are_bounded_together(serve: Ser
         ]
         for n in range(3)
     ]
-    assert stops == ["kept", "cap", "budget"]  # the first left the second what it did not take
+    assert stops == ["kept", "cap", "budget"]  # the first left its unused part to the second
 
 
 def test_questions_that_come_together_are_written_for_together(serve: Serve) -> None:
@@ -246,6 +246,6 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
     assert [step.worker for step in answer.steps] == ["guesser"]
 
 
-def test_steps_are_told_as_they_end_and_then_the_answer(serve: Serve) -> None:
+def test_steps_are_reported_as_they_end_and_then_the_answer(serve: Serve) -> None:
     news = list(serve(Scripted(WORKFLOW.render())).stream(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()))
     assert [type(item).__name__ for item in news] == ["StepTrace", "StepTrace", "Answer"]

@@ -55,7 +55,7 @@ def test_choices_make_it_a_choice_question() -> None:
         ("Which?", "all", r"custom_inputs: is not an object"),
     ],
 )
-def test_what_cannot_be_asked(text: str, inputs: Any, field: str) -> None:
+def test_invalid_requests(text: str, inputs: Any, field: str) -> None:
     with pytest.raises(RequestError, match=field):
         Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": inputs})
 

@@ -1,4 +1,4 @@
-"""Traces of served requests: each is stored or counted as dropped, and shows waiting, writing and work."""
+"""Traces of served requests: each is stored or counted as dropped, and shows waiting, generation and work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Store:
             self.home = experiment(client, workspace)
 
     def holds(self, *records: RequestRecord) -> list[Any]:
-        """These as traces, and nothing else, in their order."""
+        """Return whether exactly these traces are stored, in order."""
         with connected(self.workspace) as client:
             traces = [of_request(each) for each in records]
             return [client.get_trace(each) for each in store_traces(self.workspace.mlflow_uri, self.home, traces)]
@@ -64,7 +64,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
-    """One that took a second completion, by a Conductor that needs a tenth of a second for each."""
+    """An answer after a second completion, by a Conductor that needs a tenth of a second for each."""
     engine = engine_of(tmp_path_factory.mktemp("engine"), POOL, Scripted("nothing", WORKFLOW, seconds=0.1))
     try:
         return engine.ask(question(QUESTION, RequestOptions()), RequestOptions())
@@ -73,7 +73,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
 
 
 def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: float = 0.0) -> RequestRecord:
-    """A request that arrived so long before its answer was begun."""
+    """A request that arrived this many seconds before its answer was begun."""
     return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, time.time())
 
 
@@ -122,7 +122,7 @@ def test_half_a_surrogate_pair_spoils_no_batch(store: Store, answer: Answer) -> 
     assert store.count() == 3
 
 
-def test_what_the_store_does_not_take_is_told(
+def test_refused_records_of_the_store_are_reported(
     store: Store, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [pickle.dumps(record(answer, number)) for number in range(2)]

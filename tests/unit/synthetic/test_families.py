@@ -1,4 +1,4 @@
-"""The embedded problems: enough of them, proven, disjoint, and as hard as they claim to be."""
+"""The embedded problems: sufficient in number, proven, disjoint, and of the stated difficulty."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ops.workflow.grammar import Step, Workflow
 
 NAMES = (*TOOLS, *SKILLS)
 FEW = {"two_squares": 200}
-"""Families that hold no more questions than this."""
+"""Families with no more questions than this."""
 SURE = [family for family in FAMILIES if family.sure]
 MANY = 10_000
-"""More than any test makes."""
+"""More than any test needs."""
 FEW_PROGRAMS = pytest.mark.parametrize("programs", [4, pytest.param(MANY, marks=pytest.mark.soak)])
-"""Questions of a family whose answers are programs: a process runs each of them."""
+"""Questions of a family whose answers are programs: each runs in a process."""
 
 
 def split(family: Family) -> str:
@@ -41,7 +41,7 @@ def answer(worker: str, messages: list[Message], sample: int = 0) -> str:
 
 
 def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
-    """The sequential reading of a chain in which every step sees all earlier ones."""
+    """Return the sequential reading of a chain in which every step reads all earlier ones."""
     steps = tuple(
         Step(NAMES.index(worker), subtask, "all" if index else "none")
         for index, (worker, subtask) in enumerate(solution)
@@ -53,7 +53,7 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
 
 
 def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, ProblemDraft]]:
-    """`count` problems; of those that ask for a program, `programs` at most."""
+    """Return `count` problems, at most `programs` of which ask for a program."""
     made = itertools.islice(drafts(family, split(family), seed), count)
     problems = [(as_problem(family, draft), draft) for draft in made]
     return problems[:programs] if problems[0][0].grader == "code" else problems
@@ -88,7 +88,7 @@ def test_distinct_proven_problems(family: Family, count: int) -> None:
 def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family, programs: int) -> None:
     known = some(family, 5, 25, programs if family.sure else MANY)
     solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in known]
-    if family.sure:  # examples can be explained by a wrong rule too: the search then fails honestly
+    if family.sure:  # a wrong rule can explain the examples too; the search then fails as expected
         assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
     else:
         assert statistics.mean(solved) >= 0.5

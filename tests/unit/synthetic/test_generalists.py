@@ -1,4 +1,4 @@
-"""The generalists: honest, repeatable, and wrong only where a misstep can be named."""
+"""The generalists: repeatable, without access to gold answers, and wrong only with a named misstep."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_every_wrong_answer_has_a_misstep(name: str) -> None:
         assert thought.missteps or right(problem, thought), (problem.question, problem.answer, thought.text)
 
 
-def test_who_makes_no_misstep_is_right_about_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generalist_without_missteps_answers_everything_correctly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     families = Counter(problem.family for problem in problems(14))
     failed = Counter(
         problem.family for problem in problems(14) if not right(problem, think("flawless", asked(problem)))
     )
     assert set(families) == {family.name for family in FAMILIES}
-    # A rule of up to three operations may explain the examples and not be the one that was meant.
+    # A rule of up to three operations can explain the examples without being the intended one.
     guessed = {"from_examples", "from_more_examples", "function_from_examples"}
     assert not set(failed) - guessed
     assert all(failed[name] < families[name] for name in guessed)
@@ -79,7 +79,7 @@ def test_at_temperature_0_every_sample_is_the_same() -> None:
 
 
 def test_workers_see_messages_alone() -> None:
-    """No module of theirs imports what knows how a question was made, or its answer."""
+    """No module of theirs imports knowledge of how a question was made, or its answer."""
     folder = Path(generalists.__file__).parent
     for file in (*folder.glob("*.py"), *(folder.parent / "tools").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -93,7 +93,7 @@ def test_workers_see_messages_alone() -> None:
 def test_another_gold_answer_changes_no_response(name: str) -> None:
     for problem in problems(5):
         changed = replace(problem, answer="something else", tests=())
-        assert asked(changed) == asked(problem)  # the gold answer is not in what is sent
+        assert asked(changed) == asked(problem)  # the gold answer is not among the messages
         assert think(name, asked(changed)) == think(name, asked(problem))
 
 
@@ -114,7 +114,7 @@ def test_a_right_answer_passes_the_check_and_a_wrong_one_is_sought_again() -> No
     assert checked > alone + 40  # two more searches, and a test that tells
 
 
-def test_an_earlier_answer_misleads_who_is_not_told_to_check() -> None:
+def test_an_earlier_answer_misleads_a_worker_without_the_instruction_to_check() -> None:
     misled = [think("apprentice", messages(PAIR, "Answer.", "\\boxed{31}"), sample=n) for n in range(40)]
     believed = [thought for thought in misled if thought.text.endswith("\\boxed{31}")]
     assert len(believed) > 20

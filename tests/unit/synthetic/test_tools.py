@@ -1,4 +1,4 @@
-"""The tool workers: what a subtask says and what the access list shows change what they do."""
+"""The tool workers: the subtask and the access list change their answers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ops.training.grpo.trainer import run
-from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint
+from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_reported, last_checkpoint
 from ops.training.run.plan import RESULT, RunPlan, read_curve
 from tests.unit.training.tiny import tiny_plan
 
@@ -68,7 +68,7 @@ def attempt(plan: RunPlan, folder: Path, moment: Moment, left: int) -> dict[str,
     said = ""
     with filled(plan.root, moment, left) as filling:
         try:
-            with full_disk_told(folder):
+            with full_disk_reported(folder):
                 run(plan, folder, lambda *_: None, [filling])
         except DiskFull as error:
             said = str(error)

@@ -1,4 +1,4 @@
-"""What the cold start's lessons are made from, in small: problems, what two workers answered, and the lessons."""
+"""Small inputs of the cold start: problems, the answers of two workers, and SFT examples made of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def laid_out(root: Path) -> Setup:
     return Setup(workspace, RECIPE, POOL)
 
 
-def lessons(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[SftExample]:
+def sft_examples(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[SftExample]:
     client = other.pop("client", NO_CLIENT)
     team = Team(POOL.workers, client, RECIPE.prompting)  # type: ignore[arg-type]
     return asyncio.run(sample_examples(setup, team, settings, count, **other))  # type: ignore[arg-type]

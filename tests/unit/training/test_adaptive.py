@@ -100,7 +100,7 @@ def test_a_group_shares_its_offer_and_epochs_differ(whole: Trained) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_cut_short_offers_and_rewards_the_same(whole: Trained, tmp_path: Path) -> None:
+def test_an_interrupted_run_has_the_same_offers_and_rewards(whole: Trained, tmp_path: Path) -> None:
     resumed = trained(tmp_path / "cut", cut_at=3)
     assert len(resumed.offers) == STEPS + 1  # the third step was cut before its checkpoint, and is done again
     assert resumed.offers[:3] + resumed.offers[4:] == whole.offers
@@ -108,7 +108,7 @@ def test_a_run_that_was_cut_short_offers_and_rewards_the_same(whole: Trained, tm
 
 
 @pytest.mark.slow
-def test_the_policy_says_how_long_it_was_trained_in_all(whole: Trained) -> None:
+def test_the_policys_card_has_the_total_of_its_steps(whole: Trained) -> None:
     assert PolicyCard.read(whole.folder / "policy").trained_steps == STEPS
 
 
@@ -164,7 +164,7 @@ def base(tmp_path: Path) -> tuple[Setup, Path]:
     return Setup(Workspace(tmp_path), recipe, pool), policy
 
 
-def test_a_section_moves_no_run_but_its_own(base: tuple[Setup, Path]) -> None:
+def test_a_section_changes_only_its_own_stages_key(base: tuple[Setup, Path]) -> None:
     setup, policy = base
     stage = Adaptive(steps=7, learning_rate=1e-5)
     adaptive = Setup(setup.workspace, setup.recipe.model_copy(update={"adaptive": stage}), setup.pool)

@@ -9,7 +9,7 @@ import pytest
 
 from ops.training.grpo.curve import Curve
 from ops.training.grpo.trainer import run
-from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_told, last_checkpoint, remove_half_written
+from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_reported, last_checkpoint, remove_half_written
 from ops.training.run.plan import CURVE, read_curve
 from ops.workers.client import Counts
 from tests.unit.training.tiny import tiny_plan
@@ -32,7 +32,7 @@ def test_the_newest_whole_checkpoint_is_taken(tmp_path: Path) -> None:
     assert last_checkpoint(tmp_path) == whole
 
 
-def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
+def test_partial_files_are_removed_for_room(tmp_path: Path) -> None:
     checkpoint(tmp_path, 5, None)
     remove_half_written(tmp_path)
     assert not any(tmp_path.iterdir())
@@ -45,7 +45,7 @@ def test_what_is_half_written_makes_room(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [CURVE, "training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Path, file: str) -> None:
+def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(tmp_path: Path, file: str) -> None:
     plan, folder = tiny_plan(tmp_path)
 
     def report(step: int, *_: object) -> None:
@@ -59,8 +59,8 @@ def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Pa
 
     # (A link's own time does not say that it was written to last: test_full_disk.py has real files.)
     named = file if file == CURVE else ""
-    told = f"{folder}/.*{named}: could not be written: .*is full .*GB are free.*same command goes on from checkpoint-1$"
-    with pytest.raises(DiskFull, match=told), full_disk_told(folder):
+    why = f"{folder}/.*{named}: could not be written: .*is full .*GB are free.*same command goes on from checkpoint-1$"
+    with pytest.raises(DiskFull, match=why), full_disk_reported(folder):
         run(plan, folder, report)
     assert [path.name for path in (folder / CHECKPOINTS).glob("checkpoint-*")] == ["checkpoint-1"]
     if file == CURVE:
@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_room(tmp_path: Pa
 
 
 def test_another_error_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), full_disk_told(tmp_path):
+    with pytest.raises(PermissionError), full_disk_reported(tmp_path):
         raise PermissionError(13, "Permission denied")
 
 

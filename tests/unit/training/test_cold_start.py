@@ -24,14 +24,14 @@ from ops.precaching.precache import write_responses
 from ops.synthetic.problems import generate
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.cold_start.validation import Lesson, NotTaught, check_taught, held_out, validated_on, verdict
+from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
 from ops.training.run.plan import RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
 from tests.unit.training.tiny import GRPO, ROOT, as_llama, freeze_objects
 
 pytestmark = pytest.mark.slow
-LESSON = ColdStart(
+SETTINGS = ColdStart(
     steps=40, batch=8, micro_batch=4, learning_rate=1e-2, success_share=1.0, validation=Validation(problems=8)
 )
 SUBTASKS = "- {say: Solve the problem., about: answer}\n"
@@ -68,10 +68,10 @@ def make(tmp_path: Path, pretrained: Path) -> Make:
         ]
         write_responses(rows, response_file(workspace.data / "responses", worker, "math500"))
 
-    def setup(lesson: ColdStart | None = LESSON, **policy: Any) -> Setup:
+    def setup(cold_start: ColdStart | None = SETTINGS, **policy: Any) -> Setup:
         described = {"kind": "pretrained", "model": str(pretrained), "dtype": "float32"} | policy
         values = quick.model_dump() | {
-            "name": "tiny", "policy": described, "cold_start": lesson, "grpo": GRPO,
+            "name": "tiny", "policy": described, "cold_start": cold_start, "grpo": GRPO,
             "prompting": quick.prompting.model_copy(update={"max_steps": 1}),
         }  # fmt: skip
         return Setup(workspace, Recipe.model_validate(values), pool)
@@ -87,19 +87,19 @@ def taught(setup: Setup) -> Path:
 def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
     make: Make, pretrained: Path, lora: Lora | None, dtype: str
 ) -> None:
-    setup = make(LESSON.model_copy(update={"lora": lora}), dtype=dtype)
+    setup = make(SETTINGS.model_copy(update={"lora": lora}), dtype=dtype)
     folder = taught(setup)
-    lesson = Lesson.read(folder)
-    assert lesson is not None and lesson.validation is not None
-    assert lesson.loss[-1] < lesson.loss[0] / (2 if lora is None else 1.2)
-    assert lesson.examples == 320 and lesson.tokens > 320 * 20 and lesson.seconds > 0 and lesson.peak_gib > 0.1
+    record = ColdStartRecord.read(folder)
+    assert record is not None and record.validation is not None
+    assert record.loss[-1] < record.loss[0] / (2 if lora is None else 1.2)
+    assert record.examples == 320 and record.tokens > 320 * 20 and record.seconds > 0 and record.peak_gib > 0.1
     before, after = load_file(pretrained / "model.safetensors"), load_file(folder / "model.safetensors")
     assert after.keys() == before.keys()  # a plain model, whatever it was taught by
     assert {tensor.dtype for tensor in after.values()} == {getattr(torch, dtype)}
     changed = {name for name in before if not torch.equal(before[name].to(after[name].dtype), after[name])}
     assert changed == {name for name in before if lora is None or "proj" in name}
     if lora is None:
-        assert lesson.validation.share >= 0.95
+        assert record.validation.share >= 0.95
         card = PolicyCard.read(folder)
         team = card.team(setup.pool, ROOT / "data", setup.recipe.execution)
         said = Conductor.load(folder).complete([team.messages(generate("math500", "test", 1, 1)[0])])
@@ -107,7 +107,7 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
 
 
 def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
-    short = LESSON.model_copy(update={"steps": 2, "learning_rate": 1e-3})
+    short = SETTINGS.model_copy(update={"steps": 2, "learning_rate": 1e-3})
     first = taught(make(short))
     weights = load_file(first / "model.safetensors")
     shutil.rmtree(first)
@@ -117,7 +117,7 @@ def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
         torch.testing.assert_close(tensor, weights[name], rtol=1e-3, atol=1e-4)
 
 
-def test_a_young_setting_left_alone_keeps_the_policies_of_before(make: Make) -> None:
+def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:
     plain = ColdStart(steps=2)
     one = base_policy_folder(make(plain))
     assert base_policy_folder(make(plain.model_copy(update={"micro_batch": 4}))) == one
@@ -128,19 +128,19 @@ def test_a_young_setting_left_alone_keeps_the_policies_of_before(make: Make) -> 
     assert base_policy_folder(make(plain.model_copy(update={"lora": Lora()}))) != one
 
 
-def test_what_is_validated_is_not_taught(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from ops.training.cold_start import examples
 
     prompts: set[str] = set()
     sample = examples.sample_examples
 
     async def sampled(*args: Any, **kwargs: Any) -> Any:
-        lessons = await sample(*args, **kwargs)
-        prompts.update(lesson["prompt"][-1]["content"] for lesson in lessons)
-        return lessons
+        examples = await sample(*args, **kwargs)
+        prompts.update(example["prompt"][-1]["content"] for example in examples)
+        return examples
 
     monkeypatch.setattr(examples, "sample_examples", sampled)
-    setup = make(LESSON.model_copy(update={"steps": 40, "batch": 4}))
+    setup = make(SETTINGS.model_copy(update={"steps": 40, "batch": 4}))
     folder = taught(setup)
     unseen = held_out(setup.workspace.data / "training_mix.jsonl", setup.recipe)
     team = PolicyCard.read(folder).team(setup.pool, ROOT / "data", setup.recipe.execution)
@@ -150,7 +150,7 @@ def test_what_is_validated_is_not_taught(make: Make, monkeypatch: pytest.MonkeyP
 
 
 def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(make: Make) -> None:
-    setup = make(LESSON.model_copy(update={"steps": 1}))
+    setup = make(SETTINGS.model_copy(update={"steps": 1}))
     folder = taught(setup)
     assert setup.recipe.cold_start is not None
     found = verdict(folder, setup.recipe.cold_start)
@@ -169,7 +169,7 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
 
 def test_without_a_validation_section_half_of_the_completions_must_be_workflows(make: Make) -> None:
     """Measured on problems of the mix, none of which is held out: the policy is the same as without a threshold."""
-    setup = make(LESSON.model_copy(update={"steps": 1, "validation": None}))
+    setup = make(SETTINGS.model_copy(update={"steps": 1, "validation": None}))
     assert setup.recipe.cold_start is not None
     folder = taught(setup)
     found = verdict(folder, setup.recipe.cold_start)
@@ -183,15 +183,15 @@ def test_without_a_validation_section_half_of_the_completions_must_be_workflows(
 
 
 def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
-    setup = make(LESSON.model_copy(update={"steps": 1}))
+    setup = make(SETTINGS.model_copy(update={"steps": 1}))
     folder = taught(setup)
-    before = Lesson.read(folder)
+    before = ColdStartRecord.read(folder)
     assert before is not None and before.validation is not None
     assert before.validation.drawn["temperature"] == 1.0
     colder = setup.recipe.grpo.model_copy(update={"temperature": 0.5})
     other = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": colder}))
     assert taught(other) == folder
-    after = Lesson.read(folder)
+    after = ColdStartRecord.read(folder)
     assert after is not None and after.validation is not None
     assert after.validation.drawn["temperature"] == 0.5
     assert after.model_copy(update={"validation": before.validation}) == before
@@ -204,27 +204,27 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
     counts = {"problems": 10, "valid": 4, "failures": {"cut_off": 5, "unbalanced": 1}}
     (tmp_path / "cold_start.json").write_text(json.dumps({"loss": [1.0], "validation": counts}), encoding="utf-8")
     with pytest.raises(NotTaught, match=r"40\.0%.*cut_off 5, unbalanced 1.*Raise grpo\.max_completion_tokens"):
-        check_taught(tmp_path, LESSON)
-    unasked = LESSON.model_copy(update={"validation": None})
+        check_taught(tmp_path, SETTINGS)
+    unasked = SETTINGS.model_copy(update={"validation": None})
     with pytest.raises(NotTaught, match=r"40\.0%.*GRPO starts from 50%.*lower cold_start\.least_valid"):
         check_taught(tmp_path, unasked)
     check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.4}))
     check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.0}))
     (tmp_path / "cold_start.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DataError, match="is no cold start's report"):
-        check_taught(tmp_path, LESSON)
+    with pytest.raises(DataError, match="is not the record of a cold start"):
+        check_taught(tmp_path, SETTINGS)
 
 
-def test_a_mix_that_would_be_held_out_whole_is_refused(make: Make) -> None:
+def test_holding_out_the_whole_mix_is_refused(make: Make) -> None:
     with pytest.raises(DataError, match="holds 40 problems, of which 40 are held out"):
-        taught(make(LESSON.model_copy(update={"validation": Validation(problems=40)})))
+        taught(make(SETTINGS.model_copy(update={"validation": Validation(problems=40)})))
 
 
 def test_settings_that_cannot_be_are_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="batch = 8 is not a multiple of micro_batch = 3"):
         ColdStart(batch=8, micro_batch=3)
     values = make().recipe.model_dump() | {"policy": {"kind": "scratch"}, "cold_start": {"lora": {}}}
-    with pytest.raises(ValueError, match=r"cold_start\.lora adds to weights that are pretrained"):
+    with pytest.raises(ValueError, match=r"cold_start\.lora needs pretrained weights"):
         Recipe.model_validate(values)
 
 

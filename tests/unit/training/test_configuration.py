@@ -88,12 +88,12 @@ def test_a_prompt_has_the_room_that_vllm_keeps() -> None:
         ({"vllm_correction": "sometimes"}, "sequence_mask"),
     ],
 )
-def test_what_could_not_start_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_invalid_grpo_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Grpo(**settings)
 
 
-def test_a_run_waits_for_workers_that_may_come_back_and_ranks_wait_longer() -> None:
+def test_a_run_waits_for_unreachable_workers_and_ranks_wait_longer() -> None:
     asking = quick_plan(max_unscorable=0.3, outage_s=600.0)
     assert (patience(asking).max_unscorable, patience(asking).total_s) == (0.3, 600.0)
     rehearsal = Recipe.model_validate(asking.recipe.model_dump() | {"replay": {"on_miss": "unscorable"}})

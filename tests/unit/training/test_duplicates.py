@@ -39,14 +39,14 @@ def test_copies_add_up_and_padding_goes() -> None:
     assert left["prompt_ids"].shape == (3, 2) and left["completion_ids"].shape == (3, 2)
 
 
-def test_a_group_that_earns_the_same_pulls_nowhere_and_one_row_remains() -> None:
+def test_a_group_with_uniform_rewards_has_no_gradient_and_one_row_remains() -> None:
     left = without_duplicates(inputs(([5], [7], 0.0), ([5], [8], 0.0), ([6], [7], 1.0), ([6], [8], -1.0)))
     assert left["prompt_ids"].tolist() == [[6], [6]]
     dead = without_duplicates(inputs(([5], [7], 0.0), ([5], [8, 9], 0.0)))
     assert len(dead["advantages"]) == 1 and float(dead["advantages"][0]) == 0.0
 
 
-def test_an_end_is_not_taken_for_padding_of_the_same_token() -> None:
+def test_an_end_token_is_not_confused_with_equal_padding() -> None:
     whole = inputs(([5], [7, 0], 1.0), ([5], [7], -2.0))  # 0 pads, and the first completion really says it
     assert len(without_duplicates(whole)["advantages"]) == 2
 

@@ -106,7 +106,7 @@ def test_training_stops_there_too_and_its_mask_ends_there(plan: RunPlan, monkeyp
     assert set(saved) == {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")}
 
 
-def test_vllm_is_told_where_to_stop(plan: RunPlan, tmp_path: Path) -> None:
+def test_vllm_receives_the_stop_tokens(plan: RunPlan, tmp_path: Path) -> None:
     assert configuration(plan, tmp_path, [3, 5]).generation_kwargs is None
     grpo = plan.recipe.grpo.model_copy(update={"vllm": True})
     with_vllm = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"grpo": grpo})})
@@ -125,13 +125,13 @@ def test_vllm_is_told_where_to_stop(plan: RunPlan, tmp_path: Path) -> None:
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", {"<|endoftext|>"}),
     ],
 )
-def test_what_ends_a_turn_is_read_from_the_template(template: str, tokens: set[str]) -> None:
+def test_the_end_of_turn_is_read_from_the_template(template: str, tokens: set[str]) -> None:
     tokenizer = chatml(template)
     ends = end_of_turn(speaker(chatml()).generation_config, tokenizer)
     assert set(tokenizer.convert_ids_to_tokens(ends)) == tokens
 
 
-def test_what_the_model_declares_itself_counts_as_well() -> None:
+def test_the_models_own_declaration_counts_too() -> None:
     tokenizer = chatml()
     model = speaker(tokenizer)
     model.generation_config.eos_token_id = [0, 7]

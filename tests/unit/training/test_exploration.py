@@ -28,7 +28,7 @@ def test_reliability_takes_more_than_one_lucky_try() -> None:
     assert made.best(MATH) == [SURE, LUCKY, LONG, SOMETIMES]  # of equals the shorter, and never what never was right
 
 
-def test_what_is_drawn_is_mostly_sure_or_little_tried() -> None:
+def test_workflows_with_proven_success_are_drawn_most_often() -> None:
     made, random = tally(), Random(1)
     drawn = Counter(made.promising(MATH, random) for _ in range(400))
     assert drawn[SURE] > 200

@@ -32,7 +32,7 @@ def calls(plan: RunPlan) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [{}, {"recursive": Recursive(steps=1)}], ids=["plain", "recursive"])
-def test_a_champion_that_writes_no_workflows_is_stopped_before_a_worker_is_asked(
+def test_training_from_a_champion_without_valid_workflows_stops_before_any_call(
     tmp_path: Path, stage: dict[str, Any]
 ) -> None:
     plan, folder = plan_of(tmp_path, from_champion=True, **stage)

@@ -53,7 +53,7 @@ def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:
             assert logits.max() - logits[token] < 0.1
 
 
-def test_what_is_drawn_is_as_frequent_as_it_is_likely(model: Any) -> None:
+def test_tokens_are_sampled_in_proportion_to_their_probability(model: Any) -> None:
     torch.manual_seed(2)
     draws = 4000
     for temperature in (1.0, 3.0):
@@ -99,7 +99,7 @@ def test_the_trainer_writes_groups_and_one_row_each_where_it_must(
     assert rows == [8, 8] and len(groups) == 2
 
 
-def test_what_the_trainer_writes_up_to_the_limit_is_cut_off_and_no_worker_is_called(tmp_path: Path) -> None:
+def test_completions_at_the_limit_are_cut_off_and_make_no_call(tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path, max_completion_tokens=8, steps=1)
     run(plan, folder, lambda *_: None)
     line = json.loads((folder / CURVE).read_text(encoding="utf-8").splitlines()[0])

@@ -50,7 +50,7 @@ def card_with(folder: Path, copy: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_what_is_written_does_not_depend_on_the_models_generation_config(
+def test_completions_do_not_depend_on_the_models_generation_config(
     plan: RunPlan, opinionated: Path, tmp_path: Path, temperature: float
 ) -> None:
     plain = Conductor.load(plan.base_policy).write([CHAT] * 8, temperature=temperature, seed=3)
@@ -72,7 +72,7 @@ def test_the_card_says_how_tokens_are_drawn(plan: RunPlan, tmp_path: Path) -> No
     assert written("no repeats", 0.0, repetition_penalty=3.0) != greedy
 
 
-def test_a_card_of_before_draws_plainly(plan: RunPlan, tmp_path: Path) -> None:
+def test_a_card_without_sampling_settings_samples_plainly(plan: RunPlan, tmp_path: Path) -> None:
     row = json.loads((plan.base_policy / "podium.json").read_text(encoding="utf-8"))
     del row["generation"]
     (tmp_path / "podium.json").write_text(json.dumps(row), encoding="utf-8")

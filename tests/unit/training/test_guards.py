@@ -130,7 +130,7 @@ def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
         ("zero_variance", {"max_zero_variance": 0.91}),
     ],
 )
-def test_the_recipe_says_how_much_is_too_much(guard: str, threshold: dict[str, float]) -> None:
+def test_the_recipe_sets_the_permitted_share(guard: str, threshold: dict[str, float]) -> None:
     assert warned(curve(**FAULTS[guard][0]), **threshold) == []
 
 
@@ -140,14 +140,14 @@ def test_rounds_that_win_more_than_they_lose_are_no_loops() -> None:
     assert findings(curve())["recursion_loops"].saw == "there are no recursive rounds"
 
 
-def test_the_window_says_how_many_steps_are_looked_at() -> None:
+def test_the_window_sets_the_number_of_compared_steps() -> None:
     rows = curve()
     rows[-1]["share/invalid"] = 0.5
     assert warned(rows) == []
     assert warned(rows, window=2) == ["format_failures"]
 
 
-def test_what_a_curve_does_not_say_is_no_fault() -> None:
+def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
     """Of one step, in which no worker was reached."""
     lost = {"share/right": 0.0, "share/wrong": 0.0, "share/invalid": 0.0, "share/unscorable": 1.0}
     [row] = curve()[:1]
@@ -180,7 +180,7 @@ class TestOnARun:
 
     def test_a_run_without_a_step_is_named(self, podium: Podium) -> None:
         setup = podium.load()
-        with pytest.raises(DataError, match="holds no step"):
+        with pytest.raises(DataError, match="has no training step"):
             guard_run(setup, self.run_folder(setup))
 
     def test_a_materialized_conductor_comes_with_its_warnings(self, podium: Podium) -> None:

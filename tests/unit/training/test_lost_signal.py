@@ -42,7 +42,7 @@ def test_the_diagnosis_names_each_domain_and_what_to_do() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_says_the_same_every_time_ends_its_run(tmp_path: Path) -> None:
+def test_a_policy_without_variation_ends_its_run(tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path, steps=6, stop_without_signal=2, temperature=1e-3)
     result = run(plan, folder, lambda *_: None)
     assert result is not None and result == RunResult.read(folder)

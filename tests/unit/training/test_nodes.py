@@ -16,7 +16,7 @@ def test_one_machine_unless_the_environment_says_otherwise(monkeypatch: pytest.M
     assert this_node() == TrainingNode()
 
 
-def test_the_second_of_two_is_told_where_the_first_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_duplicate_names_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ((NODES, "2"), (RANK, "1"), (MAIN, "10.0.0.1:29500")):
         monkeypatch.setenv(name, value)
     arguments = this_node().arguments(4)

@@ -36,7 +36,7 @@ def by_subject(order: Order) -> dict[str, float]:
     return {name: sum(shares[p.key] for p in PROBLEMS if p.subject == name) for name in SUBJECTS}
 
 
-def test_where_all_are_alike_each_is_asked_once_before_any_is_asked_again() -> None:
+def test_equal_problems_are_all_drawn_once_before_any_repeats() -> None:
     steps = asked(Order(PROBLEMS, 1, dict.fromkeys(KEYS, 0.02)), 30)
     for epoch in range(3):
         assert sorted(key for step in steps[10 * epoch : 10 * epoch + 10] for key in step) == sorted(KEYS)
@@ -67,7 +67,7 @@ def test_rewards_correct_the_forecast_of_their_subject_and_are_forgotten() -> No
     assert by_subject(order)["facts"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_problem_of_which_nothing_is_expected_is_asked_at_times() -> None:
+def test_a_problem_without_expected_signal_is_sampled_sometimes() -> None:
     expected = dict.fromkeys(KEYS, 0.02) | {KEYS[0]: 0.0}
     assert KEYS[0] in {key for step in asked(Order(PROBLEMS, 1, expected), 110) for key in step}
     assert Order(PROBLEMS, 1, dict.fromkeys(KEYS, 0.0)).shares() == pytest.approx(dict.fromkeys(KEYS, 1 / 40))
@@ -80,7 +80,7 @@ def test_more_problems_of_a_step_are_others_until_there_is_none() -> None:
     assert sorted(first + more) == sorted(KEYS)
 
 
-def test_an_order_goes_on_from_its_state() -> None:
+def test_an_order_of_questions_continues_from_its_state() -> None:
     """Whatever was forecast since."""
     expected = {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)}
     order = Order(PROBLEMS, 1, expected)

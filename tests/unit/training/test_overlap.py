@@ -133,7 +133,7 @@ def _logps(model: Any, weights: dict[str, torch.Tensor], learned: Learned) -> to
     return said[learned.said]
 
 
-def test_a_line_of_the_curve_tells_of_its_own_rollouts(watched: Watched) -> None:
+def test_a_line_of_the_curve_describes_its_own_rollouts(watched: Watched) -> None:
     assert [row["step"] for row in watched.curve] == list(range(1, STEPS + 1))
     for row in watched.curve:
         assert row["rollouts"] == 8

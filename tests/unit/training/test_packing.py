@@ -31,7 +31,7 @@ def test_every_completion_sees_its_prompt_and_itself_and_no_other() -> None:
     assert packed.scored.tolist() == [[True, True], [True, False], [True, False]]
 
 
-def test_what_would_be_too_long_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_beyond_the_length_limit_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "LONGEST", 3)
     assert pack(torch.tensor([[5, 6, 7], [5, 6, 8]]), torch.ones(2, 3), 1) is None
 

@@ -19,7 +19,7 @@ from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.planning.text import describe
 from ops.training.grpo.__main__ import train
-from ops.training.run import lifeline
+from ops.training.run import parent_watch
 from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, run_key, write_run
 from tests.unit.training.plans import CONFIG, plan_of, quick_plan
 
@@ -60,7 +60,7 @@ def test_the_plan_prints_without_importing_torch() -> None:
         ({"curation": {"selector": "best"}}, "curation.selector", "unknown selector best; known: disagreement, div"),
         ({"evaluation": {"baselines": ["best"]}}, "evaluation.baselines", "unknown baseline best; known: "),
         ({"grpo": {"reward_terms": {"time": -1}}}, "grpo.reward_terms", "unknown reward term time; known: cost, lat"),
-        ({"cold_start": None}, "(file)", "cold_start"),
+        ({"cold_start": None}, "", "cold_start"),
     ],
 )
 def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:
@@ -153,7 +153,7 @@ def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp
     assert len({key(), key(worker_samples=3), key(vllm_correction="none"), key(reward_terms={"cost": 0.1})}) == 4
 
 
-def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_one_stays(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is_kept(tmp_path: Path) -> None:
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
     setup, base = _trainable(tmp_path, recipe, pool)
 
@@ -170,12 +170,12 @@ def test_a_run_that_was_cut_short_goes_on_with_a_larger_budget_and_a_finished_on
     assert written(500.0).recipe.budget.run_usd == 50.0 and len(folders) == 1
 
 
-def test_a_trainer_ends_with_who_started_it_and_waits_for_no_lock_of_the_dead(tmp_path: Path) -> None:
+def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
     mine = name_of(os.getpid())
-    assert environment(quick_plan(), tmp_path) == {lifeline.ENV: mine}
+    assert environment(quick_plan(), tmp_path) == {parent_watch.ENV: mine}
     lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     variables = environment(quick_plan(deepspeed="zero3.json"), tmp_path)
-    assert variables == {lifeline.ENV: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
+    assert variables == {parent_watch.ENV: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
     assert not lock.exists()

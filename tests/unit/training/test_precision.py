@@ -72,13 +72,13 @@ def test_the_card_rules_over_the_type_of_the_file(trained: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_cold_start_keeps_it(plan: RunPlan, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    lesson = {
+    example = {
         "prompt": [{"role": "user", "content": "What is 1 + 1?"}],
         "completion": [{"role": "assistant", "content": "model_id = [0]"}],
     }
 
     async def sampled(*_: Any, **__: Any) -> list[Any]:
-        return [lesson] * 4
+        return [example] * 4
 
     monkeypatch.setattr(examples, "sample_examples", sampled)
     policy = plan.recipe.policy.model_copy(update={"dtype": dtype})

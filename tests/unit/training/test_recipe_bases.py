@@ -33,7 +33,7 @@ def write(config: Path, stem: str, **values: Any) -> Path:
     return file
 
 
-def test_what_differs_is_said_and_the_rest_is_the_bases(config: Path) -> None:
+def test_a_recipe_overrides_its_base_and_inherits_the_rest(config: Path) -> None:
     quick = load_recipe(config, "quickstart")
     write(config, "short", base="quickstart", name="short", grpo={"steps": 7}, benchmarks={"mmlu": {"test": 5}})
     write(config, "shorter", base="short", name="shorter", grpo={"micro_batch": 64}, evaluation={"baselines": ["x"]})
@@ -47,7 +47,7 @@ def test_what_differs_is_said_and_the_rest_is_the_bases(config: Path) -> None:
     assert shortest.evaluation.baselines == ("best_single",)
 
 
-def test_null_takes_away_and_another_kind_of_policy_begins_anew(config: Path) -> None:
+def test_null_removes_a_value_and_another_kind_of_policy_replaces_the_section(config: Path) -> None:
     write(
         config, "other", base="quickstart", name="other", cold_start=None, benchmarks={"aime25": None},
         policy={"kind": "pretrained", "model": "somewhere"}, grpo={"steps": None},
@@ -70,7 +70,7 @@ def test_the_resolved_recipe_and_a_snapshot_stand_alone(config: Path, tmp_path: 
     assert Snapshot.read(tmp_path / "snapshots", snapshot.key).recipe == recipe
 
 
-def test_a_mistake_is_told_with_the_file_that_makes_it(config: Path) -> None:
+def test_a_mistake_is_reported_with_its_file(config: Path) -> None:
     below = write(config, "below", base="quickstart", name="below", grpo={"steps": "many"})
     above = write(config, "above", base="below", name="above", grpo={"micro_batch": 64})
     with pytest.raises(ConfigError) as caught:
@@ -90,13 +90,13 @@ def test_a_mistake_is_told_with_the_file_that_makes_it(config: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "words"),
     [
-        ("b", r"leads in a circle: a → b → c → a"),
-        ("a", r"leads in a circle: a → a"),
-        ("nowhere", r"names no recipe .*Recipes there: a, b, c, quickstart"),
-        (["b"], r"names no recipe"),
+        ("b", r"is circular: a → b → c → a"),
+        ("a", r"is circular: a → a"),
+        ("nowhere", r"is not the name of a recipe .*Recipes there: a, b, c, quickstart"),
+        (["b"], r"is not the name of a recipe"),
     ],
 )
-def test_a_base_that_leads_nowhere_is_one_clear_error(config: Path, base: Any, words: str) -> None:
+def test_an_invalid_base_is_one_clear_error(config: Path, base: Any, words: str) -> None:
     write(config, "a", base=base)
     write(config, "b", base="c")
     last = write(config, "c", base="a")
@@ -146,7 +146,7 @@ def test_a_recipe_with_real_workers_inherits_nothing_that_only_the_synthetic_one
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_stated_or_synthetic_may_be_inherited(real: Path) -> None:
+def test_stated_or_synthetic_values_may_be_inherited(real: Path) -> None:
     write(real, "mine", base="quickstart", name="mine", pool="real", **STATED)
     write(real, "further", base="mine", name="further", grpo={"steps": 7})
     assert load_recipe(real, "further").benchmarks["mmlu"].source == "embedded", "stated by a recipe with real workers"

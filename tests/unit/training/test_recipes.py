@@ -55,7 +55,7 @@ def test_the_scale_study_and_the_server_change_the_machine_alone() -> None:
     assert from_paper("paper-async") == server | {"grpo.staleness": 1}
 
 
-def test_the_unconstrained_evaluation_changes_who_answers_it_alone() -> None:
+def test_the_unconstrained_evaluation_changes_only_its_own_workers() -> None:
     pools = from_paper("paper-unconstrained")
     assert pools.pop("evaluation.benchmarks.bigcodebench")["pool"] == "paper:unconstrained-bigcodebench"
     assert pools == {"trained_as": "paper", "evaluation.pool": "paper:unconstrained", "budget.run_usd": 70000.0}

@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.mark.slow
-def test_half_of_the_rollouts_go_on_from_the_answers_of_the_others(whole: Trained) -> None:
+def test_half_of_the_rollouts_continue_from_the_answers_of_the_others(whole: Trained) -> None:
     tokenizer, shown = AutoTokenizer.from_pretrained(whole.folder / "policy"), 0
     assert len(whole.steps) == STEPS
     for step, batch in zip(whole.steps, whole.batches, strict=True):
@@ -131,7 +131,7 @@ def test_the_rows_are_scored_in_two_parts_as_they_would_be_together(whole: Train
 
 
 @pytest.mark.slow
-def test_the_curve_tells_the_rounds_apart(whole: Trained) -> None:
+def test_the_curve_distinguishes_the_rounds(whole: Trained) -> None:
     for row, step in zip(whole.curve, whole.steps, strict=True):
         first = [rollout for rollout in step.values() if rollout.after is None]
         later = [rollout for rollout in step.values() if rollout.after is not None]
@@ -142,7 +142,7 @@ def test_the_curve_tells_the_rounds_apart(whole: Trained) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_cut_short_goes_on_as_it_would_have(whole: Trained, tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_as_without_the_interruption(whole: Trained, tmp_path: Path) -> None:
     resumed = trained(tmp_path / "cut", cut_at=3)
     # The third step was cut before its checkpoint, and is done again.
     texts = [[rollout.text for rollout in step.values()] for step in resumed.steps]
@@ -152,7 +152,7 @@ def test_a_run_that_was_cut_short_goes_on_as_it_would_have(whole: Trained, tmp_p
 
 
 @pytest.mark.slow
-def test_the_policys_card_says_how_far_it_may_go_on(whole: Trained) -> None:
+def test_the_policys_card_has_the_limits_of_its_rounds(whole: Trained) -> None:
     card = PolicyCard.read(whole.folder / "policy")
     assert (card.rounds, card.trained_steps) == (LIMITS, STEPS)
     assert PolicyCard.read(whole.folder.parent / "base").rounds is None
@@ -244,7 +244,7 @@ def test_the_second_half_of_a_questions_rollouts_are_recursive() -> None:
         ("---aaa", [None] * 6),
     ],
 )
-def test_who_goes_on_from_whom(ready: str, expected: list[int | None]) -> None:
+def test_recursive_rollouts_continue_the_first_rounds(ready: str, expected: list[int | None]) -> None:
     able = [mark == "a" for mark in ready]
     assert followed(["q"] * 6, able) == expected
     both = followed(["p", "p"] + ["q"] * 6, [True, False, *able])
@@ -319,7 +319,7 @@ def test_too_few_problems_are_named_before_training(tmp_path: Path) -> None:
         run(plan, folder, lambda *_: None)
 
 
-def test_a_section_moves_no_run_but_its_own(tmp_path: Path) -> None:
+def test_a_section_changes_only_its_own_stages_key(tmp_path: Path) -> None:
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")

@@ -93,7 +93,7 @@ def test_dead_groups_are_replaced_by_others_within_the_budget(refilled: Trained)
     assert any(row["zero_variance_groups/left"] < row["zero_variance_groups"] for row in refilled.rows)
 
 
-def test_a_step_is_as_large_as_ever_and_holds_what_is_alive(refilled: Trained) -> None:
+def test_a_refilled_step_has_its_usual_size_and_keeps_groups_with_a_signal(refilled: Trained) -> None:
     for at, row in zip(range(0, len(refilled.advantages), 2), refilled.rows, strict=True):
         advantages = torch.cat(refilled.advantages[at : at + 2])
         assert len(advantages) == QUESTIONS * GROUP
@@ -101,7 +101,7 @@ def test_a_step_is_as_large_as_ever_and_holds_what_is_alive(refilled: Trained) -
         assert alive <= (advantages.abs() > 1e-6).sum() <= GROUP * alive
 
 
-def test_all_that_was_written_counts(refilled: Trained) -> None:
+def test_every_written_step_counts(refilled: Trained) -> None:
     for row in refilled.rows:
         assert row["rollouts"] == GROUP * (QUESTIONS + row["refills"])
         assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
@@ -119,7 +119,7 @@ def test_all_that_was_written_counts(refilled: Trained) -> None:
     [{"sampling": "signal"}, {"sampling": "signal", "refill": 1.0}, {"refill": 1.5}, {"refill": 1.0, "adaptive": True}],
     ids=["signal", "signal and refill", "refill", "refill on subsets"],
 )
-def test_a_run_that_was_cut_short_asks_and_learns_what_it_would_have(tmp_path: Path, grpo: dict[str, Any]) -> None:
+def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grpo: dict[str, Any]) -> None:
     whole, resumed = trained(tmp_path / "whole", **grpo), trained(tmp_path / "cut", cut_at=3, **grpo)
     assert len(resumed.steps) == STEPS + 1  # the third step was cut before its checkpoint, and is done again
     assert resumed.steps[2] == resumed.steps[3]
@@ -145,6 +145,6 @@ def test_by_signal_no_problem_waits_for_an_epoch_to_end(tmp_path: Path) -> None:
         ({"stop_without_signal": 0}, "greater than or equal to 1"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(grpo: dict[str, Any], words: str) -> None:
+def test_invalid_requests_are_refused(grpo: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Grpo.model_validate(grpo)

@@ -28,7 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("cut_at", [3, 5, 7, 9, 10])
-def test_rewards_and_weights_are_those_of_a_run_that_was_let_alone(whole: Path, tmp_path: Path, cut_at: int) -> None:
+def test_rewards_and_weights_equal_those_of_an_uninterrupted_run(whole: Path, tmp_path: Path, cut_at: int) -> None:
     cut = trained(tmp_path / "cut", cut_at)
     rewards = [[row["reward"] for row in read_curve(folder)] for folder in (whole, cut)]
     assert rewards[0] == rewards[1] and len(set(rewards[0])) > 1

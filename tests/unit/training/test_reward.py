@@ -86,7 +86,7 @@ def test_epochs_or_rollouts_draw_the_workers_anew(
     assert [sample.index for *_, sample in client.asked] == expected
 
 
-def test_a_completion_that_was_cut_off_is_no_workflow_whatever_stands_in_it() -> None:
+def test_a_cut_off_completion_is_never_a_workflow() -> None:
     end, other = 7, 8
     seen: list[StepStatistics] = []
     team = Team(OFFERED, Answering(says), Prompting(style="compact"))  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_the_reward_of_one_completion(text: str, outcome: str, reward: float | N
     assert (rollout.outcome, rollout.reward) == (outcome, reward)
 
 
-def test_an_unreachable_worker_that_the_answer_cannot_see_costs_nothing() -> None:
+def test_an_unreachable_worker_outside_the_answers_ancestors_has_no_effect() -> None:
     text = 'model_id = [2, 0]\nsubtasks = ["Idle.", "Go."]\naccess_list = [[], []]'
     assert run(text)[0].reward == 1.0
 
@@ -107,7 +107,7 @@ def test_the_parts_of_a_step_that_ranks_saw_add_up_to_the_whole() -> None:
     assert merged([whole]).values == whole.values
 
 
-def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:
+def test_exploration_keeps_successful_workflows_and_reuses_them_in_the_domain() -> None:
     problems = [problem(f"p{i}") for i in range(30)]
     responses = [Precached(worker.name, p.id, "s", "", False) for worker in OFFERED[:2] for p in problems]
     sampler = WorkflowSampler(
@@ -124,7 +124,7 @@ def test_exploration_keeps_what_worked_and_lends_it_to_the_domain() -> None:
     assert sum(workflow.steps[-1].worker == 0 for workflow in drawn) > 140
 
 
-def test_a_lucky_guess_is_not_taught() -> None:
+def test_a_lucky_guess_is_not_an_sft_example() -> None:
     problems = [problem(f"p{i}", "ABCD"[i % 4]) for i in range(40)]
     responses = [Precached("good", p.id, "s", "Answer: B", p.answer == "B") for p in problems]
     sampler = WorkflowSampler(["good"], responses, [Subtask("Go.", "go")], success_share=0.7, max_steps=2, seed=1)
@@ -133,7 +133,7 @@ def test_a_lucky_guess_is_not_taught() -> None:
     assert found == {}
 
 
-def test_what_worked_on_a_subject_is_lent_within_it_first() -> None:
+def test_successful_workflows_are_reused_within_their_subject_first() -> None:
     """Subject "s" is won by the first worker, "t" by the second: neither is tried with the other's."""
     problems = [replace(problem(f"p{i}", "B" if i % 2 else "C"), subject="s" if i % 2 else "t") for i in range(60)]
     sampler = WorkflowSampler(["good", "bad"], [], [Subtask("Go.", "go")], success_share=0.7, max_steps=1, seed=1)

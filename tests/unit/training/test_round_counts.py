@@ -42,7 +42,7 @@ def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], list[list[Messa
     return [begun, *later], [messages for _, messages, _ in client.asked]
 
 
-def test_an_answer_that_is_kept_is_worth_what_it_was_and_calls_no_worker() -> None:
+def test_a_kept_answer_has_its_earlier_reward_and_makes_no_call() -> None:
     for first, reward in ((RIGHT, 1.0), (WRONG, 0.5)):
         made, chats = rounds(first, KEEP, first.render())
         assert [rollout.reward for rollout in made] == [reward] * 3
@@ -64,7 +64,7 @@ def test_three_empty_lists_are_no_first_round() -> None:
     assert (empty.outcome, empty.keeps) == ("invalid", False)
 
 
-def test_workers_that_come_back_answer_the_round_that_was_asked() -> None:
+def test_workers_that_recover_answer_the_pending_round() -> None:
     failures = iter(range(4))
 
     def late(worker: Worker, messages: Sequence[Message]) -> str:
@@ -87,8 +87,8 @@ def test_workers_that_come_back_answer_the_round_that_was_asked() -> None:
 def test_shares_are_of_each_round() -> None:
     right, _ = rounds(RIGHT, KEEP, RIGHT.render(), WRONG.render(), "nothing")
     wrong, _ = rounds(WRONG, KEEP, RIGHT.render())
-    told = shares(counted([*right, *wrong]))
-    assert told == {
+    shown = shares(counted([*right, *wrong]))
+    assert shown == {
         "round_1/right": 1 / 2,
         "round_2/rollouts": 6,
         "round_2/right": 3 / 6,

@@ -49,16 +49,16 @@ def test_every_workflow_is_valid_and_the_seed_decides() -> None:
     assert drawn == again != other
 
 
-def test_a_worker_is_told_what_its_own_responses_speak_of() -> None:
+def test_a_workers_subtasks_follow_the_words_of_its_responses() -> None:
     rows = [
         *responses()[: len(PROBLEMS)],
         *[Precached("c", p.key, "s", "I hold the density.", False) for p in PROBLEMS],
     ]
     steps = [step for _, w in islice(sampler(rows).stream(PROBLEMS), 3000) for step in w.steps]
-    told = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
-    assert told["c"].count("Look up the density.") > 0.5 * len(told["c"])
-    assert told["b"].count("Look up the density.") < 0.05 * len(told["b"])
-    assert set(told["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
+    shown = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
+    assert shown["c"].count("Look up the density.") > 0.5 * len(shown["c"])
+    assert shown["b"].count("Look up the density.") < 0.05 * len(shown["b"])
+    assert set(shown["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
 
 
 def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) -> None:

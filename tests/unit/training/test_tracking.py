@@ -101,7 +101,9 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
     assert "solver" in text and RIGHT in text
 
 
-def test_what_a_store_did_not_take_is_sent_when_it_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_that_a_store_refused_are_sent_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     uri, now = store(tmp_path), [0.0]
     in_the_way = tmp_path / "mlflow"
     in_the_way.write_text("", encoding="utf-8")

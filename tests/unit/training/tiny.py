@@ -111,11 +111,11 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     values = quick.model_dump() | {"name": "tiny", "grpo": GRPO | grpo, "cold_start": None, "policy": described}
     recipe, pool = Recipe.model_validate(values), load_pool(ROOT / "config", quick.pool)
     problems = [problem for name in ("math500", "rlpr") for problem in generate(name, "train", 4, 1)]
-    lesson = Workflow.single(pool.names.index("guesser")).render()
+    workflow = Workflow.single(pool.names.index("guesser")).render()
     examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(pool.names), recipe.prompting, ()),
-            "completion": [{"role": "assistant", "content": lesson}],
+            "completion": [{"role": "assistant", "content": workflow}],
         }
         for problem in problems
     ]

@@ -75,7 +75,7 @@ def test_the_second_time_it_comes_from_the_cache_also_in_another_client(loopback
     assert (other.counts.live, other.counts.cached, other.counts.usd) == (0, 1, 0.0)
 
 
-def test_what_is_cached_needs_no_key(loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_responses_need_no_key(loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = loopback.worker()
     ask(make_client(), worker)
     monkeypatch.delenv("LOOPBACK_KEY")
@@ -94,7 +94,7 @@ def test_what_is_cached_needs_no_key(loopback: Any, make_client: Any, monkeypatc
         ({"name": "renamed", "price": {"input": 9, "output": 9}}, 0, 1),
     ],
 )
-def test_what_can_change_an_answer_asks_again(
+def test_a_setting_that_can_change_an_answer_causes_a_new_call(
     loopback: Any, make_client: Any, change: Any, sample: int, calls: int
 ) -> None:
     client = make_client()
@@ -104,7 +104,7 @@ def test_what_can_change_an_answer_asks_again(
 
 
 @pytest.mark.parametrize("cancelled", ["first", "second"])
-def test_of_two_identical_calls_either_may_be_cancelled(loopback: Any, make_client: Any, cancelled: str) -> None:
+def test_either_of_two_identical_calls_may_be_cancelled(loopback: Any, make_client: Any, cancelled: str) -> None:
     client, worker = make_client(), loopback.worker()
     loopback.latency_s = 0.2
 

@@ -150,7 +150,7 @@ def test_the_ledger_cuts_no_name(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cache", "show", "ffff"], "is no sound entry's key"),
+        (["cache", "show", "ffff"], "is not the key of a valid entry"),
         (["cache", "prune"], "--keep-pool or --older-than"),
         (["cache", "prune", "--keep-pool", "nonesuch"], "does not exist"),
         ([*MISS, "--worker", "x", "--id", "1"], "is no worker of this pool"),

@@ -101,7 +101,7 @@ def test_credentials_that_are_lost_in_a_run_are_tried_again_first(loopback: Any,
 
 
 @pytest.mark.parametrize("words", ["Missing credentials", "Your default credentials were not found", "missing api key"])
-def test_an_outage_in_such_words_is_an_outage(loopback: Any, make_client: Any, words: str) -> None:
+def test_an_outage_with_words_of_a_refusal_is_an_outage(loopback: Any, make_client: Any, words: str) -> None:
     """A provider's own 500 is no fault of this machine's settings."""
     client = make_client()
     step = json.dumps({"status": 500, "body": {"error": {"message": words, "type": "x", "code": "some_code"}}})

@@ -14,7 +14,7 @@ CHAT = [{"role": "user", "content": f"{QUESTION}\nGive it in \\boxed{{}}.\n\nSub
 SAMPLES = range(12)
 
 
-def test_a_sample_is_an_opinion_and_the_same_again(make_client: Any) -> None:
+def test_each_sample_index_has_its_own_repeatable_answer(make_client: Any) -> None:
     client, worker = make_client(), load_pool(Workspace.find().config, "quickstart").worker("apprentice")
 
     def answers() -> list[str]:

@@ -124,7 +124,7 @@ def test_kinds_of_workers_are_expected_to_answer_at_different_length() -> None:
     assert usual_answer(worker(reasoning_effort="high")) > usual_answer(worker(reasoning_effort="minimal"))
 
 
-def test_what_was_measured_of_the_worker_and_then_of_its_kind_comes_first(cache: ResponseCache) -> None:
+def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: ResponseCache) -> None:
     def expected(usages: Measured, **settings: Any) -> float:
         return estimated(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).usd.expected
 
@@ -167,7 +167,7 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     assert "nothing to pay" in str(done)
 
 
-def test_a_stop_says_what_is_done_and_what_the_rest_would_cost(loopback: Any, make_client: Any) -> None:
+def test_the_message_of_a_stop_states_progress_and_remaining_cost(loopback: Any, make_client: Any) -> None:
     remote = loopback.worker(concurrency=1)
     asks = list(precache_asks(problems(20), [remote], 1))
     whole = estimated(asks, make_client().cache).usd.high

@@ -47,7 +47,7 @@ def test_sums_by_run_purpose_worker_and_month(ledger: Ledger) -> None:
     assert ledger.spent("absent") == 0.0
 
 
-def test_a_call_that_may_pass_the_cap_is_refused_and_told_how_to_go_on(ledger: Ledger) -> None:
+def test_a_call_that_may_exceed_the_cap_is_refused_with_the_command_that_continues(ledger: Ledger) -> None:
     ledger.settle(bill(ledger.reserve("run", 0.75, 1.0), 0.75))
     with pytest.raises(OverBudget, match=r"'run'.*budget\.run_usd"):
         ledger.reserve("run", 0.5, 1.0)
@@ -56,7 +56,7 @@ def test_a_call_that_may_pass_the_cap_is_refused_and_told_how_to_go_on(ledger: L
     ledger.reserve("run", 0.5, 2.0)
 
 
-def test_what_is_reserved_counts_until_it_is_given_back(ledger: Ledger) -> None:
+def test_reservations_count_until_they_are_returned(ledger: Ledger) -> None:
     first = ledger.reserve("run", 0.8, 1.0)
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.8, 1.0)
@@ -94,7 +94,7 @@ def test_reserve_many_gives_those_from_the_first_on_that_fit(ledger: Ledger) -> 
     assert len(ledger.reserve_many("run", [0.5, 0.6, 0.1], 1.0)) == 1
 
 
-def test_the_month_bounds_all_runs_together(ledger: Ledger) -> None:
+def test_the_monthly_cap_bounds_all_runs_together(ledger: Ledger) -> None:
     ledger.settle(bill(ledger.reserve("a", 1.0, 10.0, month_cap_usd=1.5), 1.0))
     with pytest.raises(OverBudget, match="month"):
         ledger.reserve("b", 1.0, 10.0, month_cap_usd=1.5)
@@ -113,12 +113,12 @@ def test_the_month_bounds_all_runs_together(ledger: Ledger) -> None:
         (0.1, 1, 2**63),
     ],
 )
-def test_a_bill_that_no_book_can_hold_is_refused(usd: float, prompt: int, completion: int) -> None:
+def test_an_impossible_bill_is_refused(usd: float, prompt: int, completion: int) -> None:
     with pytest.raises(ValueError, match="a bill of"):
         Bill(Reservation("run", 1.0), "test", "worker", usd, prompt, completion)
 
 
-def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
+def test_a_call_above_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
     held = ledger.reserve("run", 0.1, 1.0)
     ledger.settle(bill(ledger.reserve("run", 0.1, 1.0), 0.95))
     assert ledger.spent("run") == 0.95
@@ -132,7 +132,7 @@ def test_a_call_dearer_than_its_worst_case_is_booked_in_full(ledger: Ledger) -> 
     calls=st.lists(st.tuples(st.floats(0.001, 0.4), st.floats(0, 1), st.booleans()), max_size=40),
     cap=st.floats(0.1, 2.0),
 )
-def test_whatever_the_order_the_cap_holds_and_nothing_leaks(
+def test_the_cap_holds_in_any_order_and_nothing_leaks(
     tmp_path_factory: pytest.TempPathFactory, calls: Any, cap: float
 ) -> None:
     ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l.sqlite")
@@ -217,7 +217,7 @@ _SENDER = """
 """
 
 
-def test_of_a_killed_process_what_was_settled_or_sent_is_spent_and_what_only_waited_is_free(tmp_path: Path) -> None:
+def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_free(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     command = [sys.executable, "-c", textwrap.dedent(_SENDER), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sender:

@@ -36,7 +36,7 @@ def crowd(limits: Limits, times: int, sent_at: float, retry_after_s: float | Non
         limits.crowded(sent_at, retry_after_s, 0.5)
 
 
-def test_a_pace_never_lets_a_minute_have_more() -> None:
+def test_a_pace_never_exceeds_its_limit_in_any_minute() -> None:
     pace, now, following, starts = RatePacer(600), 0.0, 0.0, []
     for _ in range(1500):
         now, following = pace.take(following, 1, now)
@@ -45,7 +45,7 @@ def test_a_pace_never_lets_a_minute_have_more() -> None:
         assert sum(starts[first] <= start < starts[first] + 60 for start in starts[first:]) <= 601
 
 
-def test_a_pace_is_mended_by_what_a_call_really_took() -> None:
+def test_a_pace_is_corrected_by_a_calls_real_usage() -> None:
     pace = RatePacer(60)
     start, following = pace.take(0.0, 10, 0.0)
     assert start == 0.0
@@ -88,7 +88,7 @@ def test_a_stray_429_halves_nothing() -> None:
     assert limits.allowed == 64
 
 
-def test_one_call_at_a_time_is_the_least() -> None:
+def test_concurrency_never_falls_below_one_call() -> None:
     clock = Clock()
     limits = Limits(worker(concurrency=4), clock)
     for _ in range(10):
@@ -205,7 +205,7 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
         breaker.succeeded()
 
 
-def test_a_worker_that_is_down_is_left_alone_until_it_is_back(loopback: Any, make_client: Any) -> None:
+def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, make_client: Any) -> None:
     client = make_client()
     down = loopback.worker(retries=1, breaker_failures=3, breaker_rest_s=1.5, concurrency=1, timeout_s=60)
     loopback.plan.extend(["500"] * 6)
@@ -219,7 +219,9 @@ def test_a_worker_that_is_down_is_left_alone_until_it_is_back(loopback: Any, mak
                 await ask(sample)
         opened = time.monotonic()
         for sample in range(3, 100):
-            with pytest.raises(WorkerUnreachable, match=r"rests: 3 calls or more .* at last InternalServerError 500"):
+            with pytest.raises(
+                WorkerUnreachable, match=r"is paused: 3 calls or more .* at last InternalServerError 500"
+            ):
                 await ask(sample)
         assert len(loopback.requests) == 6
         assert client.counts.retries == 3
@@ -227,7 +229,7 @@ def test_a_worker_that_is_down_is_left_alone_until_it_is_back(loopback: Any, mak
         loopback.plan.append("500")
         with pytest.raises(WorkerUnreachable, match="after 1 attempt,"):  # the probe has one attempt
             await ask(100)
-        with pytest.raises(WorkerUnreachable, match="rests"):
+        with pytest.raises(WorkerUnreachable, match="is paused"):
             await ask(101)
         await asyncio.sleep(1.6)
         assert (await ask(102)).text and (await ask(103)).text

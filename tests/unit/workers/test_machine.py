@@ -51,7 +51,7 @@ def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_no_call(tmp_p
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_forked_child_holds_nothing_of_its_parent(tmp_path: Path, asks: bool) -> None:
+def test_a_forked_child_shares_nothing_with_its_parent(tmp_path: Path, asks: bool) -> None:
     """Neither one that asks for a slot itself nor one that only inherited the open files."""
     limits = MachineLimits(tmp_path)
     assert free(limits, 1) == 0

@@ -71,7 +71,7 @@ def test_the_local_pool_is_the_quickstarts_and_a_model() -> None:
 def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = load_pool(ROOT / "config", "paper")
     for worker in paper.workers:
-        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; dearer above 200k tokens
+        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; costlier above 200k tokens
             continue
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
         assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
@@ -132,7 +132,7 @@ NO_URLS = (
         ({"workers": [TOOL | {"temperature": "hot"}]}, "workers.0.temperature", "number"),
         ({"workers": [TOOL | {"price": {"input": -1, "output": 1}}]}, "workers.0.price.input", "greater"),
         ({"workers": [TOOL | {"api_key_env": "sk-not-a-name"}]}, "workers.0.api_key_env", "pattern"),
-        ({"description": "key AIzaSyA-1234567890123456789012345678901"}, "(file)", "API key"),
+        ({"description": "key AIzaSyA-1234567890123456789012345678901"}, "", "API key"),
         ({"workers": [TOOL | {"api_key": "hush"}]}, "workers.0.api_key", "not a known key"),
         ({"workers": [TOOL | {"api_base": "https://host/v1?api_key=hush"}]}, "workers.0.api_base", "in its query"),
         ({"workers": [TOOL | {"api_base": "https://me:hush@host/v1"}]}, "workers.0.api_base", "password"),
@@ -142,14 +142,14 @@ NO_URLS = (
          "Authorization"),
         ({"workers": [TOOL | {"tags": ["opne"]}]}, "workers.0.tags.0", "'open'"),
         ({"workers": [TOOL | {"thinking_budget": 5000}]}, "workers.0", "leaves nothing of max_tokens"),
-        ({"workers": [TOOL | {"model": "anthropic/x", "thinking_budget": 1024}]}, "workers.0", "take no temperature"),
-        ({"variants": {"long": {"b": {"max_tokens": 9}}}}, "(file)", "no worker b"),
-        ({"variants": {"long": {"a": {"max_tokens": 0}}}}, "(file)", "variants.long.a.max_tokens"),
-        ({"variants": {"long": {"a": {"model": "local/other"}}}}, "(file)", "may not change model"),
+        ({"workers": [TOOL | {"model": "anthropic/x", "thinking_budget": 1024}]}, "workers.0", "a temperature"),
+        ({"variants": {"long": {"b": {"max_tokens": 9}}}}, "", "no worker b"),
+        ({"variants": {"long": {"a": {"max_tokens": 0}}}}, "", "variants.long.a.max_tokens"),
+        ({"variants": {"long": {"a": {"model": "local/other"}}}}, "", "may not change model"),
         *(({"workers": [TOOL | {"api_base": url}]}, "workers.0.api_base", "http://HOST:PORT/v1") for url in NO_URLS),
     ],
 )
-def test_a_bad_pool_file_is_told_by_file_field_and_remedy(
+def test_an_error_in_a_pool_file_names_file_field_and_remedy(
     tmp_path: Path, change: dict[str, Any], field: str, says: str
 ) -> None:
     file = tmp_path / "pools" / "mine.yaml"
@@ -210,7 +210,11 @@ def test_extra_body_is_refused_where_it_would_be_nested(model: str) -> None:
     [
         ("azure/deployed", {"api_version": "2026-01-01"}, {"api_version": "2026-01-01"}),
         ("bedrock/meta.llama3-70b-instruct-v1:0", {"region": "eu-west-1"}, {"aws_region_name": "eu-west-1"}),
-        ("vertex_ai/gemini-4-argon", {"region": "eu", "project": "p"}, {"vertex_location": "eu", "vertex_project": "p"}),
+        (
+            "vertex_ai/gemini-4-argon",
+            {"region": "eu", "project": "p"},
+            {"vertex_location": "eu", "vertex_project": "p"},
+        ),
         ("openai/gpt-6-luna", {"organization": "org-1"}, {"organization": "org-1"}),
         ("openai/gpt-6-luna", {"extra_headers": {"OpenAI-Beta": "a=1"}}, {"extra_headers": {"OpenAI-Beta": "a=1"}}),
     ],
@@ -260,7 +264,7 @@ def test_settings_that_only_look_like_keys_are_no_keys() -> None:
     Worker.model_validate(TOOL | {"extra_body": body | {"logit_bias": {"50256": -100}}, "api_base": "http://h/v1?v=2"})
 
 
-def test_a_pool_without_its_key_is_told_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pools_missing_key_is_reported_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="GEMINI_API_KEY is not set"):
         check_pool(load_pool(ROOT / "config", "paper"), "config/pools/paper.yaml")
@@ -316,8 +320,8 @@ def test_each_key_covers_what_it_is_named_after() -> None:
         {"region": "eu"}, {"extra_headers": {"a": "1"}},
     ):  # fmt: skip
         assert pool(TOOL | other).answers_key != pool(TOOL).answers_key, other
-    dearer = pool(TOOL | {"price": {"input": 1, "output": 3}})
-    assert dearer.answers_key == pool(TOOL).answers_key and dearer.prices_key != pool(TOOL).prices_key
+    costlier = pool(TOOL | {"price": {"input": 1, "output": 3}})
+    assert costlier.answers_key == pool(TOOL).answers_key and costlier.prices_key != pool(TOOL).prices_key
 
 
 def test_the_quickstarts_answers_key_is_what_its_policies_were_made_under() -> None:

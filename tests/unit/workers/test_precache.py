@@ -65,7 +65,7 @@ def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any,
     assert len(loopback.requests) == 1
 
 
-def test_refused_and_unreachable_are_told_apart(loopback: Any, make_client: Any) -> None:
+def test_refused_and_unreachable_are_distinguished(loopback: Any, make_client: Any) -> None:
     loopback.plan.extend(["413", "500", "500"])
     rows = run(make_client(), loopback.worker(concurrency=1, retries=0), 3)
     assert Counter(r.status for r in rows) == {"refused": 1, "unreachable": 2}
@@ -80,7 +80,7 @@ def test_unreachable_problems_are_asked_again_the_next_time(loopback: Any, make_
     assert len(loopback.requests) == 7
 
 
-def test_at_the_cap_it_stops_and_goes_on_later_without_paying_twice(loopback: Any, make_client: Any) -> None:
+def test_at_the_cap_it_stops_and_continues_later_without_paying_twice(loopback: Any, make_client: Any) -> None:
     worker = loopback.worker(max_tokens=5, concurrency=4)
     with pytest.raises(OverBudget):
         run(make_client(cap_usd=4e-4), worker, 40)
@@ -171,7 +171,7 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["no table", "no column"])
-def test_a_file_that_is_no_table_is_named(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_table_is_named(tmp_path: Path, content: str) -> None:
     file = tmp_path / "bad.parquet"
     file.write_bytes(b"nothing of the kind")
     if content == "no column":

@@ -65,12 +65,12 @@ def test_the_best_single_worker_and_the_oracle_above_it() -> None:
         best_single([])
 
 
-def test_of_equally_good_workers_the_cheaper_is_best() -> None:
+def test_the_cheaper_of_equally_good_workers_is_best() -> None:
     rows = [row("a", "mmlu-0", 1.0, cost_usd=2.0), row("b", "mmlu-0", 1.0, cost_usd=1.0)]
     assert best_single(rows).worker == "b"
 
 
-def test_the_oracle_knows_the_worker_and_not_the_luck_of_a_sample() -> None:
+def test_the_oracle_of_a_report_selects_workers_and_not_samples() -> None:
     rows = [row("a", "mmlu-0", score, sample=sample) for sample, score in enumerate([1.0, 0.0])]
     rows += [row("b", "mmlu-0", score, sample=sample) for sample, score in enumerate([0.0, 0.0])]
     assert ceiling(rows)["mmlu"].accuracy == 0.5
@@ -103,7 +103,7 @@ def test_the_forecast_follows_disagreement() -> None:
         signal_forecast(ROWS, 0)
 
 
-def test_what_was_cut_and_what_a_call_uses() -> None:
+def test_shares_of_cut_responses_and_tokens_of_a_call() -> None:
     rows = [
         row("a", "mmlu-0", 0.0, finish_reason="length", prompt_tokens=30),
         row("a", "mmlu-1", 1.0, finish_reason="stop"),

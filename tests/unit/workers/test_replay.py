@@ -52,7 +52,7 @@ def ask(client: WorkerClient, worker: Worker, number: int = 0, sample: int = 0) 
     return asyncio.run(client.complete(worker, solo_messages(problem(number)), sample=sample))
 
 
-def test_what_was_asked_once_is_answered_again_without_key_cost_or_trace(
+def test_recorded_calls_are_replayed_without_key_cost_or_trace(
     loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = make_client()
@@ -69,7 +69,7 @@ def test_what_was_asked_once_is_answered_again_without_key_cost_or_trace(
     assert (len(loopback.requests), len(client.cache)) == (1, 1)
 
 
-def test_what_was_never_asked_is_a_typed_miss_without_a_call(loopback: Any, make_client: Any) -> None:
+def test_an_unrecorded_call_is_a_replay_miss_without_a_call(loopback: Any, make_client: Any) -> None:
     live = make_client()
     ask(live, loopback.worker())
     client = replaying(live)
@@ -85,7 +85,7 @@ def test_what_was_never_asked_is_a_typed_miss_without_a_call(loopback: Any, make
     assert (client.counts.failed, len(loopback.requests)) == (3, 1)
 
 
-def test_a_miss_may_be_asked_live_and_is_then_paid_for(loopback: Any, make_client: Any) -> None:
+def test_a_replay_miss_can_be_a_paid_live_call(loopback: Any, make_client: Any) -> None:
     client = replaying(make_client(), on_miss="live")
     assert not ask(client, loopback.worker()).replayed
     assert ask(client, loopback.worker()).replayed
@@ -96,7 +96,7 @@ def test_a_miss_may_be_asked_live_and_is_then_paid_for(loopback: Any, make_clien
 class TestByProblem:
     """`match: problem`: the tables answer, by worker, problem and sample."""
 
-    def test_whatever_the_subtask_and_the_context(self, loopback: Any, make_client: Any) -> None:
+    def test_for_any_subtask_and_context(self, loopback: Any, make_client: Any) -> None:
         client = replaying(make_client(), [recorded(3), recorded(3, worker="other", text="other")], match="problem")
         workflow = Workflow((Step(0, "Look it up."), Step(0, "Solve it.", "all")))
         messages = worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})

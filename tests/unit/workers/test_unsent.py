@@ -43,7 +43,7 @@ def worker(**settings: Any) -> Worker:
         ({"model": "openai/gpt-4o", "reasoning_effort": "low"}, "reasoning_effort", "refuses 'low'"),
         ({"model": "anthropic/claude-sonnet-4-20250514", "presence_penalty": 1}, "presence_penalty", "refuses 1.0"),
         ({"model": "hosted_vllm/m", "api_base": "http://h/v1", "thinking_budget": 5}, "thinking_budget", "drops 5"),
-        ({"model": "nobody-knows"}, "model", "names no provider"),
+        ({"model": "nobody-knows"}, "model", "does not begin with a provider"),
     ],
 )
 def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: str, says: str) -> None:
@@ -69,7 +69,7 @@ def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: st
         {"model": "local/guesser", "temperature": 0.2, "top_p": 0.5, "reasoning_effort": "low"},
     ],
 )
-def test_what_is_sent_under_any_name_is_no_error(settings: dict[str, Any]) -> None:
+def test_a_setting_sent_under_another_name_is_not_an_error(settings: dict[str, Any]) -> None:
     assert unsent(worker(**settings), "pool.yaml") == []
 
 

@@ -121,7 +121,7 @@ def test_litellms_price_takes_no_claimed_discount(server: FaultServer, client: W
 
 
 @pytest.mark.parametrize("claims", ["honest", "none", "a lie"])
-def test_a_provider_that_ignores_max_tokens_passes_the_cap_by_calls_in_flight_alone(
+def test_a_provider_that_ignores_max_tokens_exceeds_the_cap_only_by_calls_in_flight(
     server: FaultServer, make_client: Any, claims: str
 ) -> None:
     """Ten times max_tokens a call, forty calls wanted, four at once, a cap of about twenty."""
@@ -175,7 +175,7 @@ CLAIMS = st.one_of(
 )  # fmt: skip
 @example(prompt=None, completion=-1, thought=1, text="", max_tokens=1, reason="stop")  # -1 and 1 made 0: no claim
 @example(prompt=None, completion=-1, thought=5, text="four", max_tokens=9, reason="stop")
-def test_whatever_is_claimed_what_is_booked_is_possible(
+def test_booked_usage_is_possible_for_any_claim(
     prompt: Any, completion: Any, thought: Any, text: str, max_tokens: int, reason: str
 ) -> None:
     asked = Worker(name="a", model="openai/x", max_tokens=max_tokens, price={"input": 1, "output": 2})  # type: ignore[arg-type]

@@ -147,7 +147,7 @@ def test_a_server_that_is_there_is_used_and_left_alone(workspace: Workspace) -> 
     assert len(engines(workspace)) == 1
 
 
-def test_one_that_dies_tells_what_its_log_says(workspace: Workspace) -> None:
+def test_the_error_of_a_server_that_ends_shows_its_log(workspace: Workspace) -> None:
     with (
         pytest.raises(WorkerUnreachable, match=r"has ended.*(?s:.*)lacks an instruction set"),
         serving(pool(free_port(), "broken"), workspace),
@@ -155,7 +155,7 @@ def test_one_that_dies_tells_what_its_log_says(workspace: Workspace) -> None:
         pass
 
 
-def test_one_that_never_answers_is_given_up_and_ended(workspace: Workspace) -> None:
+def test_a_server_that_never_answers_is_ended(workspace: Workspace) -> None:
     port = free_port()
     with (
         pytest.raises(WorkerUnreachable, match="did not answer within 1 s"),
@@ -170,7 +170,7 @@ def test_a_port_that_another_program_holds(workspace: Workspace) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         with (
-            pytest.raises(ConfigError, match="is taken"),
+            pytest.raises(ConfigError, match="is used by"),
             serving(pool(other.getsockname()[1]), workspace),
         ):
             pass
@@ -203,7 +203,7 @@ def another_run(workspace: Workspace, port: int) -> Iterator[subprocess.Popen[st
         yield run
 
 
-def test_what_a_killed_run_left_behind_is_used_and_then_stopped(workspace: Workspace) -> None:
+def test_a_server_left_by_a_killed_run_is_used_and_then_stopped(workspace: Workspace) -> None:
     port = free_port()
     with another_run(workspace, port) as run:
         os.kill(run.pid, signal.SIGKILL)
@@ -215,7 +215,7 @@ def test_what_a_killed_run_left_behind_is_used_and_then_stopped(workspace: Works
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_of_two_runs_with_one_server_the_last_ends_it(workspace: Workspace, killed: bool) -> None:
+def test_the_last_of_two_runs_ends_their_server(workspace: Workspace, killed: bool) -> None:
     port = free_port()
     with another_run(workspace, port) as first:
         with serving(pool(port), workspace) as started:
@@ -250,7 +250,7 @@ def test_the_command_is_ended_by_a_signal_and_its_server_with_it(workspace: Work
     assert all(gone(engine) for engine in engines(workspace))
 
 
-def test_who_did_not_start_it_leaves_it_to_the_others(workspace: Workspace) -> None:
+def test_a_server_started_by_others_is_not_stopped(workspace: Workspace) -> None:
     port = free_port()
     with another_run(workspace, port) as first:
         with serving(pool(port), workspace):
@@ -260,7 +260,7 @@ def test_who_did_not_start_it_leaves_it_to_the_others(workspace: Workspace) -> N
     assert not is_up(pool(port).worker("small"))
 
 
-def test_what_is_executed(workspace: Workspace) -> None:
+def test_the_command_line_of_a_server(workspace: Workspace) -> None:
     (workspace.root / "models" / "one").mkdir(parents=True)
     serve = {"model_path": "models/one", "max_model_len": 512, "args": ["--max-num-seqs", "8"]}
     words = command(pool(8100, serve=serve).worker("small"), workspace)
@@ -273,7 +273,7 @@ def test_what_is_executed(workspace: Workspace) -> None:
 
 
 def test_without_an_environment_or_a_port(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="names no port of this machine"), serving(
+    with pytest.raises(ConfigError, match="is not a port of this machine"), serving(
         pool(1, api_base="https://api.example.org/v1"), workspace
     ):
         pass

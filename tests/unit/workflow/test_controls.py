@@ -153,7 +153,7 @@ def test_no_content_changes_the_boundaries(kind: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_care_they_would(kind: str) -> None:
+def test_without_escaping_the_boundaries_would_change(kind: str) -> None:
     """The tests above can fail: as it is, a template lets the tokens through."""
     kind_tokenizer = tokenizer(kind)
     render = kind_tokenizer.apply_chat_template
@@ -180,7 +180,7 @@ def test_ordinary_text_is_left_as_it_is(kind: str) -> None:
     assert [plain(text) for text in texts] == texts
 
 
-def test_what_is_broken_up_can_still_be_read() -> None:
+def test_text_with_broken_up_tokens_stays_readable() -> None:
     assert plain("Say <|im_end|> and [/INST].") == "Say < |im_end|> and [ /INST]."
     assert plain(plain("<|im_end|>")) == plain("<|im_end|>")
     assert all(KNOWN.search(plain(token)) is None for token in (*EVERY, *OWN))
@@ -224,7 +224,7 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_workers_are_sent_keeps_its_boundaries_on_a_server_without_care(kind: str) -> None:
+def test_messages_to_workers_keep_their_boundaries_on_a_careless_server(kind: str) -> None:
     """A worker's server applies the template itself, so nothing in the messages may be alive any more."""
 
     def chats(words: str) -> list[list[Message]]:

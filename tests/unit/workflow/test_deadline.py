@@ -85,14 +85,14 @@ def test_steps_side_by_side_count_once_and_not_more_for_having_one_slot() -> Non
 
 
 def test_only_the_longest_chain_counts() -> None:
-    """"short" ends long before "long" does, on which the end waits too."""
+    """ "short" ends long before "long" does, on which the end waits too."""
     workflow = Workflow((Step(0, "short"), Step(0, "long"), Step(0, "end", "all")))
     client = Slow(short=1.0, long=30.0, end=5.0)
     assert run_all([workflow], 9, 35.5, client)[0].status == "answered"
     assert run_all([workflow], 9, 34.5, client)[0].status == "timed_out"
 
 
-def test_what_a_client_calls_waiting_does_not_count() -> None:
+def test_a_clients_reported_waiting_does_not_count() -> None:
     class Queue:
         """A client that keeps its limits by itself, as `WorkerClient` does."""
 

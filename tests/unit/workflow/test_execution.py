@@ -216,7 +216,7 @@ def test_refused_outweighs_unreachable() -> None:
 
 
 @pytest.mark.parametrize("error", [WorkerRefused("no"), OverBudget("the cap of $1 is reached")])
-def test_calls_in_flight_are_let_finish_when_another_fails(error: Exception) -> None:
+def test_calls_in_flight_finish_when_another_fails(error: Exception) -> None:
     workflow = Workflow((Step(0, "bad"), Step(1, "slow"), Step(2, "end", "all")))
 
     async def scenario() -> Tool:
@@ -313,7 +313,7 @@ def test_totals_and_critical_path() -> None:
     assert (row["answer"], row["calls"], row["latency_s"]) == (trace.answer, 4, 3.0)
 
 
-def test_what_cannot_be_run_is_refused_before_any_call() -> None:
+def test_a_workflow_that_the_team_cannot_run_is_refused_before_any_call() -> None:
     client = Tool()
     with pytest.raises(ValueError, match="keep the previous"):
         run(Workflow(()), client)

@@ -189,7 +189,7 @@ def test_the_last_of_two_workflows_wins(first: Workflow, last: Workflow) -> None
 
 @given(texts | workflows(mode="fine_grained").map(Workflow.render))
 @settings(max_examples=400, deadline=None)
-def test_whatever_the_strict_mode_takes_the_fine_grained_mode_takes(text: str) -> None:
+def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) -> None:
     strict = parse(text, offered=OFFERED)
     if strict.workflow is not None:
         assert parse(text, offered=OFFERED, access="fine_grained") == strict
@@ -283,7 +283,7 @@ def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ADVERSARIAL)
-def test_time_is_linear_whatever_the_text(kind: str) -> None:
+def test_time_is_linear_for_any_text(kind: str) -> None:
     text = ADVERSARIAL[kind]
     part = min(_seconds(text[: len(text) // 16]) for _ in range(4))
     # Six for what stays linear: a text that fits no cache takes longer a character. A square would be sixteen times.
@@ -306,7 +306,7 @@ def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:
     assert parse(text, offered=6).workflow == Workflow.single(9_999 % 6)
 
 
-def test_what_no_text_can_give_cannot_be_built() -> None:
+def test_steps_that_no_text_can_express_are_refused() -> None:
     for worker, subtask in [(-1, "x"), (0, ""), (0, " \n"), (0, "\ud800")]:
         with pytest.raises(ValueError, match=r"ordinal|subtask"):
             Step(worker, subtask)

@@ -68,7 +68,7 @@ def test_a_command_stays_as_it_stands(command: str, quote: Callable[[str], str])
         "\nu\neq\text\rho\right",
     ],
 )
-def test_what_is_rendered_is_read_back(text: str) -> None:
+def test_rendered_workflows_are_parsed_back(text: str) -> None:
     workflow = Workflow.single(0, text)
     assert parse(workflow.render(), offered=1).workflow == workflow
 

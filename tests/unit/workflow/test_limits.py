@@ -143,7 +143,7 @@ def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: 
     assert [messages_of(trace, index) for index in range(3)] == [call[1] for call in client.calls]
 
 
-def test_steps_tell_when_they_ran() -> None:
+def test_steps_record_their_times() -> None:
     async def hook(subtask: str) -> None:
         await asyncio.sleep(0.03)
 

@@ -38,7 +38,7 @@ def last(offered: Team) -> str:
     return offered.messages(PROBLEM)[-1]["content"]
 
 
-def test_who_is_left_out_is_missing_in_the_list_and_the_others_keep_their_ordinals() -> None:
+def test_omitted_workers_are_missing_in_the_list_and_the_others_keep_their_ordinals() -> None:
     compact = team(style="compact").offering([4, 1])
     assert last(compact) == "Why?\nModels: 1 4"
     assert compact.names == NAMES  # "1" is whom it always was
@@ -91,7 +91,7 @@ def test_workers_that_are_not_on_offer_are_not_called() -> None:
     assert len(client.asked) == 2
 
 
-def test_what_a_run_on_model_writes_next_ends_its_turn_whatever_is_on_offer() -> None:
+def test_text_after_the_answer_ends_the_turn_for_any_offer() -> None:
     for style in ("full", "compact"):
         offered = team(style=style, few_shots="none").offering([2, 4])
         listed = next(line for line in last(offered).splitlines() if line.startswith("Models"))

@@ -38,7 +38,7 @@ def test_another_worker_subtask_or_view_is_no_repetition() -> None:
     assert all(sample == Sample() for _, sample in samples(first, *others, Step(1, "Vote.", "all")))
 
 
-def test_what_is_not_run_counts_for_nothing() -> None:
+def test_steps_that_are_not_run_do_not_count() -> None:
     """The first step reaches no answer, so the second is the first that asks."""
     step = Step(0, "Solve.", "none")
     assert samples(step, step) == [("a", Sample())]

@@ -108,7 +108,7 @@ def test_steps_that_are_not_run_do_not_count_against_the_budget() -> None:
     assert (trace.stop, trace.calls) == ("kept", 2)
 
 
-def test_a_deadline_in_a_round_is_told() -> None:
+def test_a_deadline_in_a_round_is_reported() -> None:
     class Slow(Tool):
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
             if worker.name == "one":
@@ -232,7 +232,7 @@ def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:
     assert sum(rounds.calls for rounds in made.values()) == 6 == 2 * 3
 
 
-def test_where_the_calls_do_not_last_for_all_the_same_questions_go_on_each_time() -> None:
+def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
     texts = {name: [FIRST.render(), THIRD.render()] for name in "abcdef"}
     ends = [[trace.stop for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
     assert ends[0] == ends[1]

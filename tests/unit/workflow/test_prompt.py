@@ -81,7 +81,7 @@ def test_full_explains_shows_examples_and_asks() -> None:
     assert not any(name in text for name in ("worker-a", "openai", "gpt", "Claude", "Gemini", "Qwen"))
 
 
-def test_full_tells_the_mode_and_the_limit() -> None:
+def test_the_full_prompt_states_the_mode_and_the_limit() -> None:
     assert "[0, 2]" not in full(access="binary")
     assert "[0, 2]" in full(access="fine_grained")
     assert "at most 3 steps" in full(max_steps=3)
@@ -89,7 +89,7 @@ def test_full_tells_the_mode_and_the_limit() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
-def test_nothing_shown_breaks_the_limit_that_is_told(most: int) -> None:
+def test_no_example_exceeds_the_stated_limit(most: int) -> None:
     text = full(max_steps=most)
     for block in blocks(text):
         parsed = parse(block, offered=6, max_steps=most)
@@ -141,7 +141,7 @@ STRATEGIES = re.compile(
 
 @pytest.mark.parametrize("name", [*SETS, "none"])
 @pytest.mark.parametrize("access", ["binary", "fine_grained"])
-def test_nothing_that_is_shown_names_a_strategy(name: str, access: str) -> None:
+def test_no_shown_text_names_a_strategy(name: str, access: str) -> None:
     prompting = Prompting.model_validate({"access": access})
     [message] = conductor_messages(CHOICE, 5, prompting, load_few_shots(DATA, name))
     assert not STRATEGIES.findall(message["content"])
@@ -287,8 +287,8 @@ def test_cards_that_were_never_measured_are_one_clear_error(tmp_path: Path) -> N
     for data, offered, words in (
         (tmp_path / "nowhere", ["worker-a"], "cannot be read"),
         (profiles(tmp_path), ["worker-a", "worker-c"], "has no profile of worker-c"),
-        (profiles(tmp_path, by_domain={}), ["worker-a"], "is no profile"),
-        (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is no profile"),
+        (profiles(tmp_path, by_domain={}), ["worker-a"], "is not a profile"),
+        (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is not a profile"),
     ):
         with pytest.raises(DataError, match=words) as caught:
             load_cards(data, offered)
@@ -296,7 +296,7 @@ def test_cards_that_were_never_measured_are_one_clear_error(tmp_path: Path) -> N
         assert "profiles.json" in str(caught.value)
 
 
-def test_a_prompt_beyond_the_models_limit_is_told_with_its_problem() -> None:
+def test_the_error_of_a_prompt_beyond_the_models_limit_names_its_problem() -> None:
     def words(messages: object) -> int:
         return len(str(messages).split())
 

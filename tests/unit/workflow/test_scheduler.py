@@ -144,7 +144,7 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
     assert asyncio.run(scenario()) == ["lone 0", "first", "lone 1", "second", "lone 2", "third"]
 
 
-def test_what_the_cache_holds_waits_for_no_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_responses_wait_for_no_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is asked already is not asked again: a slot is held only while a worker is really called."""
     from ops.config import load_pool
     from ops.core.workspace import Workspace

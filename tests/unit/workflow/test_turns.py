@@ -42,7 +42,7 @@ def test_a_completion_that_goes_on_with_a_compact_prompt_is_cut() -> None:
 
 
 @pytest.mark.parametrize("few_shots", ["none", "mixed"])
-def test_a_plan_under_an_invented_question_is_not_read(few_shots: str) -> None:
+def test_a_plan_after_an_invented_question_is_not_read(few_shots: str) -> None:
     [first, *_] = prompts("full", few_shots)
     text = first[first.index("Question:\n") :]
     assert parse(f"The answer is 4.\n\n{text}\n\n{INVENTED.render()}", offered=3).workflow is None
@@ -77,7 +77,7 @@ def test_a_turn_without_a_workflow_has_none(invented: Workflow, mark: str) -> No
 
 @given(workflows(), workflows(), st.text(alphabet="MSA,=[]01\n ", max_size=40))
 @settings(max_examples=100, deadline=None)
-def test_what_comes_after_the_end_cannot_change_the_reading(own: Workflow, other: Workflow, junk: str) -> None:
+def test_text_after_the_end_does_not_change_the_parse(own: Workflow, other: Workflow, junk: str) -> None:
     cut = own.render()[: len(own.render()) * 2 // 3]
     for text in (own.render(), cut, "no plan"):
         whole = parse(text + "\n", offered=OFFERED)

@@ -1,5 +1,5 @@
-"""Reward terms: one file each, named as recipes name it, that holds one `@reward_term` function.
+"""Reward terms: one file per term, named as in recipes, with one `@reward_term` function.
 
-What belongs here: one number read from an executed rollout. What does not: its weight (`grpo.reward_terms` of the
-recipe). Nothing else names a term: `ops.training.rewards.reward_term.TERMS` lists this folder.
+What belongs here: one number of an executed rollout. What does not: its weight (`grpo.reward_terms` of the recipe).
+`ops.training.rewards.reward_term.TERMS` lists this folder; no other code names a term.
 """

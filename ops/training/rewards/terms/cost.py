@@ -1,7 +1,7 @@
-"""What the workers' responses cost.
+"""The cost of the workers' responses.
 
-In USD, at least 0; cached responses count at what they cost when they were paid for. At 0.002 USD a workflow a weight
-of -20 takes 0.04 off a reward.
+In USD, at least 0; cached responses count at their original cost. At 0.002 USD per workflow a weight of -20 subtracts
+0.04 from a reward.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("USD")
 def cost(trace: WorkflowTrace) -> float:
-    """USD of all steps."""
+    """Return the USD of all steps."""
     return trace.cost_usd

@@ -1,7 +1,7 @@
-"""How long the answer takes.
+"""The latency of the answer.
 
-In seconds, at least 0, along the critical path and without waits for slots; cached responses count at the time that
-they took when they were paid for. At 20 s a workflow a weight of -0.002 takes 0.04 off a reward.
+In seconds, at least 0, along the critical path and without waits for slots; cached responses count with their original
+time. At 20 s per workflow a weight of -0.002 subtracts 0.04 from a reward.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("s")
 def latency(trace: WorkflowTrace) -> float:
-    """Seconds of the critical path."""
+    """Return the seconds of the critical path."""
     return trace.latency_s

@@ -1,7 +1,7 @@
-"""How many steps a worker answered.
+"""The number of steps that a worker answered.
 
-A count, at least 0; steps that were pruned or never asked count nothing. At 3 steps a weight of -0.01 takes 0.03 off
-a reward.
+A count, at least 0; pruned steps and steps that were not run do not count. At 3 steps a weight of -0.01 subtracts 0.03
+from a reward.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("steps")
 def steps(trace: WorkflowTrace) -> float:
-    """Answered steps."""
+    """Return the number of answered steps."""
     return float(trace.calls)

@@ -1,4 +1,4 @@
-"""The gate when a challenger comes every night: how often a worse one passes, how often a better one does."""
+"""The gate with a challenger every night: how often a worse one passes, and how often a better one does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.config import PromotionGate, load, load_gate
 from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Stratum, detectable_paired
-from ops.release.looks import confidence_at
+from ops.release.interim_analyses import confidence_at
 from ops.release.promotion import decide
 from tests.unit.evaluation.simulated import within
 
@@ -49,39 +49,41 @@ def a_champion(rng: np.random.Generator) -> Answers:
 
 
 def a_challenger(champion: Answers, difference: float, rng: np.random.Generator) -> Answers:
-    """One whose accuracy truly differs by so much from the champion's."""
+    """A challenger whose true accuracy differs by this much from the champion's."""
     lost, gained = (DISCORDANT - difference) / 2 / RIGHT, (DISCORDANT + difference) / 2 / (1 - RIGHT)
     return champion ^ (rng.random(champion.shape) < np.where(champion, lost, gained))
 
 
-def promoted(champion: Answers, difference: float, rng: np.random.Generator, *, look: int, gate: PromotionGate) -> bool:
+def promoted(
+    champion: Answers, difference: float, rng: np.random.Generator, *, analysis: int, gate: PromotionGate
+) -> bool:
     challenger = a_challenger(champion, difference, rng)
     no_worker = rows(np.zeros_like(champion))
-    return decide(rows(challenger), rows(champion), no_worker, gate, look=look).promote
+    return decide(rows(challenger), rows(champion), no_worker, gate, analysis=analysis).promote
 
 
-def share_promoted(difference: float, look: int, challengers: int, seed: int) -> float:
+def share_promoted(difference: float, analysis: int, challengers: int, seed: int) -> float:
     rng = np.random.default_rng(seed)
     return float(
-        np.mean([promoted(a_champion(rng), difference, rng, look=look, gate=GATE) for _ in range(challengers)])
+        np.mean([promoted(a_champion(rng), difference, rng, analysis=analysis, gate=GATE) for _ in range(challengers)])
     )
 
 
-def test_a_worse_challenger_passes_the_first_look_no_more_often_than_stated() -> None:
+def test_a_worse_challenger_passes_the_first_analysis_no_more_often_than_stated() -> None:
     stated = (1 - confidence_at(GATE, 1)) / 2
     assert stated == pytest.approx(0.0125)
     share = share_promoted(-GATE.max_loss_against_champion, 1, 200, seed=1)
     assert share <= stated + within(200, stated)
 
 
-@pytest.mark.parametrize("look", [1, NIGHTS])
-def test_a_better_challenger_passes_with_the_stated_power(look: int) -> None:
-    # What a test of this level finds with 80 %, counted from the loss that is allowed.
-    level = 1 - confidence_at(GATE, look)
+@pytest.mark.parametrize("analysis", [1, NIGHTS])
+def test_a_better_challenger_passes_with_the_stated_power(analysis: int) -> None:
+    # The difference that a test of this level detects in 80 %, counted from the permitted loss.
+    level = 1 - confidence_at(GATE, analysis)
     found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
     better = found - GATE.max_loss_against_champion
     assert 0 < better < DISCORDANT
-    assert share_promoted(better, look, 100, seed=2) == pytest.approx(0.8, abs=within(100, 0.8))
+    assert share_promoted(better, analysis, 100, seed=2) == pytest.approx(0.8, abs=within(100, 0.8))
 
 
 @pytest.mark.parametrize(
@@ -91,33 +93,34 @@ def test_over_thirty_nights_a_worse_challenger_takes_a_champions_place_no_more_o
     champions: int, planned: int | None
 ) -> None:
     rng = np.random.default_rng(3)
-    gate = GATE.model_copy(update={"planned_looks": planned})
+    gate = GATE.model_copy(update={"planned_analyses": planned})
     stated = (1 - gate.confidence) / 2
     lost_to_a_worse_one = 0
     for _ in range(champions):
         champion = a_champion(rng)
         nights = (
-            promoted(champion, -gate.max_loss_against_champion, rng, look=night, gate=gate)
+            promoted(champion, -gate.max_loss_against_champion, rng, analysis=night, gate=gate)
             for night in range(1, NIGHTS + 1)
         )
         lost_to_a_worse_one += any(nights)
     assert lost_to_a_worse_one / champions <= stated + within(champions, stated)
 
 
-def test_with_the_full_chance_every_night_it_would_be_lost_far_more_often() -> None:
+def test_an_uncounted_gate_loses_champions_far_more_often() -> None:
     rng, champions = np.random.default_rng(4), 8
-    every_night = GATE.model_copy(update={"planned_looks": 1})
+    every_night = GATE.model_copy(update={"planned_analyses": 1})
     lost = 0
     for _ in range(champions):
         champion = a_champion(rng)
-        # Look 1 of 1 planned, again and again: what a gate does that does not count.
+        # Analysis 1 of 1 planned, repeated: a gate that does not count its analyses.
         lost += any(
-            promoted(champion, -GATE.max_loss_against_champion, rng, look=1, gate=every_night) for _ in range(NIGHTS)
+            promoted(champion, -GATE.max_loss_against_champion, rng, analysis=1, gate=every_night)
+            for _ in range(NIGHTS)
         )
     assert lost / champions > 0.2
 
 
-def test_a_guesser_of_the_best_workers_answers_is_not_taken_for_better_than_it() -> None:
+def test_a_copy_of_the_best_workers_answers_does_not_score_above_it() -> None:
     rng, stated, passed = np.random.default_rng(5), (1 - confidence_at(GATE, 1)) / 2, 0
     for _ in range(300):
         worker = a_champion(rng)
@@ -128,46 +131,48 @@ def test_a_guesser_of_the_best_workers_answers_is_not_taken_for_better_than_it()
 
 
 @given(st.integers(1, 3000), st.floats(0.6, 0.999))
-def test_all_looks_together_spend_no_more_than_the_whole(looks: int, confidence: float) -> None:
-    for planned in (None, looks):
-        gate = PromotionGate(confidence=confidence, planned_looks=planned)
-        spent = sum(1 - confidence_at(gate, look) for look in range(1, looks + 1))
+def test_all_analyses_together_spend_at_most_the_whole_error_probability(analyses: int, confidence: float) -> None:
+    for planned in (None, analyses):
+        gate = PromotionGate(confidence=confidence, planned_analyses=planned)
+        spent = sum(1 - confidence_at(gate, analysis) for analysis in range(1, analyses + 1))
         assert spent <= (1 - confidence) * (1 + 1e-6)
-        assert spent >= (1 - confidence) * (0.999 if planned else looks / (looks + 1) - 1e-6)
+        assert spent >= (1 - confidence) * (0.999 if planned else analyses / (analyses + 1) - 1e-6)
 
 
-def test_later_looks_are_surer_and_say_so() -> None:
+def test_later_analyses_have_a_higher_confidence_and_report_it() -> None:
     champion = a_champion(np.random.default_rng(6))
     better = champion.copy()
     better[:, :75] = True
-    first, late = (decide(rows(better), rows(champion), rows(~champion), GATE, look=look) for look in (1, 30))
-    assert (first.look, late.look) == (1, 30)
+    first, late = (
+        decide(rows(better), rows(champion), rows(~champion), GATE, analysis=analysis) for analysis in (1, 30)
+    )
+    assert (first.analysis, late.analysis) == (1, 30)
     lows = [next(c for c in v.checks if c.name == "difference to the champion") for v in (first, late)]
     assert lows[0].value > lows[1].value
     assert "97.5 % interval" in lows[0].explanation and "99.9946 % interval" in lows[1].explanation
-    assert type(first).of(late.as_dict()).look == 30
+    assert type(first).of(late.as_dict()).analysis == 30
 
 
-def test_after_the_planned_looks_no_version_is_promoted() -> None:
+def test_after_the_planned_analyses_no_version_is_promoted() -> None:
     champion = a_champion(np.random.default_rng(7))
-    perfect, gate = np.ones_like(champion), PromotionGate(planned_looks=3)
-    assert decide(rows(perfect), rows(champion), rows(~perfect), gate, look=3).promote
-    late = decide(rows(perfect), rows(champion), rows(~perfect), gate, look=4)
-    assert [check.name for check in late.failed] == ["looks at the champion"]
+    perfect, gate = np.ones_like(champion), PromotionGate(planned_analyses=3)
+    assert decide(rows(perfect), rows(champion), rows(~perfect), gate, analysis=3).promote
+    late = decide(rows(perfect), rows(champion), rows(~perfect), gate, analysis=4)
+    assert [check.name for check in late.failed] == ["analyses against the champion"]
 
 
-@pytest.mark.parametrize("look", [0, -1])
-def test_looks_are_counted_from_one(look: int) -> None:
+@pytest.mark.parametrize("analysis", [0, -1])
+def test_analyses_are_counted_from_one(analysis: int) -> None:
     with pytest.raises(ValueError, match="counted from 1"):
-        decide([], None, [], GATE, look=look)
+        decide([], None, [], GATE, analysis=analysis)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("planned_looks: 0", "planned_looks: Input should be greater than or equal to 1"),
-        ("planned_looks: nightly", "planned_looks: Input should be a valid integer"),
-        ("confidence: 95", "confidence: Input should be less than 1"),
+        ("planned_analyses: 0", "planned_analyses: should be greater than or equal to 1"),
+        ("planned_analyses: nightly", "planned_analyses: should be a valid integer"),
+        ("confidence: 95", "confidence: should be less than 1"),
         ("bootstrap_samples: 100", "bootstrap_samples: is not a known key"),
     ],
 )

@@ -9,11 +9,11 @@ import sys
 import psutil
 import pytest
 
-from ops.training.run import lifeline
+from ops.training.run import parent_watch
 
 RANK = (
-    "import time; from ops.training.run import lifeline;"
-    "lifeline.watch(); print('watching', flush=True); time.sleep(600)"
+    "import time; from ops.training.run import parent_watch;"
+    "parent_watch.watch(); print('watching', flush=True); time.sleep(600)"
 )
 LAUNCHER = (
     "import os, subprocess, sys;"
@@ -25,10 +25,8 @@ LAUNCHER = (
 @pytest.mark.parametrize("victim", ["launcher", "starting process"])
 def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str) -> None:
     asker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    environment = os.environ | {lifeline.ENV: lifeline.name_of(asker.pid)}
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER], env=environment, stdout=subprocess.PIPE, text=True
-    )
+    environment = os.environ | {parent_watch.ENV: parent_watch.name_of(asker.pid)}
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], env=environment, stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
     rank = psutil.Process(int(launcher.stdout.readline()))
     assert launcher.stdout.readline() == "watching\n"
@@ -44,5 +42,5 @@ def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str
 
 def test_a_trainer_without_a_launcher_outlives_the_shell_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.delenv(lifeline.ENV, raising=False)
-    assert lifeline.watched() == []
+    monkeypatch.delenv(parent_watch.ENV, raising=False)
+    assert parent_watch.watched() == []

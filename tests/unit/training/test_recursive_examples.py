@@ -18,7 +18,7 @@ from ops.core.response import Message
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
-from ops.training.cold_start.validation import Lesson
+from ops.training.cold_start.validation import ColdStartRecord
 from ops.workflow.grammar import Workflow, parse
 from ops.workflow.team import NO_CLIENT, Team
 from tests.builders import Answering
@@ -50,12 +50,12 @@ def setup(tmp_path: Path) -> Setup:
     return laid_out(tmp_path)
 
 
-def lessons(setup: Setup, share: float, count: int = 600, attempts: int = 0, **other: object) -> list[SftExample]:
-    return taught.lessons(setup, ColdStart(recursive_share=share, attempts=attempts), count, **other)
+def sft_examples(setup: Setup, share: float, count: int = 600, attempts: int = 0, **other: object) -> list[SftExample]:
+    return taught.sft_examples(setup, ColdStart(recursive_share=share, attempts=attempts), count, **other)
 
 
 class Read(NamedTuple):
-    """A lesson of a recursive round, taken apart."""
+    """The parts of an SFT example of a recursive round."""
 
     problem: Problem
     tried: Workflow
@@ -75,7 +75,7 @@ def recursive(examples: Sequence[SftExample]) -> list[Read]:
     return rounds
 
 
-def test_by_default_the_lessons_are_those_of_before(setup: Setup) -> None:
+def test_the_default_gives_the_same_examples(setup: Setup) -> None:
     store(setup.workspace)
     responses = [
         Precached(POOL.names[worker], each.key, each.subject, said(worker, each), solved(worker, each))
@@ -89,13 +89,13 @@ def test_by_default_the_lessons_are_those_of_before(setup: Setup) -> None:
     expected = [
         (team.messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
     ]
-    made = lessons(setup, 0.0, 300)
+    made = sft_examples(setup, 0.0, 300)
     assert [(each["prompt"], each["completion"][0]["content"]) for each in made] == expected
 
 
 def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> None:
     store(setup.workspace)
-    examples = lessons(setup, 0.5)
+    examples = sft_examples(setup, 0.5)
     rounds = recursive(examples)
     assert 0.45 < len(rounds) / len(examples) < 0.55
     for each in rounds:
@@ -110,7 +110,7 @@ def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> 
     kept = [each for each in rounds if each.completion == KEPT]
     assert 0.43 < len(kept) / len(rounds) < 0.57
     assert len({each.problem.key for each in kept}) == len(PROBLEMS) / 2  # all that were answered
-    assert lessons(setup, 0.5) == examples
+    assert sft_examples(setup, 0.5) == examples
 
 
 def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) -> None:
@@ -124,11 +124,11 @@ def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) 
     assert written == {(Workflow.single(0).render(), Workflow.single(0, "Count.").render())}
 
 
-def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setup) -> None:
+def test_examples_continue_from_explored_workflows_without_another_call(setup: Setup) -> None:
     store(setup.workspace, workers=(WRONG,))
     plain, asked = Answering(clueless), Answering(clueless)
-    lessons(setup, 0.0, 10, attempts=1, client=plain)
-    rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked))
+    sft_examples(setup, 0.0, 10, attempts=1, client=plain)
+    rounds = recursive(sft_examples(setup, 0.5, attempts=1, client=asked))
     assert len(asked.asked) == len(plain.asked) > 0
     explored = [each for each in rounds if len(each.tried.steps) > 1]
     assert len(explored) > len(rounds) / 4
@@ -138,11 +138,11 @@ def test_what_exploration_tried_is_gone_on_from_without_another_call(setup: Setu
     assert all(each.completion != KEPT for each in rounds)  # nothing was ever right
 
 
-def test_what_is_held_out_is_in_no_round(setup: Setup) -> None:
+def test_held_out_problems_are_in_no_round(setup: Setup) -> None:
     store(setup.workspace)
     unseen = {problem.key for problem in PROBLEMS[:30]}
     asked = Answering(clueless)
-    rounds = recursive(lessons(setup, 0.5, attempts=1, client=asked, held_out=unseen))
+    rounds = recursive(sft_examples(setup, 0.5, attempts=1, client=asked, held_out=unseen))
     assert {each.problem.key for each in rounds} == {problem.key for problem in PROBLEMS[30:]}
 
 
@@ -150,14 +150,14 @@ def test_a_long_answer_is_shown_as_the_stage_shows_it(setup: Setup) -> None:
     store(setup.workspace, length=20)
     limited = RECIPE.model_copy(update={"recursive": Recursive(limits=RoundLimits(answer_tokens=16))})
     for share, recipe in ((0.5, limited), (0.5, RECIPE)):
-        rounds = recursive(lessons(replace(setup, recipe=recipe), share, 50))
+        rounds = recursive(sft_examples(replace(setup, recipe=recipe), share, 50))
         assert rounds and all(("16 of" in each.shown) == (recipe is limited) for each in rounds)
 
 
 def test_without_an_answer_to_go_on_from_the_setting_is_refused(setup: Setup) -> None:
-    assert len(lessons(setup, 0.0, 10)) == 10
-    with pytest.raises(DataError, match=r"holds no answer to a problem of the mix.*Precache, or set it to 0"):
-        lessons(setup, 0.25, 10)
+    assert len(sft_examples(setup, 0.0, 10)) == 10
+    with pytest.raises(DataError, match=r"has no answer to a problem of the mix.*Precache, or set it to 0"):
+        sft_examples(setup, 0.25, 10)
 
 
 @pytest.mark.slow
@@ -166,12 +166,12 @@ def test_a_round_that_leaves_no_room_for_a_completion_is_left_out(setup: Setup) 
     cold_start = ColdStart(steps=1, batch=64, recursive_share=0.5)
     values = RECIPE.model_dump() | {"name": "tiny", "policy": SCRATCH, "cold_start": cold_start, "grpo": GRPO}
     folder = make_base_policy(replace(setup, recipe=Recipe.model_validate(values)), client=NO_CLIENT)
-    lesson = Lesson.read(folder)
-    assert lesson is not None
-    assert 16 < lesson.left_out < 48 and lesson.examples == 64 - lesson.left_out
+    record = ColdStartRecord.read(folder)
+    assert record is not None
+    assert 16 < record.left_out < 48 and record.examples == 64 - record.left_out
 
 
-def test_a_policys_key_knows_what_its_rounds_show(setup: Setup) -> None:
+def test_a_policys_key_depends_on_the_text_shown_in_rounds(setup: Setup) -> None:
     def folder(share: float, answer_tokens: int | None) -> Path:
         stage = Recursive(limits=RoundLimits(answer_tokens=answer_tokens))
         cold_start = ColdStart(recursive_share=share)

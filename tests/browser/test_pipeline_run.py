@@ -1,5 +1,5 @@
-"""A person launches a life and edits a price while it runs; what the pages then show of it: the sensor's ticks, the
-grids of partitions, the curves of the training. One life for all of this file's tests."""
+"""A person launches a pipeline run and edits a price while it runs; the pages then show the sensor's ticks, the
+grids of partitions, the curves of the training. One run serves all tests of this file."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ DEFAULT = CONFIG.replace("tiny", "quickstart")
 DONE = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
-class Lived(NamedTuple):
-    """A life that a person launched, with a price edited while it ran."""
+class Launched(NamedTuple):
+    """A pipeline run that a person launched, with a price edited while it ran."""
 
     served: Any
     calls: int
@@ -73,13 +73,13 @@ class Lived(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def lived(
+def launched(
     tmp_path_factory: pytest.TempPathFactory,
     make: Callable[[Path], Workspace],
     serve: Callable[[Workspace], AbstractContextManager[Any]],
     first_tab: Any,
-) -> Iterator[Lived]:
-    workspace = make(tmp_path_factory.mktemp("lived") / "project")
+) -> Iterator[Launched]:
+    workspace = make(tmp_path_factory.mktemp("launched") / "project")
     (workspace.config / "recipes" / "tiny.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     gate = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
     (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(gate), encoding="utf-8")
@@ -94,7 +94,7 @@ def lived(
         first_tab.page.goto(f"{served.dagster}/runs/{run_id}")
         first_tab.page.get_by_text("Success", exact=True).first.wait_for()
         first_tab.shoot("lifecycle-after-an-edit")
-        yield Lived(served, booked(workspace), set(workspace.runs.iterdir()))
+        yield Launched(served, booked(workspace), set(workspace.runs.iterdir()))
 
 
 def wait(reached: Callable[[], object], seconds: float = 1800) -> None:
@@ -110,12 +110,12 @@ def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
     return run.status
 
 
-def test_ticks_say_which_run_they_ask_for_and_why_they_skip(lived: Lived, tab: Any) -> None:
-    page, sensor = tab.page, f"{lived.served.dagster}/locations/podium/sensors/pool_changed"
+def test_ticks_say_which_run_they_ask_for_and_why_they_skip(launched: Launched, tab: Any) -> None:
+    page, sensor = tab.page, f"{launched.served.dagster}/locations/podium/sensors/pool_changed"
     rows, dialog = page.locator("table[class*=TickHistory] tbody tr"), page.get_by_role("dialog")
     tab.visit(sensor)
     page.locator("label[class*=formatSwitch]").first.click()
-    with lived.history() as instance:
+    with launched.history() as instance:
         wait(lambda: instance.get_runs(dg.RunsFilter(job_name="retraining")))
         [costs] = instance.get_runs(dg.RunsFilter(job_name="retraining"))
         assert costs.tags["podium/plan"].startswith("another price: ")
@@ -124,18 +124,18 @@ def test_ticks_say_which_run_they_ask_for_and_why_they_skip(lived: Lived, tab: A
         requested.get_by_text(costs.run_id[:8]).wait_for()
         assert requested.count() == 1
         tab.shoot("sensor-ticks")
-        lived.succeeded(instance, costs.run_id)
+        launched.succeeded(instance, costs.run_id)
         wait(lambda: "the pool is unchanged" in newest_reason(instance))
         assert len(instance.get_runs(dg.RunsFilter(job_name="retraining"))) == 1
         succeeded = [dg.DagsterRunStatus.SUCCESS]
         assert len(instance.get_runs(dg.RunsFilter(job_name="lifecycle", statuses=succeeded))) == 1
-    lived.paid_nothing_more()
+    launched.paid_nothing_more()
     page.goto(sensor)
     rows.first.get_by_text("0 runs requested").last.click()
     dialog.get_by_text("the pool is unchanged").wait_for()
     assert "Skip reason:" in dialog.inner_text()
     tab.shoot("sensor-skips")
-    page.goto(f"{lived.served.dagster}/runs/{costs.run_id}")
+    page.goto(f"{launched.served.dagster}/runs/{costs.run_id}")
     page.get_by_text("Success", exact=True).first.wait_for()
     tab.shoot("costs-after-an-edit")
 
@@ -147,9 +147,9 @@ def newest_reason(instance: dg.DagsterInstance) -> str:
     return str(ticks[0].skip_reason) if ticks else ""
 
 
-def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(lived: Lived, tab: Any) -> None:
-    page, workers = tab.page, load_pool(lived.workspace.config, "quickstart").names
-    tab.visit(f"{lived.served.dagster}/assets/worker_responses?view=partitions")
+def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(launched: Launched, tab: Any) -> None:
+    page, workers = tab.page, load_pool(launched.workspace.config, "quickstart").names
+    tab.visit(f"{launched.served.dagster}/assets/worker_responses?view=partitions")
     page.get_by_text(f"Materialized ({len(TRAINED)})").wait_for()
     page.get_by_title("rlpr", exact=True).first.click()
     page.get_by_text("Materialized", exact=True).first.wait_for()
@@ -158,7 +158,7 @@ def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(lived: Lived
         page.get_by_text(name, exact=True).first.wait_for()
     tab.shoot("grid-worker-responses")
 
-    page.goto(f"{lived.served.dagster}/assets/benchmark_scores?view=partitions")
+    page.goto(f"{launched.served.dagster}/assets/benchmark_scores?view=partitions")
     page.get_by_text(f"Materialized ({len(TRAINED)})").wait_for()
     page.get_by_text(f"Missing ({len(BENCHMARKS) - len(TRAINED)})").wait_for()
     page.get_by_title("aime25", exact=True).first.click()
@@ -168,10 +168,10 @@ def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(lived: Lived
     # The recipe that the launchpad proposes has not been trained here.
     page.get_by_role("button", name="Materialize…").click()
     page.get_by_role("button", name="Launch 1 run").click()
-    with lived.history() as instance:
+    with launched.history() as instance:
         wait(lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])))
-    wait(lambda: kept(lived.workspace, 1)[0].notice.title == "benchmark_scores failed")  # the daemon tells of it
-    page.goto(f"{lived.served.dagster}/assets/benchmark_scores?view=partitions")
+    wait(lambda: kept(launched.workspace, 1)[0].notice.title == "benchmark_scores failed")  # the daemon tells of it
+    page.goto(f"{launched.served.dagster}/assets/benchmark_scores?view=partitions")
     page.get_by_text("Failed (1)").wait_for()
     page.get_by_text(f"Missing ({len(BENCHMARKS) - len(TRAINED) - 1})").wait_for()
     page.get_by_title("aime25", exact=True).first.click()
@@ -179,8 +179,8 @@ def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(lived: Lived
     tab.shoot("grid-failed")
 
 
-def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(lived: Lived, tab: Any) -> None:
-    page, mlflow, [run] = tab.page, lived.served.mlflow, lived.trained
+def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(launched: Launched, tab: Any) -> None:
+    page, mlflow, [run] = tab.page, launched.served.mlflow, launched.trained
     tab.visit(f"{mlflow}/#/experiments")
     page.get_by_text("Model training", exact=True).click()
     page.get_by_role("link", name=TRAINING, exact=True).first.click()
@@ -200,18 +200,18 @@ def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(lived: Li
     page.get_by_role("link", name="Version 1").wait_for()
     for text in ("@ champion", "promoted"):
         page.get_by_text(text).first.wait_for()
-    tab.shoot("mlflow-lived-model")
+    tab.shoot("mlflow-model")
 
 
-def test_parts_of_a_life_that_are_there_are_not_done_again(lived: Lived, tab: Any) -> None:
+def test_existing_parts_of_a_pipeline_run_are_reused(launched: Launched, tab: Any) -> None:
     page = tab.page
-    with lived.history() as instance:
+    with launched.history() as instance:
         for job in ("train", "evaluate"):
-            lived.succeeded(instance, launch(lived.served, tab, job))
+            launched.succeeded(instance, launch(launched.served, tab, job))
             page.get_by_text("Success", exact=True).first.wait_for()
             tab.shoot(job)
-    lived.paid_nothing_more()
-    page.goto(f"{lived.served.dagster}/jobs")
+    launched.paid_nothing_more()
+    page.goto(f"{launched.served.dagster}/jobs")
     for job in JOBS:
         page.locator(f"a[href$='/jobs/{job}']").get_by_text(job, exact=True).wait_for()
     tab.shoot("jobs")

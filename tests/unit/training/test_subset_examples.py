@@ -1,4 +1,4 @@
-"""The cold start's lessons on parts of the pool: they name only workers on offer, and teach what works there."""
+"""SFT examples on worker subsets: they name only offered workers, in workflows that work there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
 from ops.workflow.grammar import Step, Workflow, parse
-from tests.unit.training.taught import POOL, PROBLEMS, QUESTIONS, RECIPE, RIGHT, laid_out, lessons, solved, store
+from tests.unit.training.taught import POOL, PROBLEMS, QUESTIONS, RECIPE, RIGHT, laid_out, sft_examples, solved, store
 
 WHOLE = tuple(range(len(POOL.workers)))
 
@@ -29,8 +29,8 @@ def offered(example: SftExample) -> tuple[int, ...]:
     return tuple(int(ordinal) for ordinal in line.removeprefix("Models: ").split())
 
 
-def test_a_lesson_names_only_who_is_on_offer(setup: Setup) -> None:
-    examples = lessons(setup, ColdStart(parts_share=0.5), 600)
+def test_an_example_names_only_offered_workers(setup: Setup) -> None:
+    examples = sft_examples(setup, ColdStart(parts_share=0.5), 600)
     parts = [each for each in examples if offered(each) != WHOLE]
     assert 0.35 < len(parts) / len(examples) < 0.55  # half, less those whose part is the whole pool
     assert {len(offered(each)) for each in examples} == set(range(1, len(WHOLE) + 1))
@@ -39,8 +39,8 @@ def test_a_lesson_names_only_who_is_on_offer(setup: Setup) -> None:
         assert parse(text, offered=offered(each), max_steps=5).workflow is not None, text
 
 
-def test_who_is_right_is_taught_where_they_are_on_offer(setup: Setup) -> None:
-    examples = lessons(setup, ColdStart(parts_share=1.0, success_share=1.0), 600)
+def test_successful_workers_are_in_examples_only_if_offered(setup: Setup) -> None:
+    examples = sft_examples(setup, ColdStart(parts_share=1.0, success_share=1.0), 600)
     ends: dict[bool, list[bool]] = {True: [], False: []}
     for each in examples:
         problem = QUESTIONS[each["prompt"][-1]["content"].splitlines()[0]]
@@ -52,7 +52,7 @@ def test_who_is_right_is_taught_where_they_are_on_offer(setup: Setup) -> None:
     assert sum(ends[True]) > 0.6 * len(ends[True]) > 60  # the surer, the more the worker is right on the subject
 
 
-def test_where_a_part_is_numbered_anew_so_is_the_workflow() -> None:
+def test_a_renumbered_subset_renumbers_the_workflow() -> None:
     workflow = Workflow((Step(4, "Read."), Step(2, "Solve.", "all"), Step(4, "Check.", "all")))
     assert [step.worker for step in workflow.renumbered((2, 7, 4)).steps] == [2, 0, 2]
     assert workflow.renumbered(range(5)) == workflow
@@ -60,7 +60,7 @@ def test_where_a_part_is_numbered_anew_so_is_the_workflow() -> None:
         workflow.renumbered((2, 7))
 
 
-def test_what_was_tried_is_taught_where_all_its_workers_are() -> None:
+def test_tried_workflows_are_examples_only_if_all_their_workers_are_offered() -> None:
     problem = PROBLEMS[0]
     rows = [Precached(POOL.names[RIGHT], problem.key, problem.subject, "", True)]
     sampler = WorkflowSampler(POOL.names, rows, [Subtask("Count.", "x")], success_share=1.0, max_steps=5, seed=1)
@@ -71,13 +71,13 @@ def test_what_was_tried_is_taught_where_all_its_workers_are() -> None:
     assert all(step.worker == 5 for _ in range(20) for step in sampler.draw(problem, (5,)).steps)
 
 
-def test_a_policys_key_knows_its_parts_and_the_recipe_how_they_are_drawn(setup: Setup) -> None:
+def test_a_policys_key_depends_on_its_subsets_and_their_draw(setup: Setup) -> None:
     def folder(share: float, **adaptive: object) -> Path:
         changed = {"cold_start": ColdStart(parts_share=share), "adaptive": Adaptive.model_validate(adaptive)}
         return base_policy_folder(replace(setup, recipe=RECIPE.model_copy(update=changed)))
 
     assert folder(0.0) == folder(0.0, smallest=2) == folder(0.0, steps=3)
-    assert folder(0.5) == folder(0.5, steps=3)  # how long the stage takes is nothing to the lessons
+    assert folder(0.5) == folder(0.5, steps=3)  # the length of the stage does not change the examples
     assert len({folder(0.0), folder(0.5), folder(0.25), folder(0.5, smallest=2), folder(0.5, largest=4)}) == 5
     values = RECIPE.model_dump() | {"cold_start": {"parts_share": 0.5}}
     with pytest.raises(ValueError, match="parts_share needs an adaptive section"):

@@ -1,6 +1,6 @@
-"""The cold start's recursive rounds: a problem, a workflow that was tried on it, what that gave, and what to do then.
+"""The cold start's recursive rounds: a problem, a tried workflow, its answer, and the right continuation.
 
-GRPO reinforces what is sampled: a policy that was never shown such a round keeps no answer, and nothing teaches it to.
+GRPO reinforces only what is sampled: a policy without such examples never keeps an answer, so GRPO cannot teach it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.workflow.grammar import Workflow
 KEEP = Workflow(())
 """Three empty lists."""
 DRAWS = 8
-"""Workflows drawn at most for one that is not what was tried."""
+"""Maximum number of draws for a workflow that differs from the tried one."""
 
 
 class FirstRound(NamedTuple):
@@ -32,8 +32,8 @@ class FirstRound(NamedTuple):
 
 
 def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
-    """What the workers on offer answered in precaching, as workflows of one plain step; a blank response ends the
-    rounds and is left out."""
+    """Return the precached answers of the offered workers as workflows of one plain step; blank responses are omitted.
+    """
     ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
     for row in responses:
         if row.status == "ok" and not row.response.is_blank and row.worker in ordinals:
@@ -44,10 +44,10 @@ def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[
 def second_rounds(
     problems: Mapping[str, Problem], rounds: Iterable[FirstRound], sampler: WorkflowSampler, seed: int
 ) -> Iterator[tuple[Problem, FirstRound, Workflow]]:
-    """First rounds in random order, each with what is to follow, without end; nothing where none is known.
+    """Give first rounds in random order, each with its continuation, without end; nothing if there are none.
 
-    A right answer is kept; after a wrong one another workflow is drawn. Both are as frequent, where there are both, and
-    so are the problems of either. `problems`: by key.
+    A correct answer is kept; after a wrong one another workflow is drawn. If both exist, they are equally frequent, and
+    so are the problems of each kind. `problems`: by key.
     """
     random = Random(f"{seed} rounds")
     tried: dict[bool, dict[str, list[FirstRound]]] = {}

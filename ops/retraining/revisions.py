@@ -13,7 +13,7 @@ from ops.config.pool import FILE, Revisions
 from ops.core.workspace import Workspace
 
 
-def quarantine(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
+def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
     """Record a new revision, dated `on`, for each drifted worker's model; return worker name → revision.
 
     The old answers stay in the cache under the keys of the old revision; they are no longer read and cannot be mixed
@@ -29,12 +29,12 @@ def quarantine(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, s
     return names
 
 
-def tell(workspace: Workspace, revisions: Mapping[str, str]) -> None:
+def notify_of_drift(workspace: Workspace, revisions: Mapping[str, str]) -> None:
     """Send a notice of kind `drift` if any worker drifted. `revisions`: worker name → new revision."""
     if revisions:
         noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
         text = (
-            f"A provider answers otherwise under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
-            "Earlier answers are not used any more. The sensor pool_changed plans what follows, if it is on"
+            f"A provider's answers have changed under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
+            "Earlier answers are no longer used. The sensor pool_changed plans the next steps if it is on"
         )
         notify(workspace, WORKER_DRIFTED.notice(f"{', '.join(revisions)} drifted", text))

@@ -13,7 +13,7 @@ from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
-NO_SECTION = "The recipe has no `adaptive` section: the Conductor stays as `conductor` made it."
+NO_SECTION = "No `adaptive` section, or a champion is fine-tuned: the Conductor stays as `conductor` made it."
 
 
 def adaptive_run(podium: Podium) -> Path:

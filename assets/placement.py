@@ -1,4 +1,4 @@
-"""Where steps run: in one process, in one process each, on several machines of a team, or in Kubernetes pods.
+"""Where steps run: in one process, in a process each, in pods of Kubernetes.
 
 A deployment sets the environment variables once (docs/deployment.md). Without them everything runs on one machine.
 """

@@ -14,7 +14,7 @@ from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
-NO_SECTION = "The recipe has no `recursive` section: the Conductor writes one workflow for a question."
+NO_SECTION = "No `recursive` section, or a champion is fine-tuned: it stays as it was made."
 
 
 def final_run(podium: Podium) -> Path:

@@ -90,7 +90,7 @@ class Worker(Settings):
     """One entry of the pool: a model with its endpoint, sampling, price and limits."""
 
     name: Name
-    """Unique in the pool; the Dagster partition key and the folder name of its responses."""
+    """Unique in the pool; the folder name of its responses."""
     model: str = Field(min_length=1)
     """LiteLLM model string, `provider/model`. `local/…` names an embedded tool worker."""
     revision: str = ""

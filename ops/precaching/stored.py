@@ -15,7 +15,7 @@ from ops.precaching.profiles import Profile, Score
 
 
 class Cell(NamedTuple):
-    """One partition of the responses: a worker and a benchmark."""
+    """One table of the responses: a worker on a benchmark."""
 
     worker: str
     benchmark: str

@@ -11,6 +11,7 @@ from assets.conductor import has_stage, kept, not_trained, run_folder, trained
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
+from ops.retraining.start import champion_folder
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
@@ -27,7 +28,12 @@ def final_run(podium: Podium) -> Path:
 
 def final_policy(podium: Podium) -> Path:
     """The folder of the policy that is scored and registered: that of the last training run, or the untrained one."""
-    return base_policy_folder(podium.load()) if not_trained(podium) else final_run(podium) / "policy"
+    setup, snapshot = podium.load(), podium.snapshot()
+    if not not_trained(podium):
+        return final_run(podium) / "policy"
+    if snapshot.change is not None and snapshot.conductor == "champion":
+        return champion_folder(setup.workspace, snapshot.change)
+    return base_policy_folder(setup)
 
 
 def training_runs(podium: Podium) -> dict[str, Path]:

@@ -68,7 +68,7 @@ class PolicyStep(Settings):
     worker: str
     """A worker of the pool."""
     subtask: str = Field(default="Solve the problem.", pattern=r"\S")
-    access: Literal["all"] | tuple[int, ...] = ()
+    access: Literal["all"] | tuple[Annotated[int, Field(ge=0)], ...] = ()
     """The earlier steps that it sees: none, "all", or with `prompting.access: fine_grained` their places, the first is
     0."""
 

@@ -7,10 +7,14 @@ import sys
 
 import click
 
+from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import DISTRIBUTION
-from pipelines.commands.lazy import LazyGroup
+from ops.core.settings_files import read_text
+from ops.core.workspace import Workspace
+from pipelines.commands.lazy import CommandError, LazyGroup
 
 HERE = "pipelines.commands"
+ENVIRONMENT_FILE = ".env"
 SECTIONS = {
     "The pipeline": {
         "init": f"{HERE}.init:init",
@@ -26,6 +30,7 @@ SECTIONS = {
         "plan": f"{HERE}.plan:plan",
         "forecast": f"{HERE}.plan:forecast",
         "pools": f"{HERE}.pools:pools",
+        "doctor": f"{HERE}.doctor:doctor",
     },
     "Data, answers, money": {
         "data": f"{HERE}.data:data",
@@ -64,11 +69,40 @@ def execute() -> None:
 
     note_signals()
     try:
+        read_environment_file()
         if sys.argv[1:2] in (["ask"], ["serve"]):
             _answer_and_leave()
         podium(prog_name="podium")
+    except ConfigError as error:  # of .env: a command's own are told by its group
+        CommandError(str(error)).show()
+        sys.exit(1)
     finally:
         forget_signals()
+
+
+def read_environment_file() -> None:
+    """Add the variables of the workspace's `.env` that have a value and are not in the environment yet.
+
+    Raises `ConfigError` for a line that assigns nothing.
+    """
+    try:
+        file = Workspace.find().root / ENVIRONMENT_FILE
+    except PodiumError:  # not in a workspace: the command says so where it needs one
+        return
+    if not file.is_file():
+        return
+    from io import StringIO
+
+    from dotenv.parser import parse_stream
+
+    for binding in parse_stream(StringIO(read_text(file))):
+        if binding.error:
+            text, line = binding.original.string, binding.original.line
+            blank = text[: len(text) - len(text.lstrip())].count("\n")
+            remedy = "Write NAME=VALUE, or # before a comment"
+            raise ConfigError(file, f"line {line + blank}", "is no assignment", remedy)
+        if binding.key and binding.value:
+            os.environ.setdefault(binding.key, binding.value)
 
 
 def _answer_and_leave() -> None:

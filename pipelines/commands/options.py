@@ -39,4 +39,5 @@ recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
 recipe_option = click.option(
     "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
 )
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")

@@ -11,13 +11,12 @@ import click
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import POOL, workspace_or_defaults
+from pipelines.commands.options import AS_JSON, POOL, workspace_or_defaults
 
 if TYPE_CHECKING:
     from ops.config import Pool
 
 _LOOK_S = 5.0
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(cls=OrderedGroup)

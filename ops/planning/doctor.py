@@ -1,0 +1,104 @@
+"""What this machine has of what Podium needs: Python, disk, sandbox, keys, GPUs, engines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ops.config import load_pool
+from ops.config.secret import key_problem
+from ops.core.errors import ConfigError
+from ops.core.installation import install_extra, pip_install
+from ops.core.workspace import Workspace
+from ops.grading.isolation import accepted_wall
+from ops.planning.machine import Machine, this_machine
+
+PYTHON = ((3, 11), (3, 12))
+"""The versions of CPython that the package supports."""
+LEAST_GIB = 5.0
+"""Free disk that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
+
+
+class Diagnosis(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    state: Literal["ok", "optional", "missing"]
+    """"missing": no recipe can run without it. "optional": some recipes need it."""
+    said: str
+    remedy: str = ""
+
+
+def diagnose(workspace: Workspace) -> list[Diagnosis]:
+    """Look at this machine; no network, no call. Raises `ConfigError` for a pool that cannot be read."""
+    machine = this_machine(workspace)
+    return [
+        _python(), _git(), _disk(workspace, machine), _sandbox(), *_keys(workspace), _gpus(machine), *_engines(machine),
+    ]  # fmt: skip
+
+
+def _python() -> Diagnosis:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] in PYTHON:
+        return Diagnosis("Python", "ok", version)
+    return Diagnosis("Python", "missing", f"is {version}", "Make the environment with CPython 3.11")
+
+
+def _git() -> Diagnosis:
+    if shutil.which("git"):
+        return Diagnosis("git", "ok", "found")
+    return Diagnosis("git", "missing", "is not on the PATH", "Install it: every run notes its commit")
+
+
+def _disk(workspace: Workspace, machine: Machine) -> Diagnosis:
+    folder = next(each for each in (workspace.state, *workspace.state.parents) if each.exists())
+    if not os.access(folder, os.W_OK):
+        return Diagnosis("disk", "missing", f"{folder} cannot be written", "Change its owner or permissions")
+    free = f"{machine.disk_gib:,.0f} GiB free"
+    if machine.disk_gib >= LEAST_GIB:
+        return Diagnosis("disk", "ok", free)
+    return Diagnosis("disk", "missing", free, f"Free {LEAST_GIB:g} GiB, or let .podium be a link to a larger disk")
+
+
+def _sandbox() -> Diagnosis:
+    try:
+        accepted_wall()
+    except ConfigError as error:
+        remedy = error.remedy.partition(", or accept")[0]
+        return Diagnosis("sandbox", "optional", "bubblewrap does not work: no programming benchmark", remedy)
+    return Diagnosis("sandbox", "ok", "bubblewrap works")
+
+
+def _keys(workspace: Workspace) -> Iterator[Diagnosis]:
+    """One entry for each variable that a pool names."""
+    pools: dict[str, list[str]] = {}
+    for file in sorted((workspace.config / "pools").glob("*.yaml")):
+        for worker in load_pool(workspace.config, file.stem).workers:
+            if worker.api_key_env and file.stem not in pools.setdefault(worker.api_key_env, []):
+                pools[worker.api_key_env].append(file.stem)
+    for variable, names in sorted(pools.items()):
+        used = f"for {', '.join(names)}"
+        problem = key_problem(variable)
+        if problem is None:
+            yield Diagnosis(variable, "ok", f"set, {used}; `podium pools ping {names[0]}` tries it")
+        else:
+            yield Diagnosis(variable, "optional", f"{problem}; {used}", "Write it into .env or the environment")
+
+
+def _gpus(machine: Machine) -> Diagnosis:
+    if machine.gpus:
+        return Diagnosis("GPUs", "ok", ", ".join(f"{gpu.name} ({gpu.gib:.0f} GiB)" for gpu in machine.gpus))
+    remedy = "Prompted and static policies and the quickstart need none; `podium plan RECIPE` says what others need"
+    return Diagnosis("GPUs", "optional", "none found by nvidia-smi", remedy)
+
+
+def _engines(machine: Machine) -> Iterator[Diagnosis]:
+    remedies = {"vllm": f"Where the GPUs are: {install_extra('gpu')}", "deepspeed": f"Run {pip_install('deepspeed')}"}
+    for name, remedy in remedies.items():
+        if name in machine.packages:
+            yield Diagnosis(name, "ok", "installed")
+        else:
+            yield Diagnosis(name, "optional", "is not installed", remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from ops.alerts import notify
@@ -22,17 +23,23 @@ from ops.evaluation.stored_baselines import kept
 from ops.planning.stored import unscored as unscored
 from ops.release import registry
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
-from ops.retraining.plan import RetrainingPlan, plan
+from ops.retraining.plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
 from ops.training.run.plan import PLAN, RunPlan
 from ops.workers.pool import difference
 
+UNTRAINED = "an untrained policy is evaluated and not fine-tuned"
+
 
 def required(snapshot: Snapshot) -> RetrainingPlan:
-    """The work that a run's pool change requires; an empty plan for a run without a change."""
+    """The work that a run's pool change requires; an empty plan for a run without a change. An untrained policy is
+    evaluated and never fine-tuned."""
     if snapshot.change is None:
         return RetrainingPlan()
-    return plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
+    made = plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
+    if snapshot.recipe.trains or made.fine_tune == NEVER:
+        return made
+    return replace(made, fine_tune=NEVER, reasons=(*made.reasons, UNTRAINED))
 
 
 def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:

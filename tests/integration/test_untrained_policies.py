@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from ops.conductor.policy import PolicyCard
 from ops.conductor.untrained import WRITE
-from ops.config import Serving, Setup
+from ops.config import PoolChange, Serving, Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows
@@ -32,6 +33,8 @@ from ops.planning.requirements import missing
 from ops.release import registry
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
+from ops.retraining.standing import UNTRAINED, required
+from ops.retraining.start import champion_folder
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
@@ -258,6 +261,19 @@ def test_a_writer_that_refuses_leaves_the_best_worker_to_answer(
     assert answer.status == "answered", answer.error
     assert [(each.reason, each.then) for each in answer.fallbacks] == [("writer_failed", "best_worker")]
     assert "writer, which writes the workflows" in answer.fallbacks[0].error
+
+
+def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine_tuned(life: Life) -> None:
+    champion = registry.champion(life.workspace)
+    assert champion is not None
+    snapshot = Snapshot.take(life.workspace.config, "untrained", None, "commit")
+    changed = snapshot.pool.model_copy(update={"workers": snapshot.pool.workers[:-1]})
+    change = PoolChange(version=champion.version, policy=champion.tags["policy"], before=snapshot.pool)
+    card = PolicyCard.read(champion_folder(life.workspace, change))
+    assert card.untrained == snapshot.recipe.policy
+    plan = required(snapshot.model_copy(update={"pool": changed, "change": change}))
+    assert (plan.evaluate, plan.fine_tune) == (True, "never")
+    assert UNTRAINED in str(plan)
 
 
 @pytest.mark.soak

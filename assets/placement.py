@@ -26,8 +26,8 @@ GPUS = "PODIUM_GPUS"
 GPU = "gpu"
 """Dagster's pool of runs that need a GPU; a team's instance limits how many run at once."""
 GPU_WITHIN = GPU if os.environ.get(TEAM) else None
-"""Pool of an op that executes assets which need a GPU. A team counts runs; one machine would count both op and asset.
-"""
+"""Pool of an op that executes assets which need a GPU. A team counts runs; one machine would count both op and
+asset."""
 
 side_by_side = dg.BackfillPolicy.multi_run(1) if os.environ.get(TEAM) else one_run
 """Backfill policy of assets that call workers: a run per partition for a team, one run with one start on a single
@@ -72,4 +72,4 @@ def gpu_pod() -> dict[str, Any]:
 
 
 on_gpu = gpu_pod()
-"""Return the tags of assets that train or generate workflows."""
+"""Tags of assets that train or generate workflows."""

@@ -14,8 +14,8 @@ from ops.stages.release import try_challenger
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
-    """Decide by config/promotion.yaml: paired tests against champion and best worker, cost, latency, valid workflows.
-    """
+    """Decide by config/promotion.yaml: paired tests against champion and best worker, cost, latency, valid
+    workflows."""
     outcome = try_challenger(podium.load(), final_run(podium) / "policy", podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.promoted,

@@ -78,8 +78,8 @@ def whole_and_in_range(podium: Podium) -> dg.AssetCheckResult:
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation questions.
-    """
+    """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation
+    questions."""
     return _result(stages.training_mix(podium.load()))
 
 

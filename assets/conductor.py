@@ -160,8 +160,8 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
 
 
 def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
-    """Return pictures of reward and strategies by step and of the use of workers at the end, and one correct workflow.
-    """
+    """Return pictures of reward and strategies by step and of the use of workers at the end, and one correct
+    workflow."""
     rows = read_curve(folder)
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]

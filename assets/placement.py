@@ -68,4 +68,4 @@ def gpu_pod() -> dict[str, Any]:
 
 
 on_gpu = gpu_pod()
-"""Return the tags of assets that train or generate workflows."""
+"""Tags of assets that train or generate workflows."""

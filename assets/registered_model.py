@@ -16,8 +16,8 @@ from ops.training.run.tracking import tracked_run
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
-    """Register a version in MLflow with the alias challenger; the same policy with the same scores is the same version.
-    """
+    """Register a version in MLflow with the alias challenger; the same policy with the same scores is the same
+    version."""
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
     policy = final_policy(podium)

@@ -13,8 +13,8 @@ from ops.stages.curation import materialize_shortlist
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(podium: Podium) -> dg.MaterializeResult:
-    """Choose training candidates: decontaminated against every evaluation question, without near duplicates, diverse.
-    """
+    """Choose training candidates: decontaminated against every evaluation question, without near duplicates,
+    diverse."""
     setup = podium.load()
     chosen = materialize_shortlist(setup)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)

@@ -140,7 +140,7 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
 
 
 studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
-"""Return the assets of the studies in code, which train nothing."""
+"""The assets of the studies in code, which train nothing."""
 
 
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:

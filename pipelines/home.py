@@ -21,8 +21,8 @@ CODE_LOCATION = "podium"
 """The UI's name for this code location; the same as in pyproject.toml, for `dagster dev` in the project's folder."""
 
 PROCESS = ".dagster/podium_process"
-"""Run tag: the process that executes a run, so that a later process can check whether it still runs. No page shows it.
-"""
+"""Run tag: the process that executes a run, so that a later process can check whether it still runs. No page shows
+it."""
 
 
 def prepare(workspace: Workspace) -> None:

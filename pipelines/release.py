@@ -120,8 +120,8 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
 
 @contextmanager
 def said_in_one_line() -> Iterator[None]:
-    """Fail the step with only the message of a `PodiumError`, so that the UI shows no traceback for a user's mistake.
-    """
+    """Fail the step with only the message of a `PodiumError`, so that the UI shows no traceback for a user's
+    mistake."""
     try:
         yield
     except PodiumError as error:

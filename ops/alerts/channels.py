@@ -62,8 +62,8 @@ LONGEST_PAUSE_S = 30.0
 
 
 def attempt(send: Callable[[], None], attempts: int, first_pause_s: float = 1.0) -> None:
-    """Call `send` until it does not raise `TryAgain`, at most `attempts` times. Raises the error of the last attempt.
-    """
+    """Call `send` until it does not raise `TryAgain`, at most `attempts` times. Raises the error of the last
+    attempt."""
     from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
     usual = wait_exponential_jitter(initial=first_pause_s, max=LONGEST_PAUSE_S, jitter=first_pause_s)
@@ -97,8 +97,8 @@ def unlogged(*names: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MailChannel:
-    """Sends one e-mail per notice. An attempt whose reply was lost is repeated: a mail may arrive twice, none is lost.
-    """
+    """Sends one e-mail per notice. An attempt whose reply was lost is repeated: a mail may arrive twice, none is
+    lost."""
 
     settings: Mail
     timeout_s: float

@@ -72,7 +72,7 @@ class Hub:
     read_from: str
     veiled: bool = False
     gated: bool = False
-    """Return whether the hub provides it only to accounts that have accepted its terms."""
+    """Whether the hub provides it only to accounts that have accepted its terms."""
 
     def rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
         """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.

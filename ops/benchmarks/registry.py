@@ -74,8 +74,8 @@ def shown_response(benchmark: str, text: str, extracted: str) -> str:
 
 
 def shown_reason(benchmark: str, grade: Grade) -> str:
-    """Return the reason of a grade; for a confidential benchmark only the failed test's number, because reasons quote.
-    """
+    """Return the reason of a grade; for a confidential benchmark only the failed test's number, because reasons
+    quote."""
     if not is_confidential(benchmark):
         return grade.reason
     return f"{grade.failed.which} failed (not shown)" if grade.failed else "not shown"

@@ -127,8 +127,8 @@ class Row:
         return "(not shown)" if self.veiled else f"{value!r:.40}"
 
     def text(self, column: str, *, empty: bool = False) -> str:
-        """Return the column's text, with numbers written out. Raises `RowError` if it is missing, not a text, or empty.
-        """
+        """Return the column's text, with numbers written out. Raises `RowError` if it is missing, not a text, or
+        empty."""
         if column not in self.values:
             # Column names can be values too: those of a file without a header are its first row.
             others = "" if self.veiled else f"; the row has {', '.join(sorted(self.values)) or 'none'}"

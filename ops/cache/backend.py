@@ -11,7 +11,7 @@ from ops.core.response import STORED, Message, Response, Sample
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
-"""Return canonical JSON: one text for one value."""
+"""Encode a value as canonical JSON: one text for one value."""
 
 _BEFORE = '{"messages":'
 _BETWEEN = '],"sample":'
@@ -73,7 +73,7 @@ class Head(NamedTuple):
     worker: int
     created: float
     size: int
-    """Return the characters of response and prompt."""
+    """Characters of response and prompt."""
 
 
 def encode(response: Response) -> tuple[bytes, str]:

@@ -53,8 +53,8 @@ class Setup:
         return cls(workspace, settings, pool, load_evaluation_pools(workspace.config, settings, pool))
 
     def asked_on(self, benchmark: str) -> Self:
-        """Return the setup with which the evaluation runs this benchmark: its pool, and the benchmark's own settings.
-        """
+        """Return the setup with which the evaluation runs this benchmark: its pool, and the benchmark's own
+        settings."""
         settings = self.recipe.evaluation.of(benchmark)
         pool = self.pool if settings.pool is None else self.pools[settings.pool]
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}), pool=pool)

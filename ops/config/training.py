@@ -323,8 +323,8 @@ class Guards(Settings):
     min_entropy_kept: float = Field(default=0.25, ge=0)
     """Entropy of the patterns at the end relative to the beginning."""
     min_gain: float = Field(default=0.01, ge=-1, le=1)
-    """Rise of the share of correct answers among valid workflows; below it, the reward rose only because of the format.
-    """
+    """Rise of the share of correct answers among valid workflows; below it, the reward rose only because of the
+    format."""
     max_unscorable: float = Field(default=0.05, ge=0, le=1)
     """Share of the run's rollouts without a reward."""
     max_loops: float = Field(default=0.25, ge=0, le=1)

@@ -19,8 +19,8 @@ _ATTEMPTS = 5
 
 
 def parse(source: str, mode: str = "exec") -> Any:
-    """Parse like `ast.parse`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` for invalid Python.
-    """
+    """Parse like `ast.parse`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError` for invalid
+    Python."""
     for _ in range(_ATTEMPTS - 1):
         try:
             with _PARSING:

@@ -76,8 +76,8 @@ def response_file(folder: Path, worker: str, benchmark: str) -> Path:
 
 
 def load_responses(folder: Path) -> list[ResponseRow]:
-    """Return all rows below a folder (or of one file), sorted. Raises `DataError` for a file that is not such a table.
-    """
+    """Return all rows below a folder (or of one file), sorted. Raises `DataError` for a file that is not such a
+    table."""
     files = [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
     rows = [row for file in files for row in _read(file)]
     return sorted(rows, key=order)

@@ -125,8 +125,8 @@ class SqliteFile:
             connection.execute(f"PRAGMA user_version={self._version}")
 
     def _is_made(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the file has its tables; False for a new one. Raises `DataError` for those of another version.
-        """
+        """Return whether the file has its tables; False for a new one. Raises `DataError` for those of another
+        version."""
         tables = _has_tables(connection)  # before the version: another process makes both in one transaction
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version == self._version:

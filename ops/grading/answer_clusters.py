@@ -1,5 +1,5 @@
-"""Group responses by their answer to a question, with its grader's extraction and equality and without the gold answer.
-"""
+"""Group responses by their answer to a question, with its grader's extraction and equality and without the gold
+answer."""
 
 from __future__ import annotations
 

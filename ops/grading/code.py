@@ -17,8 +17,8 @@ from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
 REFERENCE_S = 0.0070
-"""CPU seconds of `_reference_loop` in CPython 3.11 on one core of a 2.1 GHz Xeon (Sapphire Rapids) without other load.
-"""
+"""CPU seconds of `_reference_loop` in CPython 3.11 on one core of a 2.1 GHz Xeon (Sapphire Rapids) without other
+load."""
 LARGEST = 10.0
 _ROUNDS = 5
 

@@ -53,8 +53,8 @@ def classes_of_tests(code: str) -> list[str]:
 
 
 def control(code: str, random: Random) -> Control | None:
-    """Return the module with wrong assertions; None if no test has an assertion that can be made wrong with certainty.
-    """
+    """Return the module with wrong assertions; None if no test has an assertion that can be made wrong with
+    certainty."""
     tree = _parsed(code)
     must_fail: set[str] = set()
     foreign = _foreign(tree)

@@ -169,8 +169,8 @@ def spoken(response: str) -> str:
 
 
 def announcements(text: str) -> list[Announcement]:
-    """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of each.
-    """
+    """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of
+    each."""
     forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
     sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]

@@ -39,8 +39,8 @@ _MACHINES = {
 
 
 def namespace_filter() -> bytes:
-    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown numbers.
-    """
+    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown
+    numbers."""
     if (known := _MACHINES.get(os.uname().machine)) is None:
         return b""
     machine, numbers = known

@@ -80,7 +80,7 @@ class SandboxResult:
     why: str
     seconds: float
     overran: bool = False
-    """Return whether it ran out of CPU time or was killed by the wall clock, which may differ on a quieter machine."""
+    """Whether it ran out of CPU time or was killed by the wall clock, which may differ on a quieter machine."""
 
 
 def run(
@@ -273,8 +273,8 @@ def _python() -> str:
 
 
 def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
-    """Return an environment without ours. The interpreter reads it (no -E), so that hashing is the same in every run.
-    """
+    """Return an environment without ours. The interpreter reads it (no -E), so that hashing is the same in every
+    run."""
     return {
         "PATH": f"{chosen.commands}:/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,

@@ -112,8 +112,7 @@ def _settled(text: str, firm: list[StatedAnswer]) -> str:
 
 def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
     """Whether `later` replaces `settled`: another case replaces nothing, a sentence a formal answer only where it
-    corrects it or says no more than "So the answer is".
-    """
+    corrects it or says no more than "So the answer is"."""
     corrected = extract.CORRECTION.search(text, settled.position, later.position) is not None
     if later.conditional and (later.unreal or not corrected):
         return False

@@ -9,8 +9,8 @@ from ops.core.errors import PodiumError
 
 
 class Refused(PodiumError):
-    """A version must not be released, not even by an override: its lineage, scores or files differ from what it states.
-    """
+    """A version must not be released, not even by an override: its lineage, scores or files differ from what it
+    states."""
 
 
 @dataclass(frozen=True)

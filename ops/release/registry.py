@@ -233,8 +233,8 @@ def _clear_errors(workspace: Workspace) -> Iterator[None]:
 
 
 def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
-    """Return the newest version of that content that was scored on the same questions, as far as its tags state them.
-    """
+    """Return the newest version of that content that was scored on the same questions, as far as its tags state
+    them."""
     versions = [
         each
         for each in client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")

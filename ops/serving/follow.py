@@ -15,8 +15,8 @@ from ops.serving.loaded import LoadedVersion, VersionFiles
 log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""Seconds after which a version that could not be loaded is tried again, because its requirements may be met by then.
-"""
+"""Seconds after which a version that could not be loaded is tried again, because its requirements may be met by
+then."""
 Swap = Literal["loaded", "failed", "unreachable", "missing"]
 """Result of a check that found another champion than the version in service; "missing": there is none."""
 

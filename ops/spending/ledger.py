@@ -278,8 +278,8 @@ class Ledger(Books):
     def _give_back(
         self, done: Sequence[tuple[Reservation, float]], before: Callable[[SqlConnection], object] | None = None
     ) -> None:
-        """Remove finished calls (reservation, USD spent) from this process's blocks, in one transaction with `before`.
-        """
+        """Remove finished calls (reservation, USD spent) from this process's blocks, in one transaction with
+        `before`."""
         with self._lock:
             self._forget_after_fork()
             after: dict[str, _Block] = {}

@@ -43,8 +43,8 @@ _SCHEMA = (
 
 
 class LocalStore:
-    """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a file of another version.
-    """
+    """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a file of another
+    version."""
 
     leased = False  # on one machine it is known at once whether a process runs
 

@@ -66,8 +66,8 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
 
 
 def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path:
-    """Write the settings to `data/settings.yaml`, the output of the stage `settings`; equal settings give equal bytes.
-    """
+    """Write the settings to `data/settings.yaml`, the output of the stage `settings`; equal settings give equal
+    bytes."""
     file = workspace.data / "settings.yaml"
     note = "# Written from the recipe and its pool; the data stages of dvc.yaml depend on these values.\n"
     write_text(file, note + yaml.safe_dump(data_settings(recipe, pool), sort_keys=True, allow_unicode=True))

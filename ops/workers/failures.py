@@ -222,8 +222,8 @@ def _named(worker: Worker, words: Words) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the provider's own HTTP status; LiteLLM's class may stand for another one, which it derived from the text.
-    """
+    """Return the provider's own HTTP status; LiteLLM's class may stand for another one, which it derived from the
+    text."""
     codes = (getattr(reason, "status_code", None) for reason in _chain(error))
     return next((code for code in reversed(list(codes)) if isinstance(code, int)), None)
 

@@ -33,9 +33,9 @@ class Client(Protocol):
 
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
-"""Returns the context that one attempt of a call holds."""
+"""A function that returns the context that one attempt of a call holds."""
 Wait = Callable[[], AbstractContextManager[None]]
-"""Returns the context that a call holds while it waits for others: for a slot, a pace, or a pause requested by its
+"""A function that returns the context of a call that waits for others: for a slot, a pace, or a pause requested by its
 provider."""
 
 _TURN: ContextVar[Turn | None] = ContextVar("turn", default=None)

@@ -40,8 +40,8 @@ class Breaker:
         """The last failure, in words."""
 
     def rest_s(self, call: object) -> float:
-        """Return the seconds that `call` must wait; 0: it may be made. After the pause, only one call passes at first.
-        """
+        """Return the seconds that `call` must wait; 0: it may be made. After the pause, only one call passes at
+        first."""
         if self._row < self._limit:  # without the lock: the usual case, and one call too many is harmless
             return 0.0
         with self._lock:

@@ -49,8 +49,8 @@ def plain_messages(tokenizer: Any, messages: Sequence[Message]) -> list[Message]
 
 
 def controls_of(tokenizer: Any) -> re.Pattern[str]:
-    """Return the special tokens of a (transformers) tokenizer, and the texts of its chat template between the contents.
-    """
+    """Return the special tokens of a (transformers) tokenizer, and the texts of its chat template between the
+    contents."""
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     template = tokenizer.chat_template
     marks = _IN_TEMPLATE.findall(template) if isinstance(template, str) else []

@@ -75,8 +75,8 @@ class StepTrace:
         return self.status in ("ok", "empty")
 
     def as_object(self, *, texts: bool = True) -> dict[str, Any]:
-        """Return the step for JSON, including its response; without `texts`, requests, answers and errors are omitted.
-        """
+        """Return the step for JSON, including its response; without `texts`, requests, answers and errors are
+        omitted."""
         whole: dict[str, Any] = {}
         for field in fields(self):
             if field.name == "response":

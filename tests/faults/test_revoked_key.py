@@ -1,5 +1,5 @@
-"""A provider revokes the key in the middle of a run: it stops at once with a message, and continues with another key.
-"""
+"""A provider revokes the key in the middle of a run: it stops at once with a message, and continues with another
+key."""
 
 from __future__ import annotations
 

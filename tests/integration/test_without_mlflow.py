@@ -1,5 +1,5 @@
-"""An environment without the mlflow library, in the project's folder: the error says so, and `mlflow/` is not imported.
-"""
+"""An environment without the mlflow library, in the project's folder: the error says so, and `mlflow/` is not
+imported."""
 
 from __future__ import annotations
 

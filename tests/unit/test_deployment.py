@@ -102,8 +102,8 @@ def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
 
 
 def variables_read() -> set[str]:
-    """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported modules.
-    """
+    """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported
+    modules."""
     trees = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts): ast.parse(file.read_text(encoding="utf-8"))
         for layer in ("ops", "assets", "pipelines", "mlflow")

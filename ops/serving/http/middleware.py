@@ -36,9 +36,9 @@ CLIENT_GONE = 499
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Return the id of the current task's request."""
+"""The id of the current task's request."""
 arrived: ContextVar[float] = ContextVar("arrived", default=0.0)
-"""Return the arrival of that request in seconds since the epoch."""
+"""Arrival of that request in seconds since the epoch."""
 
 
 class RequestMiddleware:

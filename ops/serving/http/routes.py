@@ -208,8 +208,8 @@ class _Stream(StreamingResponse):
 async def _until(
     task: asyncio.Task[Answer], progress: asyncio.Queue[StepTrace | Fallback], keep_alive_s: float
 ) -> AsyncIterator[StepTrace | Fallback | None]:
-    """Give progress as it arrives, and None after every silence, until the task has ended and all progress was given.
-    """
+    """Give progress as it arrives, and None after every silence, until the task has ended and all progress was
+    given."""
     while not task.done() or not progress.empty():
         coming = asyncio.ensure_future(progress.get())
         try:

@@ -32,8 +32,8 @@ class FirstRound(NamedTuple):
 
 
 def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
-    """Return the precached answers of the offered workers as workflows of one plain step; blank responses are omitted.
-    """
+    """Return the precached answers of the offered workers as workflows of one plain step; blank responses are
+    omitted."""
     ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
     for row in responses:
         if row.status == "ok" and not row.response.is_blank and row.worker in ordinals:

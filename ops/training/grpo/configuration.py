@@ -92,8 +92,8 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
 
 
 def longest_sequence(grpo: Grpo, model: Any) -> int | None:
-    """Return the longest sequence of prompt and completion (tokens): the model's limit, or vLLM's if that is smaller.
-    """
+    """Return the longest sequence of prompt and completion (tokens): the model's limit, or vLLM's if that is
+    smaller."""
     limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 

@@ -44,8 +44,8 @@ def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return each count as a share of its round's rollouts, and the number of recursive rounds; empty without rounds.
-    """
+    """Return each count as a share of its round's rollouts, and the number of recursive rounds; empty without
+    rounds."""
     if not counts:
         return {}
     of_rounds = {name: count / counts[name.partition("/")[0]] for name, count in counts.items() if "/" in name}

@@ -75,8 +75,8 @@ class RunPlan(Settings):
 
 
 class RunResult(Settings):
-    """The result of a finished run, `result.json`. Rewards are means over the rollouts of the first and the last steps.
-    """
+    """The result of a finished run, `result.json`. Rewards are means over the rollouts of the first and the last
+    steps."""
 
     steps: int
     reward_before: float

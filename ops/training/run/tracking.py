@@ -52,8 +52,8 @@ _NAMES = {
     "calls": "calls/all",
     "seconds": "seconds/all",
 }
-"""Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a folder.
-"""
+"""Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a
+folder."""
 _log = logging.getLogger(__name__)
 
 

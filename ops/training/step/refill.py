@@ -91,7 +91,7 @@ class RefillTrainer(HookedTrainer):
 
     asking: StepQuestions | None = None
     _chosen: list[tuple[Row, TrlCompletion]] | None = None
-    """Return this rank's rollouts of the step, once they are chosen."""
+    """This rank's rollouts of the step, once they are chosen."""
     _rewards: torch.Tensor | None = None
     """The rewards of the rollouts of all ranks."""
 

@@ -34,8 +34,8 @@ class TimedTrainer(RefillTrainer):
     guard: DivergenceGuard
 
     def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """Compute the loss with one row for equal rollouts if the gradient stays the same; checked for finite values.
-        """
+        """Compute the loss with one row for equal rollouts if the gradient stays the same; checked for finite
+        values."""
         if self.merges and "old_per_token_logps" not in inputs:
             inputs = without_duplicates(inputs)
         return self.guard.loss(super().loss_of(model, inputs), self.state.global_step + 1)

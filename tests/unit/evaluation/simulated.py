@@ -11,8 +11,8 @@ Array = NDArray[np.float64]
 
 
 class World(NamedTuple):
-    """An answer is correct with the logistic of difficulty (per question) + liking (per question and system) + skill.
-    """
+    """An answer is correct with the logistic of difficulty (per question) + liking (per question and system) +
+    skill."""
 
     benchmarks: int
     questions: int
@@ -24,8 +24,8 @@ class World(NamedTuple):
     """Standard deviation over questions, separate for each system."""
 
     def accuracies(self, skills: tuple[float, ...], simulations: int, seed: int) -> list[Array]:
-        """Return for each system means over repeats: (simulations, benchmarks, questions), with newly drawn questions.
-        """
+        """Return for each system means over repeats: (simulations, benchmarks, questions), with newly drawn
+        questions."""
         rng = np.random.default_rng(seed)
         shape = (simulations, self.benchmarks, self.questions)
         shared = rng.normal(0.0, self.difficulty, shape)

@@ -37,8 +37,8 @@ KINDS = {"call": (CALL, hostile.CALL), "stdin": (STDIN, hostile.STDIN), "unittes
 
 @pytest.fixture(scope="module")
 def verdicts(late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
-    """The verdicts of all hostile programs, graded concurrently because most of the time is the start of interpreters.
-    """
+    """The verdicts of all hostile programs, graded concurrently because most of the time is the start of
+    interpreters."""
     with pytest.MonkeyPatch.context() as patch:
         for kind, limits in code.LIMITS.items():
             patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))

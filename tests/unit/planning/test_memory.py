@@ -80,8 +80,8 @@ def autocast(precision: Precision) -> AbstractContextManager[object]:
 
 
 def saved_bytes(shape: ModelShape, precision: Precision, checkpointing: bool, batch: int, length: int) -> int:
-    """Return the bytes of the distinct storages that autograd keeps of a forward pass with TRL's head, without weights.
-    """
+    """Return the bytes of the distinct storages that autograd keeps of a forward pass with TRL's head, without
+    weights."""
     model = model_of(shape, precision, checkpointing)
     trl_utils.add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     weights = {each.untyped_storage().data_ptr() for each in model.parameters()}

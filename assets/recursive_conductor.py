@@ -15,7 +15,7 @@ from ops.retraining.start import champion_folder
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import write_run
 
-NO_SECTION = "No `recursive` section, or a champion is fine-tuned: it stays as it was made."
+NO_SECTION = "No `recursive` section, or a champion is fine-tuned: the Conductor stays as it was made."
 
 
 def final_run(podium: Podium) -> Path:

@@ -27,6 +27,7 @@ from tests.team.versions import pulled, remote_in
 
 BENCHMARKS = ("math500", "mmlu")
 WORKERS = ("first", "second")
+CONCURRENCY = 2
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Outcome:
     attempts: list[dg.DagsterRunStatus]
 
 
-def prepared(workspace: Workspace, url: str, store: S3, per_domain: int, concurrency: int) -> Workspace:
+def prepared(workspace: Workspace, url: str, store: S3, per_domain: int) -> Workspace:
     """A checkout with a shortlist, two workers behind HTTP, and DVC's remote in the S3 store."""
     recipe: dict[str, Any] = {
         "name": "team", "pool": "remote", "grading": {"isolation": "resource_limits"},
@@ -55,7 +56,7 @@ def prepared(workspace: Workspace, url: str, store: S3, per_domain: int, concurr
     workers = [
         {
             "name": name, "model": "openai/some-model", "api_base": f"{url}/{name}/v1", "max_tokens": 64,
-            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 20, "concurrency": concurrency,
+            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 20, "concurrency": CONCURRENCY,
         }
         for name in WORKERS
     ]  # fmt: skip
@@ -82,10 +83,10 @@ def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
 
 def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer) -> Outcome:
     """Have a team precache. The step is killed while its calls are under way."""
-    already = len(server.log())
+    already = len(_came(server))
     with Fleet(workspace, folder, at) as fleet:
         named = fleet.start("team", "precache")
-        until(lambda: _calling(at), "calls are under way", 600)
+        until(lambda: len(_came(server)) == already + CONCURRENCY * len(WORKERS), "calls are under way", 600)
         fleet.kill_step(named, "worker_responses")
         attempts = fleet.finished(named)
     ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
@@ -93,7 +94,7 @@ def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: Fau
     until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
     [spent] = ledger.by_run().values()
     ledger.close()
-    came = Counter(entry["prompt"] for entry in server.log()[already:] if entry["event"] == "came")
+    came = Counter(_came(server)[already:])
     rows = load_responses(workspace.data / "responses")
     assert all(row.status == "ok" for row in rows)
     elsewhere = load_responses(pulled(workspace, folder / "elsewhere", "worker_responses", at).data / "responses")
@@ -105,10 +106,6 @@ def _place(row: ResponseRow) -> tuple[object, ...]:
     return row.worker, row.benchmark, row.problem_id, row.sample
 
 
-def _calling(at: dict[str, str]) -> bool:
-    """Whether calls are under way."""
-    import psycopg
-
-    with psycopg.connect(at["PODIUM_LEDGER_URL"]) as connection:
-        row = connection.execute("SELECT count(*) FROM podium_ledger.sent WHERE lost = 0").fetchone()
-    return bool(row and row[0])
+def _came(server: FaultServer) -> list[str]:
+    """The questions that came to the server."""
+    return [entry["prompt"] for entry in server.log() if entry["event"] == "came"]

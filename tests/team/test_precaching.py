@@ -22,7 +22,7 @@ QUESTIONS = PER_DOMAIN * len(BENCHMARKS) * len(WORKERS)
 def test_what_a_killed_step_had_is_taken_over_and_no_answer_is_paid_for_twice(
     tmp_path: Path, server: FaultServer, postgres: Postgres, redis_server: Redis, store: S3  # noqa: F811
 ) -> None:
-    project = prepared(make_project(tmp_path / "project"), server.url, store, PER_DOMAIN, concurrency=2)
+    project = prepared(make_project(tmp_path / "project"), server.url, store, PER_DOMAIN)
     server.order(latency_s=5.0)
     found = precache(project, tmp_path / "fleet", engines(postgres, redis_server, store), server)
     assert (found.rows, found.pulled) == (QUESTIONS, QUESTIONS), "every answer is there"

@@ -228,8 +228,7 @@ class Stages:
         return replace(cost, usd=cost.worth)
 
     def _played(self, what: str, policies: int, answers: Mapping[str, float], again: Range = NOTHING) -> Cost:
-        """Cost of the policy's workflows on so many questions of each benchmark, and of writing them where a worker
-        does."""
+        """Cost of the policy's workflows on these numbers of questions, and of writing them if a worker does."""
         policy = self._setup.recipe.policy
         if isinstance(policy, StaticPolicy):
             return self._fixed(policy, f"{what}, one workflow of {counted(len(policy.workflow), 'step')}", answers)

@@ -37,8 +37,6 @@ def worker_responses(
     snapshot = podium.snapshot()
     workers = setup.pool.names if snapshot.change is None else required(snapshot).precache
     cells = [Cell(worker, benchmark) for worker in workers for benchmark in benchmarks]
-    if not cells:
-        return dg.MaterializeResult(metadata={"nothing_done": "No worker is to be asked, or nothing is trained on."})
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
         reporter.expected(context, expected)

@@ -17,7 +17,7 @@ import yaml
 from assets import partitions
 from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
-from ops.config import Setup, load_pool, load_recipe
+from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import OverBudget
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
@@ -125,6 +125,24 @@ def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, insta
     materialize(shortlisted, instance, "worker_responses")
     again = materialize(shortlisted, instance, "worker_responses")
     assert (again["calls_live"], again["calls_cached"], again["spent_usd"]) == (0, 2 * COLUMN, 0)
+
+
+def test_a_change_without_a_worker_to_ask_sets_the_removed_ones_answers_aside(
+    shortlisted: Workspace, instance: dg.DagsterInstance
+) -> None:
+    materialize(shortlisted, instance, "worker_responses")
+    before = load_pool(shortlisted.config, "few")
+    write_pool(shortlisted, "librarian")
+    podium = Podium(root=str(shortlisted.root), recipe="small")
+    change = PoolChange(version="1", policy="none", before=before)
+    made = podium.of(podium.snapshot().model_copy(update={"change": change}))
+    done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance, asset_selection=[RESPONSES], run_config=podium.run_config(), tags=made.launch_tags()
+    )  # fmt: skip
+    assert done.success and all(check.passed for check in done.get_asset_check_evaluations())
+    [event] = done.asset_materializations_for_node("worker_responses")[:1]
+    assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
+    assert [folder.name for folder in (shortlisted.data / "responses").iterdir()] == ["librarian"]
 
 
 def test_at_the_cap_it_states_progress_and_remaining_cost_and_continues_later(shortlisted: Workspace) -> None:

@@ -101,7 +101,7 @@ def test_a_backup_omits_and_reports_data_on_servers(tmp_path: Path, monkeypatch:
 
 def test_nothing_is_replaced_and_nothing_is_taken_for_a_back_up(tmp_path: Path) -> None:
     here, there = Workspace(tmp_path / "here"), Workspace(tmp_path / "there")
-    with pytest.raises(DataError, match="nothing to keep"):
+    with pytest.raises(DataError, match="nothing to back up"):
         backup(here, tmp_path / "copy.tar")
     assert not list(tmp_path.glob("*.tar"))
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)
@@ -110,7 +110,7 @@ def test_nothing_is_replaced_and_nothing_is_taken_for_a_back_up(tmp_path: Path) 
         restore(here, tmp_path / "copy.tar")
     half = tmp_path / "half.tar"
     half.write_bytes((tmp_path / "copy.tar").read_bytes()[:-4000])
-    with pytest.raises(DataError, match="is no back-up, or half of one"):
+    with pytest.raises(DataError, match="is not a complete back-up"):
         restore(there, half)
     damaged = tmp_path / "damaged"
     with tarfile.open(tmp_path / "copy.tar") as archive:
@@ -119,7 +119,7 @@ def test_nothing_is_replaced_and_nothing_is_taken_for_a_back_up(tmp_path: Path) 
         connection.execute("UPDATE calls SET usd = 0")
     with tarfile.open(half, "w:gz") as archive:
         archive.add(damaged, arcname=".")
-    with pytest.raises(DataError, match=r"ledger\.sqlite.*not what was backed up"):
+    with pytest.raises(DataError, match=r"ledger\.sqlite.*differs from the backed-up file"):
         restore(there, half)
     later = json.loads((damaged / "podium-backup.json").read_text(encoding="utf-8")) | {"format": 99}
     (damaged / "podium-backup.json").write_text(json.dumps(later), encoding="utf-8")

@@ -81,7 +81,7 @@ def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspac
     assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: costly"
     assert aliases.rollback(workspace, "costly too").version == "1"
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
-    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "and this")
     assert not aliases.promote(workspace, "3", YES), "what was rolled back comes back by name only"
     assert aliases.promote(workspace, "3", override(YES, *ADA))
@@ -94,7 +94,7 @@ def test_an_operation_killed_between_two_steps_is_repeated_as_a_whole(workspace:
     with registry.connected(workspace) as client:  # killed before the champion moved
         client.set_model_version_tag(registry.MODEL, second.version, "replaced", first.version)
         client.set_registered_model_alias(registry.MODEL, registry.PREVIOUS, first.version)
-    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "costly")
     assert aliases.promote(workspace, second.version, YES)
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
@@ -186,9 +186,13 @@ def compared(right: int = 9, **changes: object) -> Comparison:
 @pytest.mark.parametrize(
     ("claims", "tested", "said"),
     [
-        ({"policy": "test-2"}, {}, "policy: it says test-2, and the evaluation at hand is of test-1"),
-        ({"pool_answers_key": "another"}, {}, "pool_answers_key: it says another"),
-        ({"evaluation": "origin-2"}, {}, "evaluation: it says origin-2, and the evaluation at hand is of origin-1"),
+        ({"policy": "test-2"}, {}, "policy: the version says test-2, and the current evaluation is of test-1"),
+        ({"pool_answers_key": "another"}, {}, "pool_answers_key: the version says another"),
+        (
+            {"evaluation": "origin-2"},
+            {},
+            "evaluation: the version says origin-2, and the current evaluation is of origin-1",
+        ),
     ],
 )
 def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
@@ -326,7 +330,7 @@ def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) 
         "Undo        podium promote 2 --by NAME --reason WHY",
     ]
     assert podium("rollback", "--reason", "costly") == 1
-    assert "nothing to go back to" in capsys.readouterr().err
+    assert "a rollback is not possible" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ STATE = [
     ("mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
     ("mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
     ("mlflow/mlflow.db", garbage, ["run"], "is not a database"),
-    ("mlflow/mlflow.db", folder, ["run"], "is no file"),
+    ("mlflow/mlflow.db", folder, ["run"], "is not a file"),
     ("dagster/history/runs.db", garbage, ["run"], "is not a database"),
     ("../.podium", garbage, ["ledger"], "File exists"),
     ("../.podium", garbage, ["run"], "Not a directory|File exists"),
@@ -114,7 +114,7 @@ def test_a_ledger_that_another_process_holds_is_one_line(
     finally:
         holder.close()
     printed = capsys.readouterr().err
-    assert re.fullmatch(r"error: \S+ledger\.sqlite: \(file\): database is locked\. Another[^\n]+\n", printed)
+    assert re.fullmatch(r"error: \S+ledger\.sqlite: database is locked\. Another[^\n]+\n", printed)
 
 
 @pytest.mark.parametrize(("error", "line"), [
@@ -168,7 +168,7 @@ def test_a_broken_params_file_is_named(workspace: Workspace, text: str) -> None:
 def test_a_broken_configuration_of_dvc_is_named(workspace: Workspace, text: str) -> None:
     (workspace.root / ".dvc").mkdir()
     (workspace.root / ".dvc" / "config").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"\.dvc/config: \(file\): is no configuration of DVC"):
+    with pytest.raises(ConfigError, match=r"\.dvc/config: is not a configuration of DVC"):
         commit(workspace, "settings")
 
 

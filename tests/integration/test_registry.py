@@ -191,7 +191,7 @@ def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy
 
     back = aliases.rollback(workspace, "answers in French")
     assert back.version == first.version == champion_version(workspace)
-    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "again")
     assert not aliases.promote(workspace, second.version, YES), "what was rolled back needs an override"
     assert aliases.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
@@ -204,7 +204,7 @@ def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Wor
     assert aliases.promote(workspace, first, YES)
     champion = registry.champion(workspace)
     assert champion is not None and "replaced" not in champion.tags
-    with pytest.raises(registry.RegistryError, match="nothing to go back to"):
+    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "why not")
 
 

@@ -198,7 +198,7 @@ def test_the_program_of_the_environment_comes_first(
     commit(workspace, "one")
     assert (tmp_path / "called").is_file()
     monkeypatch.setenv("PODIUM_DVC", str(tmp_path / "absent"))
-    with pytest.raises(PodiumError, match=r"PODIUM_DVC: .*absent is no program.*unset it"):
+    with pytest.raises(PodiumError, match=r"PODIUM_DVC: .*absent is not a program.*unset it"):
         commit(workspace, "one")
 
 
@@ -304,11 +304,11 @@ def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: W
     before = revision(workspace)
     shutil.rmtree(remote)
     remote.write_text("a file where the folder should be", encoding="utf-8")
-    with pytest.raises(DataError, match=r"remote 'store': took no copy of one .*dvc push"):
+    with pytest.raises(DataError, match=r"remote 'store': did not accept a copy of one .*dvc push"):
         push(workspace, Versions(push=True, remote="store"), "one")
-    with pytest.raises(DataError, match=r"remote 'nowhere': took no copy .*nowhere"):
+    with pytest.raises(DataError, match=r"remote 'nowhere': did not accept a copy .*nowhere"):
         push(workspace, Versions(push=True, remote="nowhere"), "one")
-    with pytest.raises(DataError, match=r"the default remote: took no copy .*dvc remote add"):
+    with pytest.raises(DataError, match=r"the default remote: did not accept a copy .*dvc remote add"):
         push(workspace, Versions(push=True), "one")
     assert revision(workspace) == before
     assert (workspace.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "precious\n"

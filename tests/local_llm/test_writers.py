@@ -152,7 +152,7 @@ def test_a_server_of_another_model_is_refused_and_named(scratch: Written, tmp_pa
     other.mkdir()
     for file in scratch.folder.iterdir():
         (other / file.name).write_bytes(file.read_bytes())
-    refusal = r"evaluation.writer.*serves local-abc, and not policy local-other.*vllm serve"
+    refusal = r"evaluation.writer.*serves local-abc, not policy local-other.*vllm serve"
     with pytest.raises(ConfigError, match=refusal):
         load_conductor(other, Workspace(tmp_path), scratch.server.url)
     assert load_conductor(other, Workspace(tmp_path), scratch.server.url, key="local-abc").card == scratch.server.card

@@ -65,10 +65,10 @@ def test_the_variable_names_the_server_and_errors_are_reported(
     with closing(open_(url)) as again:
         assert again.spent("run") == 0.5
     monkeypatch.setenv("PODIUM_LEDGER_URL", "mysql://podium:secret@host/db")
-    with pytest.raises(ConfigError, match="no address of a Postgres") as told:
+    with pytest.raises(ConfigError, match="not an address of a Postgres") as told:
         open_ledger(tmp_path)
     assert "secret" not in str(told.value)
-    with pytest.raises(LedgerUnavailable, match=r"does not answer.*nothing is paid for") as away:
+    with pytest.raises(LedgerUnavailable, match=r"does not answer.*no paid call is made") as away:
         open_("postgresql://podium:secret@127.0.0.1:1/db", patience_s=0.2).spent("run")
     assert "secret" not in str(away.value)
 

@@ -128,7 +128,7 @@ def test_an_unreachable_server_and_an_invalid_address(
     over_redis.start()
     assert asyncio.run(handle.limits.enter(10)).slot == 1
     monkeypatch.setenv("PODIUM_LIMITS_URL", "http://:secret@host")
-    with pytest.raises(ConfigError, match="no address of a Redis") as told:
+    with pytest.raises(ConfigError, match="not an address of a Redis") as told:
         resolve_worker(WORKER, "pool.yaml", tmp_path)
     assert "secret" not in str(told.value)
     assert not list(tmp_path.iterdir()), "no files of one machine's limits"

@@ -43,7 +43,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
     store.pause()
-    with pytest.raises(registry.RegistryError, match=r"MLflow.*did not take the model.*run the same"):
+    with pytest.raises(registry.RegistryError, match=r"MLflow.*did not accept the model.*run the same"):
         register(workspace, policy, pool, right=6)
     store.go_on()
     assert registry.challenger(workspace) is None, "half a model is no version"

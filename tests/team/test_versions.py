@@ -34,7 +34,7 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
     store.stop()
     write(workspace, "raw/x.jsonl", "newer\n")
     newer = commit(workspace, "one")
-    with pytest.raises(DataError, match=r"took no copy of one.*The data is kept and recorded"):
+    with pytest.raises(DataError, match=r"did not accept a copy of one.*The data is kept and recorded"):
         push(workspace, Versions(push=True), "one")
     assert version(workspace, "one") == newer
     store = S3(folder, port=store.port)  # empty: it keeps its objects in memory

@@ -50,7 +50,7 @@ def pool_changed(
             return _result(context, Launch(why=unchanged))
         settling = _settling(context.cursor, pool, clock())
         if wait := settling.waits(found.snapshot.retraining.settle_s, clock()):
-            why = f"{found.plan}: edited recently, waiting {wait:.0f} s more"
+            why = f"{found.plan}: edited recently, settling for {wait:.0f} s more"
             return _result(context, Launch(why=why), settling)
         return _result(context, launch(workspace, context.instance, found, "pool changed"), settling)
 

@@ -24,7 +24,7 @@ QUERY = (
 def test_a_folder_without_recipes_is_reported(project: Workspace) -> None:
     for file in (project.config / "recipes").iterdir():
         file.unlink()
-    with pytest.raises(ConfigError, match=r"config/recipes: \(folder\): holds no recipe.*podium init"):
+    with pytest.raises(ConfigError, match=r"config/recipes: holds no recipe.*podium init"):
         choosing(Podium(root=str(project.root)))
 
 

@@ -81,7 +81,7 @@ RECIPE = {
 GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 
-class Life(NamedTuple):
+class Finished(NamedTuple):
     """A finished lifecycle: where, what it printed, the steps at the kill, and what went before.
 
     `edit`: what the sensor made of a price that was edited while the whole one ran.
@@ -162,7 +162,7 @@ def curve(workspace: Workspace) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Life:
+def pipeline(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Finished:
     workspace = make(tmp_path_factory.mktemp("life") / "project")
     write_recipe(workspace)
     usd = planned(workspace).usd
@@ -180,7 +180,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     assert status == 0, printed
     spent = sum(each.usd for each in Ledger(workspace.ledger).by_run().values())
     edit = act_on(workspace)
-    return Life(workspace, printed, steps, edit, without_trainer, (usd.expected, usd.high), spent)
+    return Finished(workspace, printed, steps, edit, without_trainer, (usd.expected, usd.high), spent)
 
 
 def planned(workspace: Workspace) -> Cost:
@@ -252,33 +252,33 @@ def run_here(workspace: Workspace, see: Callable[[str], object] = lambda _: None
 
 
 @pytest.fixture
-def instance(life: Life, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    monkeypatch.setenv("DAGSTER_HOME", str(life.workspace.dagster_home))
+def instance(pipeline: Finished, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DAGSTER_HOME", str(pipeline.workspace.dagster_home))
     with dg.DagsterInstance.get() as found:
         yield found
 
 
-def test_it_tells_the_story_to_its_end(life: Life) -> None:
+def test_it_tells_the_story_to_its_end(pipeline: Finished) -> None:
     for asset in LIFECYCLE:
-        assert re.search(rf"^  ✓ {asset} +[\d.]+ s", life.printed, re.MULTILINE), f"{asset}:\n{life.printed}"
-    assert re.search(r"system +in-domain, % +OOD, % +USD a question", life.printed)
-    assert "aime25 " not in life.printed, "scores of a benchmark stand in the full table alone"
-    assert "models:/conductor@champion is version 1" in life.printed
-    assert "Traceback" not in life.printed
+        assert re.search(rf"^  ✓ {asset} +[\d.]+ s", pipeline.printed, re.MULTILINE), f"{asset}:\n{pipeline.printed}"
+    assert re.search(r"system +in-domain, % +OOD, % +USD a question", pipeline.printed)
+    assert "aime25 " not in pipeline.printed, "scores of a benchmark stand in the full table alone"
+    assert "models:/conductor@champion is version 1" in pipeline.printed
+    assert "Traceback" not in pipeline.printed
 
 
-def test_the_version_has_the_accuracy_of_each_worker_on_its_card(life: Life) -> None:
-    with champion_of(life.workspace) as source:
+def test_the_version_has_the_accuracy_of_each_worker_on_its_card(pipeline: Finished) -> None:
+    with champion_of(pipeline.workspace) as source:
         files = source.files("1")
         card, strengths = PolicyCard.read(files.policy), Strengths.of(files.settings["strengths"])
     assert card.offered
-    for worker in load_pool(life.workspace.config, "quickstart").workers:
+    for worker in load_pool(pipeline.workspace.config, "quickstart").workers:
         assert worker.name in card.offered
         assert strengths.best([worker], "math") == (worker, "profile"), "whom to ask alone is never a guess by price"
 
 
-def test_a_killed_trainer_ends_the_command_in_one_line(life: Life) -> None:
-    status, printed = life.without_trainer
+def test_a_killed_trainer_ends_the_command_in_one_line(pipeline: Finished) -> None:
+    status, printed = pipeline.without_trainer
     assert status == 1
     assert "Traceback" not in printed
     [line] = [line for line in printed.splitlines() if line.startswith("error: ")]
@@ -286,31 +286,31 @@ def test_a_killed_trainer_ends_the_command_in_one_line(life: Life) -> None:
     assert "trainer.log" in line
 
 
-def test_a_killed_run_continues_and_pays_for_no_response_twice(life: Life) -> None:
-    result = RunResult.read(next(life.workspace.runs.iterdir()))
+def test_a_killed_run_continues_and_pays_for_no_response_twice(pipeline: Finished) -> None:
+    result = RunResult.read(next(pipeline.workspace.runs.iterdir()))
     assert result is not None
     assert result.steps == RECIPE["grpo"]["steps"]
-    assert [row["step"] for row in curve(life.workspace)] == [1, 2, 3, 4]
-    assert 2 <= life.steps_when_killed <= 4
-    stored = len(ResponseCache(life.workspace.cache))
-    assert 0 < calls(life.workspace) <= stored
+    assert [row["step"] for row in curve(pipeline.workspace)] == [1, 2, 3, 4]
+    assert 2 <= pipeline.steps_when_killed <= 4
+    stored = len(ResponseCache(pipeline.workspace.cache))
+    assert 0 < calls(pipeline.workspace) <= stored
 
 
-def test_the_plan_is_within_a_quarter_of_the_ledger(life: Life) -> None:
-    expected, most = life.planned_usd
-    assert life.spent_usd == pytest.approx(expected, rel=0.25)
-    assert life.spent_usd <= most
+def test_the_plan_is_within_a_quarter_of_the_ledger(pipeline: Finished) -> None:
+    expected, most = pipeline.planned_usd
+    assert pipeline.spent_usd == pytest.approx(expected, rel=0.25)
+    assert pipeline.spent_usd <= most
 
 
-def test_finished_work_costs_nothing_more(life: Life) -> None:
+def test_finished_work_costs_nothing_more(pipeline: Finished) -> None:
     """At ten times the prices by now: the plan does not count what is stored."""
-    assert planned(life.workspace).usd == Range.of(0.0)
+    assert planned(pipeline.workspace).usd == Range.of(0.0)
 
 
-def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance: dg.DagsterInstance) -> None:
-    now = load_pool(life.workspace.config, "quickstart")
+def test_a_price_edited_while_it_ran_waits_for_the_next_run(pipeline: Finished, instance: dg.DagsterInstance) -> None:
+    now = load_pool(pipeline.workspace.config, "quickstart")
     whole = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))[0]
-    asked = Snapshot.read(life.workspace.snapshots, whole.tags[SNAPSHOT])
+    asked = Snapshot.read(pipeline.workspace.snapshots, whole.tags[SNAPSHOT])
     assert asked.pool.prices_key != now.prices_key
     event = instance.get_latest_materialization_event(dg.AssetKey("registered_model"))
     assert event is not None and event.run_id == whole.run_id and event.asset_materialization is not None
@@ -318,19 +318,21 @@ def test_a_price_edited_while_it_ran_waits_for_the_next_run(life: Life, instance
     assert asked.key in str(tags) and asked.pool.prices_key in str(tags), "of the snapshot to its end"
 
 
-def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(life: Life, instance: dg.DagsterInstance) -> None:
-    assert life.edit.tick.tags["podium/plan"].startswith("another price: ")
-    assert "nothing to pay" in life.edit.tick.tags["podium/estimate"]
+def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(
+    pipeline: Finished, instance: dg.DagsterInstance
+) -> None:
+    assert pipeline.edit.tick.tags["podium/plan"].startswith("another price: ")
+    assert "nothing to pay" in pipeline.edit.tick.tags["podium/estimate"]
     materialized = {
         event.dagster_event.asset_key.to_user_string()
-        for event in instance.all_logs(life.edit.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        for event in instance.all_logs(pipeline.edit.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
         if event.dagster_event is not None and event.dagster_event.asset_key is not None
     }
     assert materialized == {"worker_pool", "worker_responses", "worker_profiles", "champion_standing"}
-    assert {"conductor", "promotion"} <= skipped(instance, life.edit.run_id)
-    assert life.edit.calls[0] == life.edit.calls[1]
-    assert "the pool is unchanged" in life.edit.later_tick
-    assert len(list(life.workspace.runs.iterdir())) == len(list(life.workspace.policies.iterdir())) == 1
+    assert {"conductor", "promotion"} <= skipped(instance, pipeline.edit.run_id)
+    assert pipeline.edit.calls[0] == pipeline.edit.calls[1]
+    assert "the pool is unchanged" in pipeline.edit.later_tick
+    assert len(list(pipeline.workspace.runs.iterdir())) == len(list(pipeline.workspace.policies.iterdir())) == 1
 
 
 def test_the_same_answers_cost_ten_times_as_much(instance: dg.DagsterInstance) -> None:
@@ -339,9 +341,9 @@ def test_the_same_answers_cost_ten_times_as_much(instance: dg.DagsterInstance) -
     assert spent[0] == pytest.approx(10 * spent[1], rel=1e-3)  # edited, before
 
 
-def test_dvc_recorded_every_stage(life: Life) -> None:
-    lock = yaml.safe_load((life.workspace.root / "dvc.lock").read_text(encoding="utf-8"))
-    declared = yaml.safe_load((life.workspace.root / "dvc.yaml").read_text(encoding="utf-8"))
+def test_dvc_recorded_every_stage(pipeline: Finished) -> None:
+    lock = yaml.safe_load((pipeline.workspace.root / "dvc.lock").read_text(encoding="utf-8"))
+    declared = yaml.safe_load((pipeline.workspace.root / "dvc.yaml").read_text(encoding="utf-8"))
     assert set(lock["stages"]) == set(declared["stages"])
     assert all(out["md5"] for stage in lock["stages"].values() for out in stage["outs"])
 
@@ -389,8 +391,8 @@ def test_the_metadata_has_tables_and_pictures(instance: dg.DagsterInstance) -> N
     assert "±" in str(metadata("worker_profiles")["by_domain"].value)
 
 
-def test_the_champion_carries_its_lineage(life: Life) -> None:
-    champion = registry.champion(life.workspace)
+def test_the_champion_carries_its_lineage(pipeline: Finished) -> None:
+    champion = registry.champion(pipeline.workspace)
     assert champion is not None
     wanted = {"git_commit", "dvc_revision", "policy", "pool_answers_key", "recipe", "training_cost_usd"}
     assert wanted <= set(champion.tags)

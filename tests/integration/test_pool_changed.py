@@ -382,12 +382,12 @@ def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
 
 def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
-    life = definitions(ticking.podium).resolve_job_def("lifecycle")
-    assert life.name in DEALING
+    job = definitions(ticking.podium).resolve_job_def("lifecycle")
+    assert job.name in DEALING
     for recipe, planned in (("other", True), ("small", False)):
         podium = Podium(root=str(ticking.workspace.root), recipe=recipe)
         request = dg.RunRequest(run_config=podium.run_config(), tags=podium.launch_tags())
-        run = launch(ticking.instance, life, request)
+        run = launch(ticking.instance, job, request)
         assert "is not finished" in ticking.said()
         succeed(ticking.instance, run)
         assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate == planned

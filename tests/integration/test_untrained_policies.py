@@ -117,7 +117,7 @@ def is_unreadable(asked: str) -> bool:
     return hashlib.sha256(asked.encode()).digest()[0] % 4 == 0
 
 
-class Life(NamedTuple):
+class Finished(NamedTuple):
     """A finished pipeline run, what it printed, and what was planned before it."""
 
     workspace: Workspace
@@ -129,7 +129,7 @@ class Life(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Life]:
+def done(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Finished]:
     workspace = make(tmp_path_factory.mktemp("untrained") / "project")
     with closing(Endpoint()) as endpoint:
         write_settings(workspace, endpoint)
@@ -138,7 +138,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
         lacks = [each.what for each in missing(plan)]
         status, printed = command(workspace, "run", "untrained")
         assert status == 0, printed
-        yield Life(workspace, endpoint, printed, plan.stages, lacks, text)
+        yield Finished(workspace, endpoint, printed, plan.stages, lacks, text)
 
 
 def write_settings(workspace: Workspace, endpoint: Endpoint) -> None:
@@ -180,30 +180,30 @@ def in_service(workspace: Workspace) -> Iterator[EngineThread]:
             engine.close()
 
 
-def ask(life: Life, text: str, **options: Any) -> Answer:
-    with in_service(life.workspace) as engine:
+def ask(done: Finished, text: str, **options: Any) -> Answer:
+    with in_service(done.workspace) as engine:
         chosen = RequestOptions(**options)
         return engine.ask(question(text, chosen), chosen)
 
 
-def test_the_plan_counts_the_writing_calls_and_no_training(life: Life) -> None:
-    assert [stage.name for stage in life.planned] == ["precaching", "every worker alone", "evaluation"]
-    evaluation = life.planned[-1]
+def test_the_plan_counts_the_writing_calls_and_no_training(done: Finished) -> None:
+    assert [stage.name for stage in done.planned] == ["precaching", "every worker alone", "evaluation"]
+    evaluation = done.planned[-1]
     assert "writer writes each workflow" in evaluation.what
     assert evaluation.calls.low == 2 * 12, "a call that writes and one step for each question"
-    assert life.not_ready == []
-    assert "writer, prompted to write the workflows; nothing is trained" in life.plan_text
-    assert "GRPO" not in life.plan_text
+    assert done.not_ready == []
+    assert "writer, prompted to write the workflows; nothing is trained" in done.plan_text
+    assert "GRPO" not in done.plan_text
 
 
-def test_the_run_ends_with_a_champion_and_trains_nothing(life: Life) -> None:
-    assert "models:/conductor@champion is version 1" in life.printed
-    assert "mean reward" not in life.printed and "Traceback" not in life.printed
-    assert not life.workspace.runs.is_dir() or not list(life.workspace.runs.iterdir())
+def test_the_run_ends_with_a_champion_and_trains_nothing(done: Finished) -> None:
+    assert "models:/conductor@champion is version 1" in done.printed
+    assert "mean reward" not in done.printed and "Traceback" not in done.printed
+    assert not done.workspace.runs.is_dir() or not list(done.workspace.runs.iterdir())
 
 
-def test_writing_is_part_of_each_answers_cost(life: Life) -> None:
-    rows = scores(life.workspace)
+def test_writing_is_part_of_each_answers_cost(done: Finished) -> None:
+    rows = scores(done.workspace)
     assert len(rows) == 12
     for row in rows:
         assert row.usage[-1] == ("writer", PROMPT_TOKENS, WRITTEN_TOKENS)
@@ -211,8 +211,8 @@ def test_writing_is_part_of_each_answers_cost(life: Life) -> None:
         assert "writer" not in row.workers, "writing is no step"
 
 
-def test_an_unreadable_text_is_a_format_failure_with_its_cost(life: Life) -> None:
-    failed = [row for row in scores(life.workspace) if not row.format_ok]
+def test_an_unreadable_text_is_a_format_failure_with_its_cost(done: Finished) -> None:
+    failed = [row for row in scores(done.workspace) if not row.format_ok]
     assert failed
     for row in failed:
         assert (row.correct, row.unscorable, row.outcome) == (0, False, "invalid")
@@ -220,20 +220,20 @@ def test_an_unreadable_text_is_a_format_failure_with_its_cost(life: Life) -> Non
         assert row.completion == UNREADABLE
 
 
-def test_registering_asks_no_worker_and_says_what_the_policy_is(life: Life) -> None:
-    assert len([text for text in life.endpoint.written if "What is 6 * 7?" in text]) == 0
-    version = registry.champion(life.workspace)
+def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) -> None:
+    assert len([text for text in done.endpoint.written if "What is 6 * 7?" in text]) == 0
+    version = registry.champion(done.workspace)
     assert version is not None
     assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
     assert version.tags["policy"].startswith("untrained-")
-    with registry.connected(life.workspace) as client:
+    with registry.connected(done.workspace) as client:
         described = client.get_model_version(registry.MODEL, version.version).description
     assert "worker writer is prompted to write the workflows" in described
     assert "It was not trained." in described
 
 
-def test_an_answers_cost_and_trace_have_the_writing(life: Life) -> None:
-    answer = ask(life, "What is 6 * 9?")
+def test_an_answers_cost_and_trace_have_the_writing(done: Finished) -> None:
+    answer = ask(done, "What is 6 * 9?")
     assert answer.status == "answered", answer.error
     told = answer.account(texts=False)
     assert told["calls"] == len(answer.steps) + len(answer.drafts)
@@ -245,31 +245,31 @@ def test_an_answers_cost_and_trace_have_the_writing(life: Life) -> None:
     assert {span.attributes["mlflow.llm.cost"]["total_cost"] for span in spans} == {WRITING_USD}
 
 
-def test_writing_stays_within_the_requests_budget(life: Life) -> None:
-    before = len(life.endpoint.written)
-    answer = ask(life, "What is 6 * 11?", budget_usd=0.002, execute=False)
+def test_writing_stays_within_the_requests_budget(done: Finished) -> None:
+    before = len(done.endpoint.written)
+    answer = ask(done, "What is 6 * 11?", budget_usd=0.002, execute=False)
     assert answer.status == "over_budget"
     assert "0.002 USD" in answer.error
-    assert (answer.paid_usd, len(life.endpoint.written)) == (0, before)
+    assert (answer.paid_usd, len(done.endpoint.written)) == (0, before)
 
 
 def test_a_writer_that_refuses_leaves_the_best_worker_to_answer(
-    life: Life, monkeypatch: pytest.MonkeyPatch
+    done: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(life.endpoint, "broken", True)
-    answer = ask(life, "What is 6 * 13?", forbidden=("writer",))
+    monkeypatch.setattr(done.endpoint, "broken", True)
+    answer = ask(done, "What is 6 * 13?", forbidden=("writer",))
     assert answer.status == "answered", answer.error
     assert [(each.reason, each.then) for each in answer.fallbacks] == [("writer_failed", "best_worker")]
     assert "writer, which writes the workflows" in answer.fallbacks[0].error
 
 
-def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine_tuned(life: Life) -> None:
-    champion = registry.champion(life.workspace)
+def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine_tuned(done: Finished) -> None:
+    champion = registry.champion(done.workspace)
     assert champion is not None
-    snapshot = Snapshot.take(life.workspace.config, "untrained", None, "commit")
+    snapshot = Snapshot.take(done.workspace.config, "untrained", None, "commit")
     changed = snapshot.pool.model_copy(update={"workers": snapshot.pool.workers[:-1]})
     change = PoolChange(version=champion.version, policy=champion.tags["policy"], before=snapshot.pool)
-    card = PolicyCard.read(champion_folder(life.workspace, change))
+    card = PolicyCard.read(champion_folder(done.workspace, change))
     assert card.untrained == snapshot.recipe.policy
     plan = required(snapshot.model_copy(update={"pool": changed, "change": change}))
     assert (plan.evaluate, plan.fine_tune) == (True, "never")
@@ -277,22 +277,22 @@ def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine
 
 
 @pytest.mark.soak
-def test_a_static_workflow_is_scored_against_it(life: Life) -> None:
-    written = len(life.endpoint.written)
-    plan = make_plan(Setup.read(life.workspace, "fixed"), this_machine(life.workspace))
+def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
+    written = len(done.endpoint.written)
+    plan = make_plan(Setup.read(done.workspace, "fixed"), this_machine(done.workspace))
     assert plan.stages[-1].calls.expected == 2 * 12
-    status, printed = command(life.workspace, "run", "fixed")
+    status, printed = command(done.workspace, "run", "fixed")
     assert status == 0, printed
-    challenger = registry.challenger(life.workspace)
+    challenger = registry.challenger(done.workspace)
     assert challenger is not None and challenger.version == "2"
     assert challenger.tags["verdict"]
-    assert len(life.endpoint.written) == written, "nothing is written"
+    assert len(done.endpoint.written) == written, "nothing is written"
 
 
 @pytest.mark.soak
-def test_a_second_run_asks_nothing(life: Life) -> None:
-    written = len(life.endpoint.written)
-    status, printed = command(life.workspace, "run", "untrained")
+def test_a_second_run_asks_nothing(done: Finished) -> None:
+    written = len(done.endpoint.written)
+    status, printed = command(done.workspace, "run", "untrained")
     assert status == 0, printed
     assert "no call made" in printed
-    assert len(life.endpoint.written) == written
+    assert len(done.endpoint.written) == written

@@ -61,11 +61,11 @@ class ServingApp:
                 *(Route(path, agents) for path in PATHS),
             ],
             exception_handlers=ERROR_HANDLERS,
-            lifespan=self._life,
+            lifespan=self._lifespan,
         )
 
     @contextlib.asynccontextmanager
-    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         following = asyncio.create_task(self._follow())
         try:
             yield

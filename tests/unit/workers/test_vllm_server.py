@@ -1,4 +1,4 @@
-"""The life of a model server: a stand-in program in the place of vLLM, with real processes, ports and logs.
+"""Start, use and end of a model server: a stand-in program in the place of vLLM, with real processes, ports and logs.
 
 vLLM itself is started in tests/local_llm.
 """

@@ -23,7 +23,7 @@ LEAST_GIB = 5.0
 
 
 class Diagnosis(NamedTuple):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     what: str
     state: Literal["ok", "optional", "missing"]

@@ -147,7 +147,7 @@ def _questions(setup: Setup) -> dict[str, list[Problem]]:
 def _base_policy(setup: Setup) -> Path | None:
     try:
         folder = base_policy_folder(setup)
-    except (OSError, DataError):  # there is no mix, or there are no worker cards, yet
+    except DataError:  # there is no mix, or there are no worker cards, yet
         return None
     return folder if (folder / CARD).is_file() else None
 

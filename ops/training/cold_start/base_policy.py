@@ -16,6 +16,7 @@ from typing import Any
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
+from ops.core.errors import DataError
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_reported
 from ops.workers.scheduling import Client
@@ -29,7 +30,10 @@ _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validat
 
 
 def base_policy_folder(setup: Setup) -> Path:
-    """The folder of the base policy of these inputs; it need not exist."""
+    """The folder of the base policy of these inputs; it need not exist.
+
+    Raises `DataError` where the training mix is needed and missing.
+    """
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
     key = digest(
@@ -38,13 +42,20 @@ def base_policy_folder(setup: Setup) -> Path:
             _cold_start_settings(recipe),
             setup.pool.answers_key,
             [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
-            hashlib.sha256(mix.read_bytes()).hexdigest() if recipe.cold_start else None,
+            _sha256(mix) if recipe.cold_start else None,
             # A new price does not make a new policy, which keeps the cards of its training.
             [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
             recipe.execution.what_answers_depend_on if recipe.cold_start else None,
         ]
     )
     return setup.workspace.policies / f"{recipe.policy_name}-{key}"
+
+
+def _sha256(mix: Path) -> str:
+    try:
+        return hashlib.sha256(mix.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        raise DataError(mix, "", "does not exist", "Materialize training_mix") from None
 
 
 def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:

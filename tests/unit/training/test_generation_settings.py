@@ -11,7 +11,8 @@ import pytest
 from transformers import GenerationConfig
 
 from ops.conductor.policy import Conductor, PolicyCard
-from ops.config import Generation, PretrainedPolicy, Recipe, Setup
+from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, Setup
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.grpo import trainer
@@ -128,3 +129,9 @@ def test_policies_and_runs_of_before_keep_their_keys(plan: RunPlan, tmp_path: Pa
     unsaid = Recipe.model_validate(plan.recipe.model_dump(exclude={"generation"}))
     assert folders(unsaid) == folders(drawing(plan).recipe)
     assert not set(folders(drawing(plan, top_k=5).recipe)) & set(folders(unsaid))
+
+
+def test_without_a_training_mix_the_error_names_the_file_and_the_asset(plan: RunPlan, tmp_path: Path) -> None:
+    recipe = plan.recipe.model_copy(update={"cold_start": ColdStart()})
+    with pytest.raises(DataError, match=r"training_mix\.jsonl: does not exist\. Materialize training_mix"):
+        base_policy_folder(Setup(Workspace(tmp_path), recipe, plan.pool))

@@ -1,5 +1,5 @@
-"""The change of the champion's pool that needs work: the difference between the last handled pool and the
-current one.
+"""The change of the champion's pool that needs work: the difference
+between the last handled pool and the current one.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def not_trained(podium: Podium) -> str:
 
 
 def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
-    """Return whether the configuration has that further stage of training; a fine-tuned champion is always a single
-    run.
+    """Return whether the configuration has that further stage of
+    training; a fine-tuned champion is always a single run.
     """
     return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
 

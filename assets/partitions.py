@@ -1,5 +1,5 @@
-"""Partitions of the data by benchmark. A run covers a range of partitions and makes those of the recipe's
-benchmarks.
+"""Partitions of the data by benchmark. A run covers a range of
+partitions and makes those of the recipe's benchmarks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ops.core.errors import ConfigError
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 
 one_run = dg.BackfillPolicy.single_run()
-"""A backfill policy: one run for all partitions, so that calls to different workers overlap and each process starts
-once.
+"""A backfill policy: one run for all partitions, so that calls to
+different workers overlap and each process starts once.
 """
 
 
@@ -33,8 +33,8 @@ def _range(names: list[str]) -> dict[str, str]:
 
 
 def in_recipe(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
-    """Return the recipe's benchmarks among the run's partitions; metadata of the other partitions state that nothing
-    was made.
+    """Return the recipe's benchmarks among the run's partitions;
+    metadata of the other partitions state that nothing was made.
 
     Raises `ConfigError` if the range contains none of the recipe's benchmarks.
     """

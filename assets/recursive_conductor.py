@@ -27,8 +27,8 @@ def final_run(podium: Podium) -> Path:
 
 
 def final_policy(podium: Podium) -> Path:
-    """Return the folder of the policy that is scored and registered: the last training run's, or the untrained
-    policy.
+    """Return the folder of the policy that is scored and registered:
+    the last training run's, or the untrained policy.
     """
     setup, snapshot = podium.load(), podium.snapshot()
     if not not_trained(podium):
@@ -39,8 +39,8 @@ def final_policy(podium: Podium) -> Path:
 
 
 def training_runs(podium: Podium) -> dict[str, Path]:
-    """Return the asset of each training stage of this configuration → its run's folder, in order; empty for an
-    untrained policy.
+    """Return the asset of each training stage of this configuration →
+    its run's folder, in order; empty for an untrained policy.
     """
     if not_trained(podium):
         return {}

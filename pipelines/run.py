@@ -92,11 +92,11 @@ class Here:
         tags: Mapping[str, str] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Execute a job; send an alert if the run fails, or if it is stopped without a terminal
-        (`pipelines/alerts.py`).
+        """Execute a job; send an alert if the run fails, or if it is
+        stopped without a terminal (`pipelines/alerts.py`).
 
-        `tags`: additional run tags; `settings`: op's name → its options. Raises `PodiumError`, and `KeyboardInterrupt`
-        after Ctrl-C.
+        `tags`: additional run tags; `settings`: op's name → its options.
+        Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
         """
         import dagster as dg
 

@@ -178,8 +178,8 @@ def announcements(text: str) -> list[Announcement]:
 
 
 def statements(text: str) -> list[Statement]:
-    """Return the statements of the announcements in `text`, in order; sentences only if no formal announcement states
-    anything.
+    """Return the statements of the announcements in `text`, in order;
+    sentences only if no formal announcement states anything.
 
     At most the last `MOST` of each kind are returned.
     """

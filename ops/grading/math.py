@@ -250,8 +250,8 @@ def _same_equation(gold: MathNode, answer: MathNode) -> bool:
 
 
 def _called(side: MathNode) -> str:
-    r"""Return a side of an equation with one spelling for `AB`, `BA` or `|AB|` and one for `\angle ABC` or `\angle
-    CBA`.
+    r"""Return a side of an equation with one spelling for `AB`, `BA`
+    or `|AB|` and one for `\angle ABC` or `\angle CBA`.
     """
     if (match := _LENGTH.fullmatch(side.text)) is None:
         return side.text

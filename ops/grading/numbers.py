@@ -32,8 +32,8 @@ def decimal(text: str) -> Fraction | None:
 
 
 def exact(text: str) -> Fraction | None:
-    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for other
-    forms.
+    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number,
+    `0.\overline{3}` or `a \times 10^{b}`; None for other forms.
     """
     text = text.strip()
     if len(text) > _MAX_DIGITS:

@@ -234,8 +234,8 @@ def _fenced(lines: list[str]) -> Iterator[Block]:
     """Return the blocks between fences. A fence that names a language opens a block even inside another block; a fence
     without a language closes it.
 
-    A fence of different or fewer marks, or indented by four or more characters than the opening fence, is part of the
-    block.
+    A fence of different or fewer marks, or indented by four or more
+    characters than the opening fence, is part of the block.
     """
     opened: re.Match[str] | None = None
     start = 0

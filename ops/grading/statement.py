@@ -68,8 +68,8 @@ class StatedAnswer(NamedTuple):
 
 
 def stated(response: str) -> str:
-    """Return the last stated answer: in a box, after "Answer:" or "the answer is"; otherwise that of the closing
-    sentence.
+    """Return the last stated answer: in a box, after "Answer:" or
+    "the answer is"; otherwise that of the closing sentence.
     """
     return _without_phrase(_stated(response))
 
@@ -136,8 +136,8 @@ def _spoken(text: str) -> str:
 def _with_money(text: str) -> str:
     r"""Write each currency sign as `\$`: a dollar sign before a digit, unless the next dollar sign ends a formula.
 
-    The next dollar sign does not end a formula if it belongs to another amount or follows words or an operator: `$5 for
-    one and $7`, `$5 + $7`.
+    The next dollar sign does not end a formula if it belongs to another
+    amount or follows words or an operator: `$5 for one and $7`, `$5 + $7`.
     """
     pieces: list[str] = []
     position = 0

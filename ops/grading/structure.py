@@ -24,8 +24,8 @@ _MAX_DEPTH = 6
 
 
 class MathNode(NamedTuple):
-    r"""A node of a parsed answer: a "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an
-    "equation" `a = b = c`.
+    r"""A node of a parsed answer: a "list" is `1, 2` or `{1, 2}`, a
+    "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
 
     `interval` marks a row that is certainly an interval: `x \in [1, 2]`, `1 < x < 2`.
     """
@@ -235,8 +235,8 @@ def _ray(sign: str, bound: str) -> str:
 
 
 def _without(interval: str, points: str) -> str | None:
-    r"""Return `(-\infty,2)\cup(2,\infty)` for `\mathbb{R} \setminus \{2\}`; None if a removed point may be outside the
-    set.
+    r"""Return `(-\infty,2)\cup(2,\infty)` for `\mathbb{R} \setminus
+    \{2\}`; None if a removed point may be outside the set.
     """
     if interval == "\\mathbb{R}":
         interval = "(-\\infty,\\infty)"

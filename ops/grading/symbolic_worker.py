@@ -112,8 +112,8 @@ def _as_close(left: Any, right: Any) -> bool:
 
 
 def _prepared(expression: Any) -> Any:
-    """Convert decimals to fractions, evaluate sums and integrals, read `i` as the imaginary unit, and identify symbols
-    by name only.
+    """Convert decimals to fractions, evaluate sums and integrals,
+    read `i` as the imaginary unit, and identify symbols by name only.
     """
     from sympy import Float, I, Integral, Limit, Product, Rational, Sum, Symbol, UnevaluatedExpr
 

@@ -1,8 +1,8 @@
 """Short text: words, quantities with units, yes and no, labelled options, and small lists of these.
 
-A quantity must have the gold answer's unit, in any spelling or SI prefix. A number must equal the gold number when
-rounded to the gold number's precision, or be the gold number rounded to fewer places, within 1 %; an integer must be
-exact.
+A quantity must have the gold answer's unit, in any spelling or SI prefix. A
+number must equal the gold number when rounded to the gold number's precision, or
+be the gold number rounded to fewer places, within 1 %; an integer must be exact.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Quantity(NamedTuple):
 def extracted(problem: Problem, response: str) -> str:
     """Return what the last "Answer:", box or tag states; otherwise the last "the answer is", otherwise the last line.
 
-    A later sentence that corrects the statement replaces it. If the gold answer has several lines, all following text
-    counts.
+    A later sentence that corrects the statement replaces it. If the
+    gold answer has several lines, all following text counts.
     """
     text = extract.spoken(response)
     if "\n" in problem.answer.strip() and (several := extract.following(text)):

@@ -73,8 +73,8 @@ def _failed(report: Report | None, code: str) -> ProgramFailure:
 
 
 def _first_words(why: str) -> str:
-    """Return the error's first line; if it contains only the type (as in NLTK's frame of asterisks), also the next
-    text.
+    """Return the error's first line; if it contains only the type (as
+    in NLTK's frame of asterisks), also the next text.
     """
     lines = [text for line in _COLOURS.sub("", why).splitlines() if (text := line.strip(" *"))]
     return " ".join(lines[: 1 if lines and not lines[0].endswith(":") else 2])

@@ -1,8 +1,8 @@
 """Units of measurement and money: spellings, SI prefixes, products and powers.
 
-pint's registry accepts more spellings than people use (`c` is the speed of light): on the forms of `make forms` it
-rejects five more correct answers than this table, accepts three wrong ones of which this table accepts none, and takes
-a second to load.
+pint's registry accepts more spellings than people use (`c` is the speed of light): on
+the forms of `make forms` it rejects five more correct answers than this table,
+accepts three wrong ones of which this table accepts none, and takes a second to load.
 
 Temperatures are never converted (Celsius, Fahrenheit and kelvin are three dimensions).
 """

@@ -20,8 +20,8 @@ _EXACT = 1 << 53
 
 
 def same_output(wanted: str, printed: str) -> bool:
-    """Return whether outputs are equal line by line, ignoring trailing space; numbers with a point or exponent within
-    1e-6.
+    """Return whether outputs are equal line by line, ignoring
+    trailing space; numbers with a point or exponent within 1e-6.
     """
     left, right = lines(wanted), lines(printed)
     if left == right:

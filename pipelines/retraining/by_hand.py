@@ -1,5 +1,5 @@
-"""The functions of `podium retrain` and `podium probe` in this process: print or execute the plan, probe the
-workers.
+"""The functions of `podium retrain` and `podium probe` in this
+process: print or execute the plan, probe the workers.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
 
 
 def retrain(workspace: Workspace) -> None:
-    """Execute the work that the champion's pool requires. Raises `PodiumError`, and `KeyboardInterrupt` after
-    Ctrl-C.
+    """Execute the work that the champion's pool requires. Raises
+    `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
     from pipelines.run import here
 

@@ -83,8 +83,8 @@ def change_tags(found: Due, priced: Estimate) -> dict[str, str]:
 
 
 def estimated(found: Due) -> Estimate:
-    """Estimate the cost of the change's plan with the checkout's cache, without a call. Raises `DataError`,
-    `ConfigError`.
+    """Estimate the cost of the change's plan with the checkout's
+    cache, without a call. Raises `DataError`, `ConfigError`.
     """
     setup = found.podium.load()
     client = open_client(setup, "precache")

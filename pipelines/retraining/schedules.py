@@ -57,8 +57,8 @@ def clock_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
-    """Return all of `CLOCKS` for the champion's recipe (without a champion, for the resource's), and
-    `monthly_check`.
+    """Return all of `CLOCKS` for the champion's recipe (without a
+    champion, for the resource's), and `monthly_check`.
     """
     return [*map(_schedule, CLOCKS), monthly_check()]
 

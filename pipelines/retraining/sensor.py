@@ -102,8 +102,8 @@ def _alert_of_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
 
 
 def _settling(cursor: str | None, pool: Pool, now: float) -> Settling:
-    """Return the state of debouncing after this reading; the cursor stores the last content and since when it is
-    unchanged.
+    """Return the state of debouncing after this reading; the cursor
+    stores the last content and since when it is unchanged.
     """
     facts = json.loads(cursor) if cursor else {}
     before = Settling(facts.get("read", ""), facts.get("since", 0.0))

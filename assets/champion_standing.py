@@ -31,7 +31,7 @@ def champion_standing(
 ) -> dg.MaterializeResult:
     """Score the champion on the present pool, compare it with itself before the change, and decide whether to train.
 
-    The job `retraining` materializes this asset; the snapshot of its run has the change.
+    The job `retraining` materializes this asset; the snapshot of its run contains the change.
     """
     gate.ready(podium, "workers", "evaluation")
     snapshot, setup = podium.snapshot(), podium.load()

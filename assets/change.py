@@ -1,4 +1,6 @@
-"""Which change of the champion's pool is to be dealt with: the pool that was dealt with last, and the one there is."""
+"""The change of the champion's pool that needs work: the difference
+between the last handled pool and the current one.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,23 @@ from ops.retraining.plan import RetrainingPlan
 from ops.retraining.standing import required
 
 DEALING = ("lifecycle", "costs", RETRAINING)
-"""Jobs after whose success a pool has been dealt with."""
+"""Jobs whose success means that a pool's change has been handled."""
 CHANGE = "podium/change"
-"""Run tag: the champion's version, the run that dealt with its pool last, the pool that there is."""
+"""Run tag: the champion's version, the last run that handled its pool, and the keys of the current pool."""
 LOOKED_AT = 50
-"""Runs of a job that are looked through for one of the champion's recipe."""
+"""Number of runs of a job that are searched for one of the champion's recipe."""
 
 
 class Due(NamedTuple):
-    """A change of the champion's pool, as the files are now."""
+    """A change of the champion's pool, according to the present files."""
 
     podium: Podium
-    """Of the champion's recipe and seed, working from the snapshot."""
+    """The resource with the champion's recipe and seed, bound to the snapshot."""
     snapshot: Snapshot
-    """With the change in it."""
+    """The snapshot, which includes the change."""
     plan: RetrainingPlan
     after: str
-    """The run that dealt with the pool last; empty: the champion's own training did."""
+    """The run that last handled the pool; empty if that was the champion's own training."""
 
     @property
     def key(self) -> str:
@@ -48,13 +50,13 @@ class Due(NamedTuple):
 
 
 class NoChampion(PodiumError):
-    """There is no champion to retrain."""
+    """No champion exists that could be retrained."""
 
 
 def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:
-    """The change of the pool that needs work; its plan is empty where there is none.
+    """Return the change of the pool that needs work; its plan is empty if there is none.
 
-    Raises `NoChampion`, `ConfigError` (a pool's file that is being edited, say), `DataError`.
+    Raises `NoChampion`, `ConfigError` (for example, while a pool's file is being edited) and `DataError`.
     """
     known = champion(workspace)
     if known is None:
@@ -67,8 +69,9 @@ def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> D
 
 
 def dealt_with(podium: Podium, instance: dg.DagsterInstance, known: Champion) -> tuple[Pool, str]:
-    """The pool of the last whole run of the champion's recipe that ended well, and its id; without one, the pool that
-    the champion was trained with."""
+    """Return the pool of the last successful complete run of the champion's recipe, and the run's id; without such a
+    run, the pool that the champion was trained with.
+    """
     ended = [
         record
         for job in DEALING

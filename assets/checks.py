@@ -149,7 +149,7 @@ def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheck
 
 
 def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:
-    """Return the recipe's benchmarks that Dagster has a materialization of; their files must exist."""
+    """Return the recipe's benchmarks for which Dagster has a materialization; their files must exist."""
     keys = context.instance.get_materialized_partitions(raw_problems.key)
     return [name for name in recipe.benchmarks if name in keys]
 

@@ -43,7 +43,7 @@ def run_folder(podium: Podium) -> Path:
 
 
 def not_trained(podium: Podium) -> str:
-    """Why this run trains nothing; empty where it trains a policy, or scores one that was trained."""
+    """Return why this run trains nothing; empty if it trains a policy or scores a trained one."""
     policy = podium.load().recipe.policy
     if not isinstance(policy, UntrainedPolicy):
         return ""
@@ -51,7 +51,9 @@ def not_trained(podium: Podium) -> str:
 
 
 def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
-    """Whether the configuration has that further stage of training; a fine-tuned champion is one run in any case."""
+    """Return whether the configuration has that further stage of
+    training; a fine-tuned champion is always a single run.
+    """
     return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a Conductor is compared with: its opponents are asked, its cold start is found, the scores become tables."""
+"""The opponents that a Conductor is compared with: their scores, the Conductor's cold start, and the comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 
 
 class OpponentScores(NamedTuple):
-    """What the opponents answered."""
+    """The scores of the opponents."""
 
     alone: Mapping[Cell, Sequence[ResponseRow]]
     baselines: Mapping[str, Mapping[str, Summary]]
@@ -34,14 +34,17 @@ class OpponentScores(NamedTuple):
 
 
 def base_of(podium: Podium) -> Path | None:
-    """The folder of the base policy of this run's Conductor; None: the Conductor is a champion, or goes on from one,
-    whose cold start was not scored on the pool as it is (other prices are the same pool)."""
+    """Return the folder of the base policy of this run's Conductor.
+
+    The result is None if the Conductor is a champion or continues from one, and its cold start was not scored on the
+    current pool. A pool with other prices is the same pool.
+    """
     change, setup = podium.snapshot().change, podium.load()
     return base_policy_folder(setup) if change is None else scored_cold_start(setup, change)
 
 
 def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> OpponentScores:
-    """Ask the workers alone, the cold start and the baselines what is not stored yet."""
+    """Call the workers for the missing answers of single workers, the cold start and the baselines."""
     setup = podium.load()
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
     with servers(setup):
@@ -53,7 +56,7 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
 
 
 def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:
-    """Compare the policy in that folder by the stored scores, store the comparison, and show it."""
+    """Compare the policy in that folder by the stored scores, store the comparison, and return its metadata."""
     setup, base = podium.load(), base_of(podium)
     made = compare(setup, policy, base)
     return {

@@ -1,4 +1,6 @@
-"""Partitions of the data: by benchmark. A run covers a range of them, and of these the recipe's are made."""
+"""Partitions of the data by benchmark. A run covers a range of
+partitions and makes those of the recipe's benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,18 @@ from ops.core.errors import ConfigError
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 
 one_run = dg.BackfillPolicy.single_run()
-"""One run for all partitions, so that calls to different workers overlap and each process starts once."""
+"""A backfill policy: one run for all partitions, so that calls to
+different workers overlap and each process starts once.
+"""
 
 
 def every() -> dict[str, str]:
-    """Run tags of a run over every benchmark."""
+    """Return run tags of a run over every benchmark."""
     return _range(list(BENCHMARKS))
 
 
 def of_recipe(recipe: Recipe) -> dict[str, str]:
-    """Run tags of the smallest range of benchmarks that has all of the recipe's."""
+    """Return run tags of the smallest range of benchmarks that includes all of the recipe's."""
     return _range([name for name in BENCHMARKS if name in recipe.benchmarks])
 
 
@@ -29,9 +33,10 @@ def _range(names: list[str]) -> dict[str, str]:
 
 
 def in_recipe(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
-    """The recipe's benchmarks among the run's partitions; the metadata of the others say that nothing was made.
+    """Return the recipe's benchmarks among the run's partitions;
+    metadata of the other partitions state that nothing was made.
 
-    Raises `ConfigError` where the recipe has none of them.
+    Raises `ConfigError` if the range contains none of the recipe's benchmarks.
     """
     chosen = [key for key in context.partition_keys if key in recipe.benchmarks]
     if not chosen:

@@ -1,4 +1,4 @@
-"""Where steps run: in one process, in a process each, in pods of Kubernetes.
+"""Where steps run: in one process, in one process per step, or in pods of Kubernetes.
 
 A deployment sets the environment variables once (docs/deployment.md). Without them everything runs on one machine.
 """
@@ -14,19 +14,19 @@ from ops.core.errors import ConfigError
 from ops.core.installation import install_extra
 
 TEAM = "PODIUM_TEAM"
-"""Set: Dagster has a daemon, a queue and one storage for several machines."""
+"""If set, Dagster has a daemon, a queue and one storage for several machines."""
 EXECUTOR = "PODIUM_EXECUTOR"
-"""How the steps of a run are executed: in_process (default), multiprocess, or kubernetes (one pod for each)."""
+"""How the steps of a run are executed: in_process (default), multiprocess, or kubernetes (one pod per step)."""
 GPU_NODES = "PODIUM_GPU_NODES"
 """On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; by default any node with a GPU."""
 GPUS = "PODIUM_GPUS"
 """On Kubernetes: GPUs of a step that trains or generates workflows (default 1); 0 for policies that need none."""
 GPU = "gpu"
-"""Dagster's pool of the steps that need a GPU: a team's instance limits how many there are at once."""
+"""Dagster's pool of the steps that need a GPU: a team's instance limits how many of them run at once."""
 
 
 def one_process() -> bool:
-    """Whether a run is one process of one machine, whose death a lock notices."""
+    """Return whether a run is a single process on one machine, so that a lock detects its death."""
     return not os.environ.get(TEAM) and os.environ.get(EXECUTOR, "in_process") == "in_process"
 
 

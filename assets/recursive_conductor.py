@@ -19,7 +19,7 @@ NO_SECTION = "No `recursive` section, or a champion is fine-tuned: the Conductor
 
 
 def final_run(podium: Podium) -> Path:
-    """The folder of the last training run of this configuration, which trains a policy."""
+    """Return the folder of the last training run of this configuration, which trains a policy."""
     setup, before = podium.load(), adaptive_run(podium)
     if not has_stage(podium, "recursive"):
         return before
@@ -27,7 +27,9 @@ def final_run(podium: Podium) -> Path:
 
 
 def final_policy(podium: Podium) -> Path:
-    """The folder of the policy that is scored and registered: that of the last training run, or the untrained one."""
+    """Return the folder of the policy that is scored and registered:
+    the last training run's, or the untrained policy.
+    """
     setup, snapshot = podium.load(), podium.snapshot()
     if not not_trained(podium):
         return final_run(podium) / "policy"
@@ -37,8 +39,9 @@ def final_policy(podium: Podium) -> Path:
 
 
 def training_runs(podium: Podium) -> dict[str, Path]:
-    """The asset of each stage that this configuration has → its run's folder, in their order; none for an untrained
-    policy."""
+    """Return the asset of each training stage of this configuration →
+    its run's folder, in order; empty for an untrained policy.
+    """
     if not_trained(podium):
         return {}
     runs = {"conductor": run_folder(podium)}

@@ -29,7 +29,7 @@ from ops.workers.client import Counts
 SNAPSHOT = "podium/snapshot"
 """Run tag: the key of the snapshot that a run works from, a file in `.podium/snapshots`."""
 ONE_AT_A_TIME = {"podium/pipeline_run": "true"}
-"""Run tag of the jobs that write what others of them write."""
+"""Run tag of the jobs that exclude each other, because they write the same files."""
 RETRAINING = "retraining"
 """The job that executes what a change of the champion's pool requires."""
 
@@ -66,7 +66,7 @@ class Podium(dg.ConfigurableResource):
     """Replaces the recipe's seed."""
     _of_this_run: Snapshot | None = PrivateAttr(default=None)
     _held: object = PrivateAttr(default=None)
-    """The checkout's lock, which is let go with this object: a resource that has an end cannot be had by a sensor."""
+    """The checkout's lock, released together with this object: sensors cannot use a resource with a teardown."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Find or take the run's snapshot. Raises `ConfigError`, `DataError`; and `PodiumError` while another process
@@ -77,20 +77,22 @@ class Podium(dg.ConfigurableResource):
             self._held = one_at_a_time(self.workspace())
         folder = self.workspace().snapshots
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f"{context.run.run_id}.lock"):  # steps of a run may begin at once, in processes
+        with FileLock(folder / f"{context.run.run_id}.lock"):  # steps may begin at once, in several processes
             if key := _snapshot_key(context.instance, context.run):
                 self._of_this_run = Snapshot.read(folder, key)
                 return
             tags = self._tags_of(context.instance, context.run)
             context.instance.add_run_tags(context.run.run_id, tags)
-            cast("dict[str, str]", context.run.tags).update(tags)  # the steps of this process read their range there
+            cast("dict[str, str]", context.run.tags).update(tags)  # steps of this process read their range here
         self._of_this_run = Snapshot.read(folder, tags[SNAPSHOT])
         if context.log is not None:
             context.log.info(f"this run works from {self._of_this_run}; in full: {folder / tags[SNAPSHOT]}.json")
 
     def _tags_of(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[str, str]:
-        """`launch_tags` of a run that nothing has tagged: one of `retraining`, which a person starts for whatever
-        recipe, is about the champion."""
+        """Return `launch_tags` for an untagged run.
+
+        A run of `retraining` that a person starts is about the champion, whatever recipe the launchpad names.
+        """
         if run.job_name != RETRAINING:
             return self.launch_tags()
         from assets.change import due

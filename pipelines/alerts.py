@@ -65,7 +65,7 @@ def tell_of_failure(workspace: Workspace, instance: dg.DagsterInstance, run: dg.
 
 
 def the_same_command(job: str, recipe: str, seed: str = "") -> str:
-    """What to type to go on with a run of this job; of one that no command starts, where to go on."""
+    """Return the command that continues with a run of this job; without such a command, the place to continue."""
     whole = "team start" if os.environ.get(TEAM) else "run"
     of_recipe = {"lifecycle": whole, "train": "train", "evaluate": "evaluate"}
     if job in of_recipe:

@@ -71,7 +71,7 @@ def _serve(workspace: Workspace, console: Console, dagster_port: int, mlflow_por
 
 @contextmanager
 def free_port(wished: int) -> Iterator[int]:
-    """`wished`, or the next port after it that is free and that no other process of this user has from here."""
+    """Give `wished`, or the first higher port that is free and not reserved by another call for this user."""
     for port in range(wished, wished + 100):
         lock = FileLock(Path(tempfile.gettempdir()) / f"podium-{os.getuid()}-port-{port}.lock", blocking=False)
         with suppress(Timeout), lock:
@@ -134,7 +134,7 @@ def _start(command: Sequence[str], workspace: Workspace, log: Path) -> subproces
 def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
     for server in servers:
         if server.poll() is None:
-            os.killpg(server.pid, signal.SIGTERM)  # including its children; uvicorn answers SIGINT with a traceback
+            os.killpg(server.pid, signal.SIGTERM)  # including its children; uvicorn prints a traceback on SIGINT
     deadline = time.monotonic() + GRACE_S
     for server in servers:
         try:

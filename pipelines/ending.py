@@ -158,7 +158,7 @@ def _damaged() -> Iterator[Path]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of, each once: contexts may form a ring."""
+    """Return the error and its causes, each once, because contexts may form a cycle."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

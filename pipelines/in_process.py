@@ -42,9 +42,9 @@ def execute_in_process(
     tags: Mapping[str, str],
     assets: Sequence[dg.AssetKey] = (),
 ) -> None:
-    """Execute the job, or `assets` of it alone. Raises what a step raises.
+    """Execute the job, or only `assets` of it. Raises what a step raises.
 
-    Raises what a step raises. The daemon does not retry such a run: the executing process decides about retries.
+    The daemon does not retry such a run: the executing process decides about retries.
     """
     chosen = frozenset(assets)
     alone = job.as_ephemeral_job(resource_defs={}, input_values={}, asset_selection=chosen or None)
@@ -82,7 +82,7 @@ def execute_in_process(
 
 
 def origin(job: str) -> RemoteJobOrigin:
-    """As a code server of `podium dev` has it."""
+    """Return the job's origin as a code server of `podium dev` reports it."""
     target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=CODE_LOCATION)
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)

@@ -1,7 +1,7 @@
-"""The jobs over the assets: `lifecycle` (all of a pipeline run), its parts, `costs`, `retraining`, and studies.
+"""The jobs over the assets: `lifecycle` (a complete pipeline run), its parts, `costs`, `retraining`, and studies.
 
-Each is an asset job: one run, whose page shows every step, and which begins again at the step that failed. Where the
-steps run is the executor's business (`assets/placement.py`): in this process, in a process each, in pods.
+Each is an asset job: one run, whose page shows every step, and which a retry continues at the failed step. The executor
+decides where the steps run (`assets/placement.py`): in this process, in one process per step, or in pods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RELEASE = ("registered_model", "promotion")
 
 
 class Part(NamedTuple):
-    """What a job materializes, and in words."""
+    """The assets that a job materializes, and its description."""
 
     assets: tuple[str, ...]
     description: str
@@ -59,21 +59,21 @@ JOBS = {
         "Compute costs again after a change of prices: no worker is asked, nothing is trained",
     ),
 }
-"""The parts of a pipeline run that one command or a person starts."""
+"""The parts of a pipeline run that a command or a person starts."""
 
 
 def jobs() -> list[dg.UnresolvedAssetJobDefinition]:
-    """The jobs of `JOBS`."""
+    """Return the jobs of `JOBS`."""
     return [asset_job(name, *part) for name, part in JOBS.items()]
 
 
 def asset_job(name: str, assets: Sequence[str], about: str) -> dg.UnresolvedAssetJobDefinition:
-    """A job over every benchmark, of which one run goes on at a time."""
+    """Make a job over every benchmark, of which only one run is active at a time."""
     return dg.define_asset_job(name, list(assets), description=about, tags=ONE_AT_A_TIME | partitions.every())
 
 
 def unfinished(instance: dg.DagsterInstance) -> str:
-    """The run of one of these jobs that has not ended, in words; empty: there is none."""
+    """Describe the unfinished run of one of these jobs; empty if there is none."""
     runs = instance.get_runs(dg.RunsFilter(tags=ONE_AT_A_TIME, statuses=_UNFINISHED), limit=1)
     return f"{runs[0].job_name} run {runs[0].run_id[:8]} is not finished" if runs else ""
 
@@ -85,7 +85,7 @@ def refuse_beside_another(instance: dg.DagsterInstance) -> None:
 
 
 def study_jobs(configured: Sequence[dg.AssetsDefinition]) -> list[dg.UnresolvedAssetJobDefinition]:
-    """The asset jobs of what `lifecycle` leaves out, which a person starts: the report and the studies."""
+    """Return the asset jobs of the assets outside `lifecycle`, which a person starts: the report and the studies."""
     about = "Every study that trains nothing, of the policy that was trained"
     jobs: dict[str, tuple[Sequence[str | dg.AssetKey], str]] = {
         "write_report": (["report"], "Write the report on what was measured; nothing is asked"),

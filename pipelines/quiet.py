@@ -19,7 +19,7 @@ QUIET = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "TOKENIZERS_PARALLELISM": "false",
     "TQDM_DISABLE": "1",
-    # MLflow needs git; without it GitPython prints a page of text.
+    # MLflow needs git; without git, GitPython prints a page of text.
     "GIT_PYTHON_REFRESH": "quiet",
 }
 """Variables that turn off telemetry and banners; variables set by the user are kept."""

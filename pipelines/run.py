@@ -1,4 +1,4 @@
-"""One whole lifecycle in this process, or a part of it, shown to a person."""
+"""Execute a pipeline run, or a part of it, in this process, and show it to a person."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NEEDS: dict[str, Sequence[Need]] = {
     "evaluate": ("workers", "evaluation"),
     "costs": (),
 }
-"""What each job of `pipelines.lifecycle.JOBS` needs before it may spend."""
+"""The parts of a pipeline run whose requirements must be met before each job of `pipelines.lifecycle.JOBS`."""
 
 
 def live(
     workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle", full: bool = False
 ) -> None:
-    """Run one of `pipelines.lifecycle.JOBS`; `full`: its summary shows each benchmark.
+    """Execute one of `pipelines.lifecycle.JOBS`; with `full`, its summary shows each benchmark.
 
     Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
@@ -57,8 +57,10 @@ def materialize(
     assets: Sequence[str],
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Materialize assets without partitions, and nothing before them; `settings`: of an asset, by its name. Raises as
-    `live` does."""
+    """Materialize unpartitioned assets without their upstream assets; `settings`: asset's name → its options.
+
+    Raises the errors of `live`.
+    """
     import dagster as dg
 
     with here(workspace, recipe, seed, (), _console()) as place:
@@ -72,7 +74,7 @@ def _console() -> Console:
 
 @dataclass(frozen=True)
 class Here:
-    """What it takes to execute a job in this process, shown to a person."""
+    """The objects for executing a job in this process and showing it to a person."""
 
     definitions: dg.Definitions
     instance: dg.DagsterInstance
@@ -80,7 +82,7 @@ class Here:
     terminal: Terminal
 
     def of(self, podium: Podium) -> Here:
-        """The same with another resource."""
+        """Return the same objects with another resource."""
         return replace(self, podium=podium)
 
     def execute(
@@ -90,9 +92,12 @@ class Here:
         tags: Mapping[str, str] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """An alert is sent of a run that fails (`pipelines/alerts.py`), and of one that is stopped without a terminal.
-        `tags`: further ones of the run; `settings`: of its ops. Raises `PodiumError`, and `KeyboardInterrupt` after
-        Ctrl-C."""
+        """Execute a job; send an alert if the run fails, or if it is
+        stopped without a terminal (`pipelines/alerts.py`).
+
+        `tags`: additional run tags; `settings`: op's name → its options.
+        Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+        """
         import dagster as dg
 
         from pipelines.home import this_process
@@ -108,7 +113,7 @@ class Here:
             if not _attended():
                 self._tell(run_id)
             raise KeyboardInterrupt from None
-        except dg.DagsterError as error:  # a check that failed: which and why stands above already
+        except dg.DagsterError as error:  # a failed check: its name and reason have been printed already
             self._tell(run_id)
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
         except Exception:
@@ -126,7 +131,7 @@ class Here:
 def here(
     workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
 ) -> Iterator[Here]:
-    """The checkout's lock, its instance, and the recipe's snapshot, once nothing is missing.
+    """Give the checkout's lock, its instance, and the recipe's snapshot, once all requirements are met.
 
     Raises `PodiumError`; an unattended run that does not start also sends an alert.
     """
@@ -145,7 +150,7 @@ def _here(
     from pipelines.home import prepare
 
     prepare(workspace)
-    snapshot = snapshot_of(workspace, recipe, seed, needs)  # before anything heavier is imported
+    snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
 
     from assets.placement import TEAM
     from assets.resources import Podium
@@ -176,13 +181,15 @@ def _tell_unattended(workspace: Workspace, recipe: str, error: PodiumError) -> N
 
 
 def _attended() -> bool:
-    """Whether a person sees what this process says: not so under cron."""
+    """Return whether a person sees the output of this process, which is not so under cron."""
     return sys.stderr.isatty()
 
 
 def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
-    """What the run is asked to do. Raises `ConfigError`, also for settings of alerts, and `NotReady` with everything
-    that is missing."""
+    """Take the snapshot that the run uses.
+
+    Raises `ConfigError`, also for settings of alerts, and `NotReady` with all missing requirements.
+    """
     from ops.core.servers import check_addresses
     from ops.grading import configure
     from ops.planning.readiness import check_ready

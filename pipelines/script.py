@@ -5,7 +5,7 @@ import signal
 
 def main() -> None:
     """Run the script `podium`."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell has it ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless a shell has set SIGINT to be ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from pipelines.commands.main import execute
     from pipelines.quiet import quiet

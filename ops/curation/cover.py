@@ -1,10 +1,10 @@
-"""Diverse choice: an even draw over strata (family, subject, level), or one that also prefers weight and new words.
+"""Diverse choice: an even draw over strata (family, subject, level), or a draw that also prefers weight and new words.
 
-`choose` greedily maximises a sum over strata (subject × level) of the square root of what was gathered in each, where
-a problem brings its weight, up to half of it for its novelty: the share of its word uni- and bigrams that no chosen
-problem has yet. The root makes a stratum's second problem worth less than another's first; novelty makes near
-repetitions worth less. Both only ever lower a gain, so gains can be refreshed lazily and the result is that of the
-plain greedy choice.
+`choose` greedily maximises a sum over strata (subject × level) of the square root of each stratum's total. A problem
+contributes its weight, up to half of which depends on its novelty: the share of its word uni- and bigrams that no
+chosen problem has yet. Because of the root, a stratum's second problem adds less than another stratum's first; because
+of novelty, near repetitions add less. Both only ever lower a gain, so gains can be refreshed lazily and the result is
+that of the plain greedy choice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ops.curation.text import tokens
 
 
 def stratum(problem: Problem) -> tuple[str, str]:
-    """What makes problems alike: the family, or the subject where there is none; and the level."""
+    """Return the stratum of a problem: its family, or its subject without a family; and its level."""
     return problem.family or problem.subject, problem.level
 
 
@@ -34,11 +34,11 @@ def draw(
     seed: int,
     key: Callable[[Problem], Hashable] = stratum,
 ) -> list[Problem]:
-    """At most `count` problems, in the order given, shared out evenly over the strata of `key`.
+    """Draw at most `count` problems, in the given order, distributed evenly over the strata of `key`.
 
-    Each stratum gets an equal number of places as far as it can fill them; what it cannot fill goes to
-    the others, and odd places to strata chosen by the seed. Within a stratum the seed chooses. The
-    result depends on the problems' names, not on their order.
+    Each stratum gets an equal number of places as far as it can fill them. Unfilled places go to other strata, and
+    remaining places to strata chosen by the seed. Within a stratum the seed chooses. The result depends on the
+    problems' names, not on their order.
     """
     ranked = shuffled(list(problems), [problem.key for problem in problems], seed)
     taken: Counter[Hashable] = Counter()
@@ -51,21 +51,23 @@ def draw(
 
 
 POOL = 20
-"""Candidates that are examined for each place; more are sampled evenly over the strata."""
+"""Number of candidates that are examined for each place; larger pools are sampled evenly over the strata."""
 LEAST = 1e-3
-"""What a problem without any weight still counts, so that places can be filled."""
+"""The minimum weight of a problem, so that all places can be filled."""
 REPEATED = 0.5
-"""Share of its weight that a problem without new features keeps: many differ in their numbers only."""
+"""Share of its weight that a problem without new features keeps, since many problems differ only in their numbers."""
 COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
-"""What `choose` does beside weighing, in the data card's words."""
+"""What `choose` does in addition to weighing, in the words of the data card."""
 OUTLIER = 5
-"""A feature that one question alone has is ignored, and this many count as covered: else a short text seems all new."""
+"""A feature of only one question is ignored, and this number of features
+counts as covered; otherwise every feature of a short text seems new.
+"""
 
 Features = NDArray[np.int64]
 
 
 def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
-    """At most `places` problems, in the order given. `weights`: `BENCHMARK/ID` → at least 0; absent counts 1.
+    """Choose at most `places` problems, in the given order. `weights`: `BENCHMARK/ID` → at least 0; 1 if absent.
 
     The result depends on the problems' names, texts and weights and on the seed, not on their order.
     """
@@ -103,7 +105,9 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
 
 
 def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
-    """The word uni- and bigrams of each question that another question has too, numbered; and how many there are."""
+    """Return the numbered word uni- and bigrams that each question
+    shares with another question, and their total number.
+    """
     grams = [_grams(tokens(problem.question)) for problem in problems]
     counts = Counter(gram for question in grams for gram in question)
     numbers = {gram: number for number, gram in enumerate(gram for gram, count in counts.items() if count > 1)}

@@ -1,7 +1,7 @@
-"""Decontamination: no training candidate may repeat an evaluation question, and none another candidate.
+"""Decontamination: no training candidate may repeat an evaluation question or another candidate.
 
-Where a benchmark's rule (`Benchmark.upstream`) names the upstream item of an id, copies of one item are repetitions;
-elsewhere texts decide.
+If a benchmark's rule (`Benchmark.upstream`) derives the upstream item from an id, copies of one item are repetitions;
+otherwise texts are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.curation.sketch import Sketch, Sketcher
 
 
 def upstream_item(problem: Problem) -> str | None:
-    """`DATASET:ITEM`, equal for every copy of one upstream item; None where the id does not identify it."""
+    """Return `DATASET:ITEM`, equal for every copy of one upstream item; None if the id does not identify it."""
     entry = BENCHMARKS.get(problem.benchmark)
     rule = entry.upstream if entry else None
     match = rule.pattern.match(problem.id.strip().casefold()) if rule else None
@@ -27,12 +27,12 @@ def upstream_item(problem: Problem) -> str | None:
 
 @dataclass(frozen=True)
 class Removed:
-    """One candidate that was taken out: what it repeats, how, and how alike they are (0-1).
+    """A removed candidate: the question that it repeats, the kind of repetition, and the similarity (0-1).
 
-    `cause` is "contamination" (it repeats an evaluation question) or "duplicate" (another candidate).
-    `kind` is "id" (the same upstream item), "exact" (the same text but for case, spacing and punctuation),
-    "near" (word 5-grams; `similarity` is their Jaccard) or "reworded" (the same numbers and formulas;
-    `similarity` is the share of these and of the content words that agree).
+    `cause` is "contamination" (it repeats an evaluation question) or "duplicate" (another candidate). `kind` is "id"
+    (the same upstream item), "exact" (the same text except for case, spacing and punctuation), "near" (word 5-grams;
+    `similarity` is their Jaccard similarity) or "reworded" (the same numbers and formulas; `similarity` is the share of
+    these and of the content words that agree).
     """
 
     problem: str
@@ -43,14 +43,14 @@ class Removed:
 
 
 class Decontaminated(NamedTuple):
-    """What is kept, in the order given, and what was removed."""
+    """The kept candidates, in the given order, and the removed ones."""
 
     kept: list[Problem]
     removed: list[Removed]
 
 
 class Seen:
-    """Questions seen so far, by every way in which another can repeat them.
+    """The questions seen so far, indexed by every kind of repetition.
 
     With a threshold of 1 only equal texts count, and rewordings are not searched for.
     """
@@ -70,7 +70,7 @@ class Seen:
             self._rewordings.add(known, sketch)
 
     def find(self, problem: Problem, sketch: Sketch) -> Match | None:
-        """What `problem` repeats, by the surest sign: id, text, long passages, wording."""
+        """Return the question that `problem` repeats, by the most reliable kind: id, text, long passages, wording."""
         if (item := upstream_item(problem)) in self._items:
             return Match(self._items[item], "id", 1.0)
         match = self._texts.find(sketch)
@@ -82,11 +82,11 @@ def decontaminate(
 ) -> Decontaminated:
     """Drop candidates that repeat an evaluation question or an earlier candidate.
 
-    The same upstream item is "id"; the same text but for case, spacing and punctuation, or the same long
-    question above other choices, is "exact"; word 5-grams with a Jaccard similarity of at least `threshold`
-    are "near"; a light rewording is "reworded" (not searched for at a threshold of 1). Linear in the number
-    of texts as long as few of them are alike. Earlier is by name, so the order of the candidates does not
-    matter to what is kept.
+    The same upstream item is "id"; the same text except for case, spacing and punctuation, or the
+    same long question with other choices, is "exact"; word 5-grams with a Jaccard similarity of at
+    least `threshold` are "near"; a light rewording is "reworded" (not searched for at a threshold
+    of 1). The time is linear in the number of texts as long as few of them are similar. Names
+    define which candidate is earlier, so the order of the candidates does not change the result.
     """
     sketcher, held_out = Sketcher(threshold), list(evaluation)
     sketches = [sketcher.sketch(problem) for problem in held_out]
@@ -105,13 +105,16 @@ def decontaminate(
 
 
 def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[Removed]:
-    """What of `mix` repeats an evaluation question; empty for a clean mix. Questions alike within it are no leaks."""
+    """Return the problems of `mix` that repeat an evaluation question; empty for a clean mix.
+
+    Similar problems within the mix are not reported.
+    """
     repeats = decontaminate(mix, evaluation, threshold).removed
     return [item for item in repeats if item.cause == "contamination"]
 
 
 def report(clean: Decontaminated, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:
-    """The removal as JSON-ready numbers and pairs: the contents of `data/contamination.json`."""
+    """Return the removals as JSON-ready numbers and pairs: the contents of `data/contamination.json`."""
     counts = Counter((item.problem.partition("/")[0], item.cause, item.kind) for item in clean.removed)
     return {
         "threshold": threshold,

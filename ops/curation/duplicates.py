@@ -2,9 +2,9 @@
 
 Keys that two texts share propose a pair, and an exact comparison decides.
 
-A short question loses most of its 5-grams when two of its words change, while a template filled with
-other numbers keeps most of them. So here the numbers, formulas and negations of the two must be the
-same, whatever their order, and the words that carry content may differ in a few places.
+A short question loses most of its 5-grams when two of its words change, while a template
+with other numbers keeps most of them. Therefore a rewording must have the same numbers,
+formulas and negations, in any order, while content words may differ in a few places.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ops.curation.sketch import Hashes, Sketch, is_formula
 from ops.curation.text import Wording
 
 Cause = Literal["contamination", "duplicate"]
-"""What it is to repeat a question: of the evaluation, or another candidate."""
+"""The consequence of repeating a question: contamination for an evaluation question, else a duplicate."""
 
 
 class Match(NamedTuple):
-    """What a problem was found to repeat: the other, how ("exact", "near", …), and how alike they are."""
+    """The question that a problem repeats, the kind of repetition ("exact", "near", …), and the similarity."""
 
     other: SeenQuestion
     kind: str
@@ -31,7 +31,7 @@ class Match(NamedTuple):
 
 
 class SeenQuestion(NamedTuple):
-    """A question seen before: its reference, and what it would be to repeat it."""
+    """A question seen before: its reference, and the cause for removing a repetition of it."""
 
     reference: str
     cause: Cause
@@ -45,8 +45,8 @@ class _Entry(NamedTuple):
 class Buckets:
     """The places of the texts under each of their keys.
 
-    Nearly every key has one text, and only a second one makes a list: a container for each of millions of keys would
-    cost more in garbage collection than everything else here.
+    Nearly every key has one text, and a list is made only for a second one: a container for each of millions of keys
+    would cost more in garbage collection than everything else here.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Buckets:
                 self._others.setdefault(key, []).append(place)
 
     def find(self, keys: Sequence[int]) -> set[int]:
-        """All places under any of the keys."""
+        """Return all places under any of the keys."""
         known = [key for key in keys if key in self._first]
         found = {self._first[key] for key in known}
         for key in known:
@@ -69,7 +69,7 @@ class Buckets:
 
 
 class NearDuplicates:
-    """Texts seen so far; `find` returns the one that a problem repeats, if any."""
+    """The texts seen so far; `find` returns the text that a problem repeats, if there is one."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -78,16 +78,16 @@ class NearDuplicates:
         self._buckets = Buckets()
 
     def add(self, known: SeenQuestion, sketch: Sketch) -> None:
-        """Remember a question; of exact twins the first is remembered."""
+        """Add a question; of exact duplicates only the first is kept."""
         for key in sketch.keys:
             self._exact.setdefault(key, known)
         self._buckets.add(sketch.bands, len(self._entries))
         self._entries.append(_Entry(known, sketch.grams))
 
     def find(self, sketch: Sketch) -> Match | None:
-        """The text that this one repeats: an exact twin, else the most similar at or above the threshold.
+        """Return the text that this one repeats: an exact duplicate, else the most similar at or above the threshold.
 
-        Of several, contamination goes before duplicates.
+        Of several, contamination has priority over duplicates.
         """
         for key in sketch.keys:
             if key in self._exact:
@@ -102,7 +102,9 @@ class NearDuplicates:
 
 
 def best_of(kind: str, scored: Sequence[tuple[SeenQuestion, float]]) -> Match | None:
-    """The best match among the questions found, with similarities: contamination first, then the most similar."""
+    """Return the best match among the questions found, with
+    similarities: contamination first, then the most similar.
+    """
     if not scored:
         return None
     known, similarity = max(scored, key=lambda pair: (pair[0].cause == "contamination", pair[1], pair[0].reference))
@@ -110,7 +112,7 @@ def best_of(kind: str, scored: Sequence[tuple[SeenQuestion, float]]) -> Match | 
 
 
 def jaccard(grams: Hashes, other: Hashes) -> float:
-    """Shared share of two sets: |grams ∩ other| / |grams ∪ other|; 0 for two empty ones."""
+    """Return the Jaccard similarity of two sets, |grams ∩ other| / |grams ∪ other|; 0 for two empty sets."""
     shared = len(np.intersect1d(grams, other, assume_unique=True))
     union = len(grams) + len(other) - shared
     return shared / union if union else 0.0
@@ -123,15 +125,19 @@ def _could_reach(size: int, other: int, threshold: float) -> bool:
 SAME = 0.7
 """Share of all fixed tokens and content words that must agree."""
 SAME_CONTENT = 0.5
-"""Share of the content words alone that must agree, of one or two all: a few numbers cannot stand in for them."""
+"""Share of the content words alone that must agree; all of one or two
+words must agree. A few numbers cannot replace them.
+"""
 BESIDE_FORMULA = 2
-"""Content words that may differ beside a formula."""
+"""Number of content words that may differ beside a formula."""
 WORN_SHARE, WORN_COUNT, WORN_WEIGHT = 0.01, 30, 0.25
-"""A word in this share of the questions, and in at least this many of them, counts with this weight."""
+"""Words in this share of the questions, and in at least this number of them, count with this weight."""
 
 
 def worn(sketches: Sequence[Sketch]) -> frozenset[str]:
-    """Content words too frequent to distinguish questions (`WORN_SHARE`): those of a template, "number"."""
+    """Return content words that are too frequent to distinguish
+    questions (`WORN_SHARE`), such as those of a template.
+    """
     counts = Counter(word for sketch in sketches for word in sketch.wording.content)
     least = max(WORN_COUNT, WORN_SHARE * len(sketches))
     return frozenset(word for word, count in counts.items() if count >= least)
@@ -144,7 +150,9 @@ class _Worded(NamedTuple):
 
 
 class Rewordings:
-    """Questions seen so far; `find` returns the one that a problem rewords, if any. `worn` words weigh less."""
+    """The questions seen so far; `find` returns the question that a
+    problem rewords. Words in `worn` have less weight.
+    """
 
     def __init__(self, worn: frozenset[str] = frozenset()) -> None:
         self._worn = worn
@@ -152,18 +160,20 @@ class Rewordings:
         self._buckets = Buckets()
 
     def add(self, known: SeenQuestion, sketch: Sketch) -> None:
-        """Remember a question."""
+        """Add a question."""
         self._buckets.add(sketch.probes, len(self._entries))
         self._entries.append(_Worded(known, sketch.wording, sketch.choices))
 
     def find(self, sketch: Sketch) -> Match | None:
-        """The question that this one rewords most lightly, if any; contamination goes before duplicates."""
+        """Return the question that this one rewords most lightly, if
+        there is one; contamination has priority over duplicates.
+        """
         entries = [self._entries[place] for place in self._buckets.find(sketch.probes)]
         scored = [(entry.known, self._similarity(sketch, entry)) for entry in entries]
         return best_of("reworded", [pair for pair in scored if pair[1] >= SAME])
 
     def _similarity(self, sketch: Sketch, entry: _Worded) -> float:
-        """Share of fixed tokens and content words that agree; 0 where something forbids that they are one question."""
+        """Return the share of fixed tokens and content words that agree; 0 if a difference rules out a rewording."""
         (fixed, content), (its_fixed, its_content) = sketch.wording, entry.wording
         if fixed != its_fixed or not _same_choices(sketch.choices, entry.choices):
             return 0.0
@@ -182,5 +192,5 @@ class Rewordings:
 
 
 def _same_choices(choices: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether at least half are shared; a question asked without choices fits any."""
+    """Return whether at least half of the choices are shared; a question without choices matches any choices."""
     return not choices or not other or 2 * len(choices & other) >= max(len(choices), len(other))

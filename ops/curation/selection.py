@@ -1,4 +1,6 @@
-"""Selection: the shortlist (`shortlist_factor` clean, diverse candidates a place) and the training mix out of it."""
+"""Selection: the shortlist (`shortlist_factor` clean, diverse
+candidates per place), and the training mix chosen from it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ops.curation.selector import SELECTORS, SelectionEvidence
 
 
 class Shortlist(NamedTuple):
-    """The candidates to precache, domain by domain, and the contamination report."""
+    """The candidates to precache, grouped by domain, and the contamination report."""
 
     problems: list[Problem]
     report: dict[str, Any]
@@ -27,10 +29,10 @@ def shortlist(
     seed: int,
     domains: Sequence[Domain] | None = None,
 ) -> Shortlist:
-    """ceil(`per_domain` × `shortlist_factor`) problems a domain, by what the selector knows without any response.
+    """Choose ceil(`per_domain` × `shortlist_factor`) problems per domain, using the selector without responses.
 
-    `domains` None: those of the candidates. A domain with fewer candidates gives all it has. Raises `DataError`
-    when it has fewer than `per_domain`.
+    `domains` None: those of the candidates. A domain with fewer candidates contributes all of them. Raises `DataError`
+    if it has fewer than `per_domain`.
     """
     wanted = dict.fromkeys(problem.domain for problem in candidates) if domains is None else domains
     held_out = [problem for problems in evaluation.values() for problem in problems]
@@ -59,9 +61,9 @@ def _enough(domain: Domain, kept: int, before: int, needed: int) -> None:
 def choose_mix(
     shortlisted: Sequence[Problem], evidence: SelectionEvidence, domains: Sequence[Domain] | None = None
 ) -> list[Problem]:
-    """Exactly `per_domain` problems a domain, in the shortlist's order, domain by domain.
+    """Choose exactly `per_domain` problems per domain, in the shortlist's order, grouped by domain.
 
-    `domains` None: those of the problems. Raises `DataError` when a domain has too few.
+    `domains` None: those of the problems. Raises `DataError` if a domain has too few.
     """
     wanted = dict.fromkeys(problem.domain for problem in shortlisted) if domains is None else domains
     return [
@@ -72,7 +74,7 @@ def choose_mix(
 
 
 def choose_in_domain(offered: Sequence[Problem], evidence: SelectionEvidence, domain: Domain) -> list[Problem]:
-    """Exactly `per_domain` of one domain's problems. Raises `DataError` if there are too few."""
+    """Choose exactly `per_domain` of one domain's problems. Raises `DataError` if there are too few."""
     curation = evidence.curation
     if len(offered) < curation.per_domain:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What a selector is: one decorated function a file in `selectors`, their registry, and the forecast that two go by."""
+"""Selectors: one decorated function per file in `selectors`, their registry, and the forecast that two of them use."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ops.core.registry import Registry
 from ops.curation.signal import Tallies, group_signals, rescue
 
 GROUP = 64
-"""Rollouts a question in the paper (arXiv:2512.04388, A.1)."""
+"""Rollouts per question in the paper (arXiv:2512.04388, A.1)."""
 
 
 @dataclass(frozen=True)
 class SelectionEvidence:
-    """What a selector may go by beside the questions themselves; `group` is the number of rollouts a question."""
+    """The data that a selector may use besides the questions; `group` is the number of rollouts per question."""
 
     curation: Curation
     seed: int
     tallies: Tallies | None = None
-    """None: no worker was asked yet, as when the shortlist is made."""
+    """The workers' results; None if no worker has answered yet, as when the shortlist is made."""
     group: int = GROUP
 
 
 class Weighing(NamedTuple):
-    """The weights (0-1, by problem's key) that a selector goes by, and how the data card entitles and explains them."""
+    """The weights (0-1, by problem's key) of a selector, and their title and explanation in the data card."""
 
     title: str
     explain: Callable[[SelectionEvidence], str]
@@ -35,7 +35,7 @@ class Weighing(NamedTuple):
 
 
 Choose = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
-"""(one domain's problems, places, evidence) → at most `places` of them, in the order given."""
+"""(one domain's problems, places, evidence) → at most `places` of them, in the given order."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Selector:
     name: str
     choose: Choose
     why: str
-    """What is preferred and why, a paragraph of the data card."""
+    """What is preferred and why, as a paragraph of the data card."""
     reads_responses: bool
-    """Whether the mix is chosen by what workers answered; if not, it can be made before any is asked."""
+    """Whether the mix depends on the workers' responses; otherwise it can be made before any worker is called."""
     weighing: Weighing | None
 
 
 def selector(
     why: str, *, reads_responses: bool = False, weighing: Weighing | None = None
 ) -> Callable[[Choose], Selector]:
-    """Make a function a selector of its own name, which is its file's."""
+    """Make a function a selector with the function's name, which is also the name of its file."""
 
     def register(choose: Choose) -> Selector:
         return Selector(choose.__name__, choose, why, reads_responses, weighing)
@@ -66,7 +66,7 @@ SELECTORS = Registry("ops.curation.selectors", Selector)
 
 
 def signals(problems: Sequence[Problem], evidence: SelectionEvidence) -> dict[str, float]:
-    """Problem's key → the forecast that a group on it disagrees (`group_signals`)."""
+    """Return problem's key → the forecast probability that a group on it disagrees (`group_signals`)."""
     second = rescue(evidence.curation.rescued)
     keys = [problem.key for problem in problems]
     return group_signals(evidence.tallies or {}, evidence.group, second, problems=keys)

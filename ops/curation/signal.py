@@ -39,14 +39,16 @@ from ops.core.rows import ResponseRow, load_responses, response_file
 
 
 class Tally(NamedTuple):
-    """How many of a worker's `samples` answers to a problem were right; `right` may be a fraction when pooled."""
+    """The number of right answers among a worker's `samples` answers
+    to a problem; `right` may be a fraction when pooled.
+    """
 
     right: float
     samples: float
 
 
 class Beta(NamedTuple):
-    """A Beta distribution of a chance, as counts of right and wrong that one would have seen."""
+    """A Beta distribution of a probability, in equivalent counts of right and wrong answers."""
 
     right: float
     wrong: float
@@ -58,13 +60,15 @@ Tallies = Mapping[str, Mapping[str, Tally]]
 
 JEFFREYS = Beta(0.5, 0.5)
 RESCUE_SAMPLES = 4.0
-"""Few: chains rescue hardly any rollout on most problems and many on some."""
+"""Prior samples; small, because chains rescue hardly any rollout on most problems and many on some."""
 _WIDTH = 1.5
-"""How far (in logarithms) the data may easily move the fitted prior from Jeffreys's."""
+"""Standard deviation (in logarithms) of the penalty that pulls the fitted parameters towards Jeffreys's prior."""
 
 
 def rescue(mean: float) -> Beta | None:
-    """The prior of the chance that a chain of workers rescues a failing rollout, of this mean; None for 0."""
+    """Return the prior, with this mean, of the probability that a
+    chain of workers rescues a failing rollout; None for 0.
+    """
     return Beta(mean * RESCUE_SAMPLES, (1 - mean) * RESCUE_SAMPLES) if mean else None
 
 
@@ -72,7 +76,9 @@ RESCUE = rescue(Curation().rescued)
 
 
 def pooled(tallies: Iterable[Tally]) -> Tally:
-    """One tally for a worker picked at random: the mean rate, and as many samples as give it the same variance."""
+    """Return one tally for a worker picked at random: the mean rate,
+    and the number of samples with the same variance.
+    """
     known = [tally for tally in tallies if tally.samples]
     if not known:
         return Tally(0.0, 0.0)
@@ -82,7 +88,9 @@ def pooled(tallies: Iterable[Tally]) -> Tally:
 
 
 def fit_prior(tallies: Iterable[Tally]) -> Beta:
-    """The Beta prior under which these pooled tallies are likeliest; Jeffreys's where there is too little data."""
+    """Return the Beta prior with the highest likelihood of these
+    pooled tallies; Jeffreys's prior if there are too few data.
+    """
     counts: defaultdict[Tally, int] = defaultdict(int)
     for tally in tallies:
         counts[tally] += 1
@@ -95,22 +103,23 @@ def fit_prior(tallies: Iterable[Tally]) -> Beta:
         return float(-fit.sum() + ((logs - np.log(JEFFREYS)) ** 2).sum() / (2 * _WIDTH**2))
 
     optimum = minimize(unlikely, np.log(JEFFREYS), method="L-BFGS-B", bounds=[(-6, 6)] * 2)
-    # Rounded: the last bits of an optimiser differ between machines, and data must not.
+    # Rounded, because the last bits of an optimiser differ between machines, and the data must not.
     a, b = (float(f"{value:.4g}") for value in np.exp(optimum.x))
     return Beta(a, b)
 
 
 @lru_cache(maxsize=1 << 14)
 def group_signal(tally: Tally, group: int, prior: Beta = JEFFREYS, second: Beta | None = RESCUE) -> float:
-    """The probability that `group` rollouts on a problem with this pooled tally are not all right and not all wrong.
+    """Return the probability that `group` rollouts on a problem with
+    this pooled tally are neither all right nor all wrong.
 
-    `second`: the chance of a rescue; None: rollouts do not chain workers.
+    `second`: the probability of a rescue; None: rollouts do not chain workers.
     """
     rate = Beta(prior.right + tally.right, prior.wrong + tally.samples - tally.right)
     if second is None:
         return 1 - float(np.exp(_log_moment(rate, group, 0)) + np.exp(_log_moment(rate, 0, group)))
     none = np.exp(_log_moment(rate, 0, group) + _log_moment(second, 0, group))
-    # 1 - (1 - p)(1 - u) = u + (1 - u) p, to the power of G by the binomial theorem: no term is negative.
+    # 1 - (1 - p)(1 - u) = u + (1 - u) p; its power G expands by the binomial theorem without negative terms.
     by_rate = np.arange(group + 1)
     choose = gammaln(group + 1) - gammaln(by_rate + 1) - gammaln(group - by_rate + 1)
     every = np.exp(logsumexp(choose + _log_moment(second, group - by_rate, by_rate) + _log_moment(rate, by_rate, 0)))
@@ -120,9 +129,10 @@ def group_signal(tally: Tally, group: int, prior: Beta = JEFFREYS, second: Beta 
 def group_signals(
     tallies: Tallies, group: int, second: Beta | None = RESCUE, problems: Iterable[str] | None = None
 ) -> dict[str, float]:
-    """Problem's key → the probability that a group of `group` rollouts on it disagrees; `problems` None: all measured.
+    """Return problem's key → the probability that a group of `group` rollouts on it disagrees.
 
-    The prior is fitted to each benchmark's measured problems; an unmeasured one is forecast from it alone.
+    `problems` None: all measured problems. The prior is fitted to each benchmark's measured problems; the forecast of
+    an unmeasured one is the prior's.
     """
     wanted = tallies if problems is None else problems
     evidence = {key: pooled(tallies.get(key, {}).values()) for key in wanted}
@@ -134,17 +144,17 @@ def group_signals(
 
 
 def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArray[np.float64]:
-    """log E[p^right (1 - p)^wrong] of a Beta-distributed p."""
+    """Return log E[p^right (1 - p)^wrong] of a Beta-distributed p."""
     moment: NDArray[np.float64] = betaln(chance.right + right, chance.wrong + wrong) - betaln(*chance)
     return moment
 
 
 Agreement = Literal["all", "some", "none", "unmeasured"]
-"""Which workers solve a problem alone: all of them in every sample, some, none; or no worker was asked."""
+"""The workers that solve a problem alone: all of them in every sample, some, none; or no worker has answered."""
 
 
 def agreement(problem: Problem, tallies: Tallies) -> Agreement:
-    """How far the measured workers agree on `problem`."""
+    """Return the agreement of the measured workers on `problem`."""
     measured = tallies.get(problem.key, {}).values()
     if not measured:
         return "unmeasured"
@@ -154,12 +164,12 @@ def agreement(problem: Problem, tallies: Tallies) -> Agreement:
 
 
 def agreements(problems: Sequence[Problem], tallies: Tallies) -> Counter[Agreement]:
-    """How many problems fall in each class."""
+    """Return the number of problems in each class."""
     return Counter(agreement(problem, tallies) for problem in problems)
 
 
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:
-    """Problem → worker → right answers of how many. Unreachable calls are left out; refusals are wrong."""
+    """Return problem → worker → tally of right answers. Unreachable calls are left out; refusals count as wrong."""
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.status != "unreachable":
@@ -171,7 +181,7 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
 
 
 def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str]) -> list[ResponseRow]:
-    """The rows of these workers and benchmarks. Raises `DataError` when a file is missing or unreadable."""
+    """Read the rows of these workers and benchmarks. Raises `DataError` if a file is missing or unreadable."""
     wanted = list(benchmarks)
     files = [response_file(folder, worker, benchmark) for worker in workers for benchmark in wanted]
     for file in files:

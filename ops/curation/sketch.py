@@ -1,4 +1,4 @@
-"""What is compared of a text, computed once: exact keys, hashed n-grams, and the keys of both indexes."""
+"""The compared features of a text, computed once: exact keys, hashed n-grams, and the keys of both indexes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Hashes = NDArray[np.uint64]
 
 PERMUTATIONS = 128
 MISSED = 1e-3
-"""Largest share of pairs at the threshold that MinHash-LSH may fail to propose; above the threshold it misses fewer."""
+"""Largest share of pairs at the threshold that MinHash-LSH may miss; above the threshold it misses fewer."""
 LONG_QUESTION = 60
-"""Characters (spaces out) from which an equal question counts, whatever choices stand below it."""
+"""Characters without spaces from which an equal question counts as a repetition even with other choices."""
 FORMULA = 6
-"""Different fixed tokens that make a question a formula, which can stand in for content words."""
+"""Number of different fixed tokens that make a question a formula, which can replace content words."""
 TELLING = 4
 """Number of fixed tokens that is enough to distinguish questions."""
 FEW_WORDS = 8
@@ -30,34 +30,34 @@ _SEEDS = np.random.Generator(np.random.PCG64(7)).integers(1, 2**63, (2, 2 * PROB
 
 
 class Sketch(NamedTuple):
-    """What is compared of one problem."""
+    """The compared features of one problem."""
 
     keys: tuple[str, ...]
-    """Equal for questions that are the same text."""
+    """Keys that are equal for questions with the same text."""
     grams: Hashes
     """Sorted, distinct hashes of the text's n-grams: a tenth of the memory of the strings."""
     bands: list[int]
-    """A key for each band of the n-grams' MinHash: near duplicates have one in common."""
+    """A key for each band of the n-grams' MinHash: near duplicates share one."""
     wording: Wording
     probes: list[int]
-    """Keys of which light rewordings have one in common."""
+    """Keys of which light rewordings share one."""
     choices: frozenset[str]
 
 
 class Sketcher:
-    """Makes sketches; each distinct token is hashed once. `threshold`: the Jaccard similarity of near duplicates."""
+    """Make sketches; each distinct token is hashed once. `threshold`: the Jaccard similarity of near duplicates."""
 
     def __init__(self, threshold: float) -> None:
         from datasketch import MinHash
 
-        # The n-grams are hashed already; MinHash takes 32 bits of each.
+        # The n-grams are hashed already; MinHash uses 32 bits of each.
         self._empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=int)
         self._bands, self._rows = bands(threshold)
         self._places = np.arange(self._bands, dtype=np.uint64)
         self._hashes = _TokenHashes()
 
     def sketch(self, problem: Problem) -> Sketch:
-        """Everything that is compared of `problem`."""
+        """Compute all compared features of `problem`."""
         question = tokens(problem.question)
         # Choices come after the question in the full text, so its tokens begin with the question's.
         grams = _windows(
@@ -88,7 +88,7 @@ class _TokenHashes(dict[str, int]):
 
 
 def bands(threshold: float) -> tuple[int, int]:
-    """(bands, rows) for MinHash-LSH: the most selective that misses at most `MISSED` at the threshold."""
+    """Return (bands, rows) for MinHash-LSH: the most selective pair that misses at most `MISSED` at the threshold."""
     best = (PERMUTATIONS, 1)
     for rows in range(2, PERMUTATIONS // 2 + 1):
         count = PERMUTATIONS // rows
@@ -104,7 +104,9 @@ def _keys(problem: Problem) -> tuple[str, ...]:
 
 
 def _windows(hashes: Hashes) -> Hashes:
-    """One hash for each 5-token window: a sum of odd multiples, then mixed, so that low bits are as good as high."""
+    """Return one hash for each 5-token window: a sum of odd
+    multiples, mixed so that low bits are as random as high bits.
+    """
     width = min(SHINGLE, max(len(hashes), 1))
     count = max(len(hashes) - width + 1, 0)
     mixed = np.zeros(count, dtype=np.uint64)
@@ -117,7 +119,7 @@ def _windows(hashes: Hashes) -> Hashes:
 
 
 def _mixed(rows: Hashes, start: Hashes) -> list[int]:
-    """A 64-bit hash of each row, mixed with the row's entry of `start`."""
+    """Return a 64-bit hash of each row, mixed with the row's entry of `start`."""
     mixed = start.copy()
     for column in rows.T:
         mixed = (mixed ^ column) * _MULTIPLIERS[0]
@@ -127,10 +129,10 @@ def _mixed(rows: Hashes, start: Hashes) -> list[int]:
 
 
 def _probes(fixed_tokens: tuple[str, ...], words: Hashes) -> list[int]:
-    """MinHashes of the content words, each joined with all the fixed tokens.
+    """Return MinHashes of the content words, each joined with all fixed tokens.
 
-    Questions with few fixed tokens need two MinHashes in common, or the buckets of common
-    words would grow with the square of the data.
+    Questions with few fixed tokens need two common MinHashes; otherwise
+    the buckets of common words would grow with the square of the data.
     """
     fixed = np.uint64(hash(fixed_tokens) & 0xFFFF_FFFF_FFFF_FFFF)
     keys = [int(fixed)] if is_formula(fixed_tokens) or not len(words) else []
@@ -153,5 +155,7 @@ def _lowest(words: Hashes) -> Hashes:
 
 
 def is_formula(fixed: tuple[str, ...]) -> bool:
-    """Whether the fixed tokens (numbers, signs) of a question are a formula: at least `FORMULA` different ones."""
+    """Return whether the fixed tokens (numbers, signs) of a question
+    are a formula: at least `FORMULA` different ones.
+    """
     return len(set(fixed)) >= FORMULA

@@ -1,4 +1,4 @@
-"""Questions as things to compare: a normal form, word n-grams, and what a light rewording leaves alone."""
+"""Questions in comparable form: a normal form, word n-grams, and the parts that a light rewording keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from ops.core.problem import Problem
 
 SHINGLE = 5
-"""Tokens in one n-gram."""
+"""Number of tokens in one n-gram."""
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|_|[^\w\s]")
 _LATEX_SPACING = re.compile(r"\\(?:[,;:!>()\[\]]|q?quad|displaystyle|textstyle|(?:left|right)(?=[(){}\[\]|./\\<>]))")
 _LATEX_FRACTION = re.compile(r"\\[dt]frac")
@@ -24,7 +24,7 @@ _NUMBERS = {word: str(number) for number, word in enumerate(_COUNTED, start=2)}
 _NEGATIONS = {"not", "no", "never", "none", "nor", "except", "without", "cannot"}
 _SIGNS = frozenset("+*^=<>%×÷±≤≥≠√∑∫")
 _LETTERS_OF_PROSE = frozenset("aist")
-"""Single letters that prose has too ("a", "I", "it's", "don't"): no evidence of a formula."""
+"""Single letters that also occur in prose ("a", "I", "it's", "don't"), which are no evidence of a formula."""
 _ASKING = """
 about above after again all also am an and any are as at be been being below between both but by can could did do
 does doing down each either else every following for from further given had has have having he hence her here him
@@ -37,27 +37,27 @@ please question select solve state suppose assume tell thank thanks hello help w
 express reduce result show simplify value work write
 """
 _COMMON = frozenset(_ASKING.split())
-"""Function words, and words that only ask: what a light rewording adds, drops and swaps first."""
+"""Function words and words of asking, which a light rewording adds, drops and swaps first."""
 
 
 class Wording(NamedTuple):
-    """What a question is made of: `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
+    """The parts of a question: `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
 
     fixed: tuple[str, ...]
     content: frozenset[str]
 
 
 def full_text(problem: Problem) -> str:
-    """The question and its choices in sorted order: reordering the choices does not make a new question."""
+    """Return the question and its choices in sorted order: reordering the choices does not make a new question."""
     return "\n".join([problem.question, *sorted(problem.choices)])
 
 
 def exact_key(text: str) -> str:
-    """Equal for texts that differ only in case, Unicode form, spacing (LaTeX's too), dollar signs and punctuation.
+    """Return a key that ignores case, Unicode form, spacing (also LaTeX's), dollar signs and punctuation.
 
-    Signs, digits, and a point or comma between two digits count.
+    Signs, digits, and a point or comma between two digits are significant.
     """
-    # Spaces go first and last: a character's compatible form may hold one.
+    # Spaces are removed first and last, because a character's compatible form may contain one.
     plain = "".join(_folded("".join(text.split())).split())
     if "\\" in plain:
         plain = _LATEX_FRACTION.sub(r"\\frac", _LATEX_SPACING.sub("", plain))
@@ -65,17 +65,17 @@ def exact_key(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Words, numbers and single signs, case and Unicode form put aside: `3x^2` is four tokens."""
+    """Split into words, numbers and single signs, ignoring case and Unicode form: `3x^2` is four tokens."""
     return _TOKEN.findall(_folded(text))
 
 
 def _folded(text: str) -> str:
-    """Without case, Unicode forms and kinds of dashes."""
+    """Normalise case, Unicode forms and kinds of dashes."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold().translate(_DASHES)
 
 
 def wording(words: Sequence[str]) -> Wording:
-    """The fixed tokens and content words among `tokens` of a question."""
+    """Return the fixed tokens and content words among a question's `tokens`."""
     fixed: list[str] = []
     content: set[str] = set()
     before = ""
@@ -94,7 +94,7 @@ def wording(words: Sequence[str]) -> Wording:
 
 @lru_cache(maxsize=1 << 16)
 def _part(word: str) -> Literal["content", "fixed", "sign", ""]:
-    """What a token is evidence of; a "sign" is a hyphen or a slash in prose and an operator in a formula."""
+    """Classify a token by its evidence; a "sign" is a hyphen or a slash in prose and an operator in a formula."""
     if word in _NUMBERS or word in _NEGATIONS or word in _SIGNS or word[0].isdigit() or word[-1].isdigit():
         return "fixed"
     if word in "-/":

@@ -156,10 +156,10 @@ def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractC
 
 
 def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
-    """Tests that share a sandbox: the public ones all, then hidden ones by `HIDDEN_AT_ONCE` and their size.
+    """Return the tests grouped by sandbox: all public ones together, then hidden ones by `HIDDEN_AT_ONCE` and size.
 
-    A benchmark hides dozens, each with a time limit of its own and up to megabytes of output: in one run a slow
-    right program would meet the limits that stop a hanging one.
+    A benchmark hides dozens of tests, each with its own time limit and up to megabytes of output. In a single run, a
+    slow but correct program would reach the limits that stop a hanging one.
     """
     if public := [entry for entry in tests if not entry.test.hidden]:
         yield public
@@ -178,7 +178,7 @@ def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
 
 def _limits(kind: TestKind, batch: list[Numbered], grace: float) -> sandbox.ProgramLimits:
     limits = LIMITS[kind].times(slowness(), grace)
-    if kind == "call" and batch[0].test.hidden:  # its CPU time is that of the whole run
+    if kind == "call" and batch[0].test.hidden:  # the CPU time is that of the whole run
         return replace(limits, cpu_s=limits.cpu_s * len(batch), wall_s=limits.wall_s * len(batch))
     return limits
 
@@ -198,7 +198,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
         reported = place < len(run.results)
         result = run.results[place] if reported else ["error", run.why or "no result"]
         if failed := differing(test, result, number, len(problem.tests)):
-            # A later test's lack of time does not affect one that ran to its end.
+            # A later test that runs out of time does not change the result of an earlier, completed one.
             return ProgramFailure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
     return ProgramFailure("")
 

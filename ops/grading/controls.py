@@ -160,7 +160,7 @@ class _Alteration:
         return False
 
     def _wrong(self, call: ast.Call) -> bool:
-        """Make one assertion wrong; whether a right program is now sure to fail it."""
+        """Make one assertion wrong; return whether a correct program now certainly fails it."""
         name, args = _method(call), call.args
         if any(isinstance(arg, ast.Starred) for arg in args):
             return False
@@ -188,7 +188,7 @@ class _Alteration:
         return True
 
     def _wrong_call_of_library(self, call: ast.Call) -> bool:
-        """Make wrong: `np.testing.assert_allclose`, `mock.assert_called_with` and similar calls."""
+        """Make a library's assertion wrong: `np.testing.assert_allclose`, `mock.assert_called_with` and similar."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if not name.startswith("assert_"):
             return False
@@ -246,7 +246,7 @@ def _ordered(value: ast.expr) -> bool:
 
 
 def _method(call: ast.Call) -> str:
-    """`name` of `self.name(…)`."""
+    """Return `name` of `self.name(…)`."""
     match call.func:
         case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
             return name

@@ -33,7 +33,7 @@ class Date(NamedTuple):
 
 
 def read(text: str) -> Date | None:
-    """The date that `text` is; None where it is anything else."""
+    """Return the date that `text` is; None if it is anything else."""
     for form in _FORMS:
         if match := form.fullmatch(text.strip()):
             parts = match.groupdict()

@@ -178,9 +178,10 @@ def announcements(text: str) -> list[Announcement]:
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of the announcements in `text`, in order; sentences only where no form has them.
+    """Return the statements of the announcements in `text`, in order;
+    sentences only if no formal announcement states anything.
 
-    Of each kind the last `MOST` are returned.
+    At most the last `MOST` of each kind are returned.
     """
     formal = [_line(text, match, True) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
     formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]

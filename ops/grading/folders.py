@@ -46,9 +46,9 @@ def _sweep_once(place: str) -> None:
 
 
 def sweep(place: Path) -> list[Path]:
-    """Remove the folders in `place` whose maker, a process of this machine and user, is dead.
+    """Remove the folders in `place` whose creator, a process of this machine and user, has ended.
 
-    Never raises: what cannot be read or removed is left and logged.
+    Never raises: a folder that cannot be read or removed is left in place and logged.
     """
     swept = []
     for name in _names(place):
@@ -75,9 +75,9 @@ def _names(place: Path) -> list[str]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder that a program filled; whether it is gone. Never raises: what stays is logged.
+    """Remove a folder that a program filled; return whether it is gone. Never raises: remaining files are logged.
 
-    However deep the folders are nested: no path, stack or number of open files grows with the depth.
+    The nesting depth does not matter: no path, stack or number of open files grows with it.
     """
     errors: list[OSError] = []
     try:
@@ -100,9 +100,9 @@ def remove(folder: Path) -> bool:
 
 
 def _empty(folder: int, errors: list[OSError]) -> None:
-    """Remove everything below an open folder, which is closed; depth first, with one open folder at a time."""
+    """Remove everything below an open folder, depth first and with one open folder at a time, and close the folder."""
     above: list[tuple[tuple[int, int], list[str]]] = []
-    """Give the path from the outermost folder to the open one, with the folders that are still to be removed."""
+    """The path from the outermost folder to the open one, with the folders that are still to be removed."""
     try:
         above.append((_identity(folder), _without_files(folder, errors)))
         while True:
@@ -151,7 +151,7 @@ def _opened(name: str, above: int | None) -> int:
 
 
 def _without_files(folder: int, errors: list[OSError]) -> list[str]:
-    """Remove whatever in an open folder is not a folder; the names of those."""
+    """Remove everything in an open folder except its folders; return the names of the folders."""
     folders = []
     for name in os.listdir(folder):
         try:
@@ -177,7 +177,7 @@ def _tried(errors: list[OSError], change: Callable[[], T]) -> T | None:
 
 
 def _lives(pid: int, started: float) -> bool:
-    """Return whether the process that made a folder still runs; a later process may have its number."""
+    """Return whether the process that made a folder still runs; a later process may have the same number."""
     begun = _started(pid)
     return begun is not None and not abs(begun - started) > _SAME_START_S  # NaN: unknown
 

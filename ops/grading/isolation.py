@@ -223,10 +223,11 @@ def readable(chosen: Libraries) -> tuple[str, ...]:
 
 
 def bubblewrap(chosen: Libraries, filters: Iterable[int] = ()) -> list[str]:
-    """The command's beginning: what is readable read-only, `INSIDE` writable, no network, no other processes.
+    """Return the beginning of the command: readable paths are read-only, `INSIDE` is writable, and neither the network
+    nor other processes are reachable.
 
-    Where Podium runs as root and the machine allows it, each program runs as a user of its own. `filters` are the
-    descriptors of `system_calls.filter_descriptors`.
+    If Podium runs as root and the machine allows it, each program runs as a separate user. `filters` are the
+    descriptors of `filter_descriptors`.
     """
     return _command(chosen, secrets.choice(_USERS) if _is_root() and not _root_kept(chosen) else None, filters)
 
@@ -262,7 +263,7 @@ def _namespaces(user: int | None) -> list[str]:
 
 
 def _open_parents(places: Iterable[str]) -> list[str]:
-    """Make the folders above `places` as any user can pass them; bubblewrap copies the modes of the originals."""
+    """Make the folders above `places` accessible to any user, since bubblewrap copies the modes of the originals."""
     parents = {str(parent): None for place in places for parent in reversed(Path(place).parents[:-1])}
     return [part for parent in parents for part in ("--dir", parent)]
 

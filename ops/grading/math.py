@@ -1,4 +1,4 @@
-"""Mathematics: is the response's final answer equal to the gold one?"""
+"""Mathematics: decide whether the response's final answer equals the gold answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = re.compile(
 )
 """A name in a gold answer that stands for its value: `x`, `x_1`, `f(x)`, `f(3)`, the `m+n` of contests."""
 _LENGTH = re.compile(r"\|?\\overline\{([A-Z]{2})\}\|?|\|([A-Z]{2})\||(\\angle\s*[A-Z]{3}|[A-Z]{2})")
-r"""A segment, `|AB|` or `\overline{AB}`, called as its length `AB`; an angle."""
+r"""The length of a segment, written `|AB|`, `\overline{AB}` or `AB`, or an angle."""
 _OF_POINTS = re.compile(r"(?:\\[a-z]+\s*|\[)?[A-Z]{2,6}\]?")
 _BASED = re.compile(r"([-+]?)\(?(\d[\dA-Fa-f.]*|\\frac\{\d+\}\{\d+\})\)?_\{?(\d+)\}?")
 _MODULUS = re.compile(r"(?:\\p?mod|\\bmod)\s*(?:\d+|\{[^{}]*\})$|\(\\?(?:text\{)?mod\}?\s*\d+\)$")
@@ -39,12 +39,12 @@ _ORDERED = re.compile(r"\b(?:ordered|pairs?|triples?|tuples?|points?|coordinates
 
 
 def extracted(_problem: Problem, response: str) -> str:
-    r"""The answer that the response states last, in a box or behind "Answer:"; see `statement.stated`."""
+    """Return the answer that the response states last, in a box or after "Answer:"; see `statement.stated`."""
     return statement.stated(response)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
-    """Compare `answer` with the gold one."""
+    """Compare `answer` with the gold answer."""
     if not answer.strip():
         return Grade(0.0, "", "no answer found")
     if answer.strip() == problem.answer.strip():
@@ -57,7 +57,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Whether two answers are equal as mathematics; `question` says whether a set was asked for."""
+    """Return whether two answers are mathematically equal; `question` decides whether a set was asked for."""
     left, right = (latex.spelled(numerals.in_figures(text)) for text in (gold, answer))
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
@@ -81,15 +81,18 @@ def _without_modulus(text: str) -> str:
 
 
 def _exact_readings(text: str) -> list[str]:
-    r"""`2\sqrt5` and `4.47` of `2\sqrt5 \approx 4.47`; the value alone of `x \approx 4.47`."""
+    r"""Return the values that an answer states: `2\sqrt5` and `4.47` for `2\sqrt5 \approx 4.47`.
+
+    For `x \approx 4.47` the only value is `4.47`.
+    """
     parts = [part.strip() for part in split(text, _APPROXIMATE)]
     return [part for part in parts if part and not _NAME.fullmatch(part)] if len(parts) > 1 else parts
 
 
 def _same_set(gold: MathNode, answer: MathNode, question: str) -> bool:
-    """Whether a list and a tuple hold the same in another order, where the question asks for a set.
+    """Return whether a list and a tuple have the same members in any order, if the question asks for a set.
 
-    Two numbers in a gold answer's brackets may be an interval: these are no set.
+    Two numbers in brackets in a gold answer may be an interval, so they do not count as a set.
     """
     if {gold.kind, answer.kind} != {"list", "row"} or (gold.kind == "row" and len(gold.items) == 2):
         return False
@@ -103,13 +106,13 @@ def _same_set(gold: MathNode, answer: MathNode, question: str) -> bool:
 
 
 def _units_agree(gold: str, answer: str) -> bool:
-    """Only a unit that contradicts the gold one counts: questions often name it already."""
+    """Return whether the units are compatible: a missing unit is accepted, since the question often states it."""
     if not gold or not answer or gold == answer:
         return True
     left, right = units.parse(gold), units.parse(answer)
     if left is not None and right is not None:
         return left == right
-    # What is counted: `positive integers` are `integers`, `units^2` are `square units`.
+    # Counted nouns are reduced: `positive integers` to `integers`, `units^2` to `square units`.
     left_nouns, right_nouns = _nouns(gold), _nouns(answer)
     return left_nouns <= right_nouns or right_nouns <= left_nouns
 
@@ -154,13 +157,13 @@ def _same(gold: MathNode, answer: MathNode) -> bool:
         return _in_any_order(gold.items, answer.items)
     by_kind = {gold.kind: gold, answer.kind: answer}
     if set(by_kind) == {"list", "row"}:
-        # `1, -2` written as `(1, -2)` or `[1, -2]`: the order counts; a set in braces is not a tuple.
+        # `1, -2` written as `(1, -2)` or `[1, -2]`: the order matters; a set in braces is not a tuple.
         row = by_kind["row"]
         if row.interval or (row is gold and row.brackets == "[]" and len(row.items) == 2):
             return False
         return not by_kind["list"].brackets and row.brackets in ("()", "[]") and _in_order(gold, answer)
     if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
-        # `-b+2` or `2-b`: one value written in two ways.
+        # `-b+2` or `2-b`: two spellings of one value.
         items = by_kind["list"].items
         return bool(items) and all(_same(gold, item) if gold.kind == "leaf" else _same(item, answer) for item in items)
     return False
@@ -203,7 +206,7 @@ def _same_text(gold: str, answer: str) -> bool:
 
 
 def _same_based(gold: str, answer: str) -> bool:
-    """`52_8` is `52` where the question names the base; `70` is no `70_7`."""
+    """Return whether values are equal up to a base that the question states: `52_8` and `52`, not `70` and `70_7`."""
     left, right = _BASED.fullmatch(gold), _BASED.fullmatch(answer)
     if left is None:
         return False
@@ -226,28 +229,30 @@ def _same_equation(gold: MathNode, answer: MathNode) -> bool:
             return all(_same(gold.items[-1], side) for side in answer.items)
         names = _called(gold.items[0]), _called(answer.items[0])
         if all(map(_OF_POINTS.fullmatch, names)) and names[0] not in (names[1], _called(answer.items[-1])):
-            # SymPy takes `ABC` for a product, in which the order says nothing.
+            # SymPy reads `ABC` as a product, in which the order has no meaning.
             return False
         if names[0] == names[1] or len(gold.items) + len(answer.items) > 4:
-            # A chain `x = 2 + 3 = 5` ends with its value.
+            # The last member of a chain `x = 2 + 3 = 5` is its value.
             return _same(gold.items[-1], answer.items[-1])
         return symbolic.equal(gold.text, answer.text) is True
     if gold.kind == "equation":
-        # `x + y = 0` is a line, not a sum that is asked for.
+        # `x + y = 0` is the equation of a line, not a requested sum.
         if _NAMED.fullmatch(_called(gold.items[0])) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
             return _same(gold.items[-1], answer)
         return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer)
     if _same(gold, answer.items[-1]):
-        # A chain ends with its value; `2x = 70` is no value of x.
+        # The last member of a chain is its value; `2x = 70` does not give a value of x.
         other = answer.items[0]
         return len(answer.items) > 2 or _names_value(other) or not _unknowns(other.text) or _agrees(gold, other)
-    # `70 = 50 + 20`: the value first.
+    # `70 = 50 + 20` has the value first.
     first, others = answer.items[0], answer.items[1:]
     return not _names_value(first) and _same(gold, first) and all(_agrees(gold, side) for side in others)
 
 
 def _called(side: MathNode) -> str:
-    r"""An equation's side, with one spelling for `AB`, `BA` or `|AB|` and one for `\angle ABC` or `\angle CBA`."""
+    r"""Return a side of an equation with one spelling for `AB`, `BA`
+    or `|AB|` and one for `\angle ABC` or `\angle CBA`.
+    """
     if (match := _LENGTH.fullmatch(side.text)) is None:
         return side.text
     name: str = match[1] or match[2] or match[3]
@@ -256,7 +261,7 @@ def _called(side: MathNode) -> str:
 
 
 def _values_by_name(node: MathNode) -> dict[str, MathNode]:
-    """The values of `(p, q) = (3, 2)` or of `p = 3, q = 2`; empty where some have no plain name of their own."""
+    """Return the values of `(p, q) = (3, 2)` or of `p = 3, q = 2`; empty if a value has no plain name."""
     if node.kind == "list":
         named = [_values_by_name(item) for item in node.items]
         values = {name: value for item in named for name, value in item.items()}
@@ -273,9 +278,9 @@ def _values_by_name(node: MathNode) -> dict[str, MathNode]:
 
 
 def _names_value(side: MathNode) -> bool:
-    r"""Whether a side is only the name of the value: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
+    r"""Return whether a side is only the name of the value: `AB`, `f(3)`, `\angle APC`, `100m+n`, `(x, y)`.
 
-    `2x` and `x^2` are no names: such an equation is not solved yet.
+    `2x` and `x^2` are not names, because such an equation is not solved.
     """
     if side.kind in ("row", "list") and side.items:
         return all(_names_value(item) for item in side.items)
@@ -299,7 +304,7 @@ def _unknowns(text: str) -> set[str]:
 
 
 def _agrees(gold: MathNode, side: MathNode) -> bool:
-    """Whether a side that is not a name equals the value; True where that cannot be decided."""
+    """Return whether a side that is not a name equals the value; True if this cannot be decided."""
     if gold.kind != "leaf" or side.kind != "leaf":
         return _same(gold, side)
     left, right = numbers.exact(gold.text), numbers.exact(side.text)

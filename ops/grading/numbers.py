@@ -1,4 +1,4 @@
-"""Numbers read exactly, from LaTeX or plain text, as fractions."""
+"""Read numbers exactly, from LaTeX or plain text, as fractions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLASH = re.compile(r"([+-]?)(?:(\d+)[ ]+)?([\d.,]+)/([\d.,]+)")
 
 
 def decimal(text: str) -> Fraction | None:
-    """`-1,234.5e6` as a fraction; None when `text` is anything else or absurdly long."""
+    """Return `-1,234.5e6` as a fraction; None if `text` is not a decimal or is extremely long."""
     match = _DECIMAL.fullmatch(text)
     if not match or len(text) > _MAX_DIGITS:
         return None
@@ -32,7 +32,9 @@ def decimal(text: str) -> Fraction | None:
 
 
 def exact(text: str) -> Fraction | None:
-    r"""A decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for others."""
+    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number,
+    `0.\overline{3}` or `a \times 10^{b}`; None for other forms.
+    """
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         return None
@@ -62,7 +64,7 @@ def _repeating(sign: str, whole: str, start: str, period: str) -> Fraction:
 
 
 def terminates(value: Fraction) -> bool:
-    """Whether `value` has a finite decimal expansion."""
+    """Return whether `value` has a finite decimal expansion."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -71,9 +73,9 @@ def terminates(value: Fraction) -> bool:
 
 
 def rounds_to(gold: Fraction, text: str, significant: int = 6) -> bool:
-    """Whether the decimal `text` is `gold` rounded or cut to at least `significant` figures.
+    """Return whether the decimal `text` is `gold` rounded or truncated to at least `significant` digits.
 
-    Only for a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
+    Applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
     """
     value = decimal(text.replace(" ", ""))
     if value is None or "." not in text or terminates(gold):

@@ -35,9 +35,9 @@ _TO = re.compile(r"\s*:\s*|(?:\s+|-)to(?:\s+|-)", re.IGNORECASE)
 
 
 def read(text: str) -> tuple[Fraction | None, str]:
-    """The number in words at the beginning of `text`, and what follows it; None where there is no number.
+    """Return the number in words at the beginning of `text`, and the text after it; None if there is no number.
 
-    A last scale above a hundred is part of what follows: "two million" gives 2 and "million".
+    A last scale above a hundred belongs to the text after the number: "two million" gives 2 and "million".
     """
     sign = _SIGN.match(text)
     value, rest = _read(text[sign.end() :] if sign else text)
@@ -81,13 +81,13 @@ def _word_at(text: str, position: int) -> str:
 
 
 def _goes_on(text: str, position: int, scale: int) -> bool:
-    """Whether a smaller number follows a scale: "one thousand two hundred", "two million five thousand"."""
+    """Return whether a smaller number follows a scale: "one thousand two hundred", "two million five thousand"."""
     value, _ = _read(text[position:].lstrip(" -").removeprefix("and "))
     return value is not None and value.denominator == 1 and 0 < value < scale
 
 
 def ratio(text: str) -> tuple[Fraction, Fraction] | None:
-    """The two numbers of `3:2`, `3 to 2` or "three to two"; None where `text` is anything else."""
+    """Return the two numbers of `3:2`, `3 to 2` or "three to two"; None if `text` is anything else."""
     sides = [_side(side) for side in _TO.split(text.strip())]
     return (sides[0], sides[1]) if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
 
@@ -98,7 +98,7 @@ def _side(text: str) -> Fraction | None:
 
 
 def in_figures(text: str) -> str:
-    r"""`42` for `forty-two` or `\text{forty-two}`, `3:2` for `3 to 2`; any other text as it is."""
+    r"""Return `42` for `forty-two` or `\text{forty-two}`, `3:2` for `3 to 2`; any other text is unchanged."""
     words = _TEXT.sub(r"\1", text).strip(" .$*")
     value, rest = read(words)
     if value is not None and _SCALED.fullmatch(rest):

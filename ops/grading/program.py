@@ -1,6 +1,6 @@
-"""The program in a response: which of its code blocks is the answer.
+"""Find the program in a response: the code block that is the answer.
 
-The last Python block is the answer, unless it only uses, tests or quotes what an earlier one defines.
+The last Python block is the answer, unless it only uses, tests or quotes what an earlier block defines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FENCE = re.compile(
 )
 _FENCE_AT_END = re.compile(r"(?P<code>[^`]*[^`\s])[ \t]*```[ \t]*")
 _MARKER = re.compile(r"\s*\{?\.?[A-Za-z](?:[\w+#:./-]*[\w+#])?\}?(?:\s+\S+=\S.*)?\s*")
-"""What names a language behind a fence: `python`, `{.py}`, `python title="a.py"`; no tag and no sentence."""
+"""The language name after a fence: `python`, `{.py}`, `python title="a.py"`; not a tag or a sentence."""
 _LANGUAGE = re.compile(r"[\s{.]*([\w+#-]+)")
 _PYTHON = frozenset({"python", "py", "python3", "python2", "py3", "sage", "ipython", "pycon"})
 _TAG = re.compile(
@@ -43,18 +43,18 @@ _QUIET = re.compile(
 )
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _JSON = json.JSONDecoder(strict=False)
-"""Language models leave line ends in strings as they are."""
+"""A JSON decoder that accepts unescaped line ends in strings, which language models often write."""
 _CALL = re.compile(r"(?<![\w.])([^\W\d]\w*)\s*\(")
 MAX_ENDS = 40
-"""How many ends of an unfenced program are tried."""
+"""Maximum number of ends that are tried for an unfenced program."""
 MAX_QUOTATIONS = 20
-"""How many quotation marks before a line are read."""
+"""Maximum number of quotation marks that are read before a line."""
 MAX_BLOCKS = 60
-"""How many blocks, the last ones, are compared with each other."""
+"""Maximum number of blocks, counted from the last, that are compared with each other."""
 
 
 class Block(NamedTuple):
-    """One block of code: `language` in lower case ("" where the block does not say) and its dedented text."""
+    """A block of code: `language` in lower case ("" if the block names none) and the dedented text."""
 
     language: str
     body: str
@@ -65,24 +65,24 @@ class Block(NamedTuple):
 
     @property
     def defines(self) -> frozenset[str]:
-        """Functions and classes that it defines at its top level."""
+        """Return the functions and classes that the block defines at its top level."""
         return frozenset(name for pair in _DEFINED.findall(self.body) for name in pair if name)
 
     @property
     def runs(self) -> bool:
-        """Whether it does more than define and import: something at its top level is executed."""
+        """Return whether the block executes anything at its top level besides definitions and imports."""
         lines = [line for line in self.body.splitlines() if line and not line[0].isspace()]
         return any(not _QUIET.match(line) for line in lines)
 
 
 def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
-    """The program that `response` gives as its answer; "" when nothing looks like one.
+    """Return the program that `response` gives as its answer; "" if there is none.
 
-    A block marked as Python is preferred to an unmarked one, a later one to an earlier one. Where `tests` call
-    functions or classes by name, the last block that defines one of these is meant. A block that calls what an
-    earlier one defines is an example of its use; to one that runs nothing by itself it is appended, because
-    then the program would do nothing. A block that is never closed runs to the end of the response. Where no block
-    holds Python, strings in JSON count as blocks.
+    A block marked as Python is preferred to an unmarked one, and a later block to an earlier one. If `tests` call
+    functions or classes by name, the last block that defines one of them is chosen. A block that calls functions of an
+    earlier block is an example of its use; it is appended if the earlier block runs nothing by itself, because the
+    program would otherwise do nothing. An unclosed block extends to the end of the response. If no block contains
+    Python, strings in JSON count as blocks.
     """
     spoken = after_thought(response)
     blocks = _blocks(spoken) or _blocks(response)
@@ -96,7 +96,7 @@ def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
 
 
 def called(tests: Iterable[CodeTest]) -> frozenset[str]:
-    """Names that the tests use and do not define themselves; none for programs that read stdin."""
+    """Return the names that the tests use and do not define; none for programs that read stdin."""
     calls = [test.input.partition("(")[0][:200] for test in tests if test.kind == "call"]
     sources = [*calls[:3], *(test.input[:100_000] for test in tests if test.kind == "unittest")]
     words = {word for source in sources for word in _WORD.findall(source)}
@@ -104,16 +104,16 @@ def called(tests: Iterable[CodeTest]) -> frozenset[str]:
 
 
 def tree(source: str, mode: str = "exec") -> ast.AST:
-    """`source` parsed. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`."""
-    # Filters of warnings belong to the process, and graders run in threads.
+    """Parse `source`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`."""
+    # Warning filters are shared by the process, and graders run in threads.
     with _PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings about a program's text are not Podium's
+        warnings.simplefilter("ignore")  # warnings about the program's text do not concern Podium
         parsed: ast.AST = parse(source, mode)
         return parsed
 
 
 UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What `tree` raises of a text that is no Python."""
+"""Exceptions that `tree` raises for text that is not Python."""
 _PARSING = threading.Lock()
 
 
@@ -138,7 +138,7 @@ def _chosen(candidates: list[Block], wanted: frozenset[str]) -> str:
 
 
 def _uses(block: Block, earlier: list[Block]) -> bool:
-    """Whether `block` calls what an earlier one defines and defines none of it anew."""
+    """Return whether `block` calls what an earlier block defines and redefines none of it."""
     names = frozenset[str]().union(*(other.defines for other in earlier))
     if block.body.lstrip().startswith(">>>"):
         return True
@@ -146,7 +146,7 @@ def _uses(block: Block, earlier: list[Block]) -> bool:
 
 
 def _repeats(block: Block, earlier: list[Block]) -> bool:
-    """Whether `block` is an excerpt of an earlier one, up to indentation."""
+    """Return whether `block` is an excerpt of an earlier block, up to indentation."""
     lines = _stripped(block.body)
     return any(lines in _stripped(other.body) and len(lines) < len(_stripped(other.body)) for other in earlier)
 
@@ -159,14 +159,14 @@ def _stripped(body: str) -> str:
 
 
 def _blocks(response: str) -> list[Block]:
-    """The blocks between fences; between tags or in listings where there is no fence."""
+    """Return the blocks between fences; without any fence, the blocks in tags or listings."""
     if "```" in response or "~~~" in response:
         return [block for block in _fenced(response.split("\n")) if block.body.strip()]
     return [block for block in _tagged(response) if _CODE_LINE.search(block.body)]
 
 
 def _tagged(response: str) -> Iterator[Block]:
-    """Blocks in `<code>`, `<pre>`, `[PYTHON]` or a LaTeX listing."""
+    """Return the blocks in `<code>`, `<pre>`, `[PYTHON]` or a LaTeX listing."""
     position = 0
     while match := _TAG.search(response, position):
         kind, name = next((kind, name) for kind, name in enumerate(match.groups()) if name)
@@ -181,7 +181,7 @@ def _tagged(response: str) -> Iterator[Block]:
 
 
 def _in_json(texts: list[str]) -> list[Block]:
-    """The programs among the strings of the last text that is JSON, or that has a JSON object between its sentences."""
+    """Return the programs in strings of the last text that is JSON or has a JSON object between its sentences."""
     for text in reversed(texts[-MAX_BLOCKS:]):
         for value in _json_values(text.strip()):
             strings = [program(string) if "```" in string else string for string in _strings(value)]
@@ -191,7 +191,7 @@ def _in_json(texts: list[str]) -> list[Block]:
 
 
 def _json_values(text: str) -> Iterator[object]:
-    """The text as JSON, else the values of the first braces in it that are."""
+    """Return the text as JSON; otherwise the values of the first braces that are JSON."""
     starts = [match.start() for match in islice(re.finditer(r"\{", text), MAX_ENDS)]
     for start in [0, *starts] if text[:1] in ("[", '"') else starts:
         try:
@@ -201,7 +201,7 @@ def _json_values(text: str) -> Iterator[object]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """The strings inside a JSON value, in their order; names of fields are none. A list of lines is one string."""
+    """Return the strings inside a JSON value in order, without field names. A list of lines is one string."""
     waiting = [value]
     while waiting:
         match waiting.pop():
@@ -218,22 +218,24 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _are_lines(items: list[object]) -> TypeGuard[list[str]]:
-    """Whether a list holds the lines of one text, some of them indented."""
+    """Return whether a list contains the lines of one text, some of them indented."""
     lines = [item for item in items if isinstance(item, str) and "\n" not in item]
     return len(lines) == len(items) and any(line[:1].isspace() for line in lines)
 
 
 def _dedented(lines: list[str]) -> str:
-    """The lines without the first one's indentation; nothing else of them changes, since strings may span lines."""
+    """Remove the first line's indentation from all lines; nothing else changes, since strings may span lines."""
     first = next((line for line in lines if line.strip()), "")
     margin = first[: len(first) - len(first.lstrip())]
     return "\n".join(line.removeprefix(margin) for line in lines)
 
 
 def _fenced(lines: list[str]) -> Iterator[Block]:
-    """Blocks between fences: one that names a language opens a block even inside another, a bare one ends it.
+    """Return the blocks between fences. A fence that names a language opens a block even inside another block; a fence
+    without a language closes it.
 
-    A fence of other marks, of fewer, or indented by four more than the opening one is part of the block.
+    A fence of different or fewer marks, or indented by four or more
+    characters than the opening fence, is part of the block.
     """
     opened: re.Match[str] | None = None
     start = 0
@@ -252,7 +254,7 @@ def _fenced(lines: list[str]) -> Iterator[Block]:
             opened, start = fence, number + 1
         elif fence["marks"].startswith(opened["marks"]):
             if _MARKER.fullmatch(opened["info"]) and not any(map(str.strip, lines[start:number])):
-                start = number + 1  # the opening fence twice
+                start = number + 1  # the opening fence was repeated
                 continue
             yield _block(opened, lines[start:number])
             opened = None
@@ -266,7 +268,7 @@ def _block(opened: re.Match[str], lines: list[str]) -> Block:
     if language.startswith("python") or re.search(r"\.py\b", opened["info"]):
         language = "python"
     if depth := min(opened["indent"].count(">"), MAX_QUOTATIONS):
-        marks = re.compile(rf"(?:[ \t]*>[ ]?){{1,{depth}}}")  # those of the fence: any further ones are the program's
+        marks = re.compile(rf"(?:[ \t]*>[ ]?){{1,{depth}}}")  # further marks belong to the program
         lines = [line[match.end() :] if (match := marks.match(line)) else line for line in lines]
     while lines and _FENCE.fullmatch(lines[0]):
         lines = lines[1:]
@@ -276,7 +278,7 @@ def _block(opened: re.Match[str], lines: list[str]) -> Block:
 
 
 def _unfenced(response: str) -> str:
-    """The response itself where it is a program, without sentences before and after it where these are in the way."""
+    """Return the response itself if it is a program, without sentences before and after that prevent parsing."""
     lines = response.split("\n")
     if not _CODE_LINE.search(response):
         indented = [line for line in lines if line.startswith(("    ", "\t")) or not line.strip()]

@@ -1,4 +1,4 @@
-"""A value in prose: the one that a line or a closing sentence states, without its reason and what it counts."""
+"""Read a value from prose: the value that a line or closing sentence states, without its reason or counted noun."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COUNTED = re.compile(
     r"(?P<number>[-+]?\s*(?P<money>\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?%?)(?P<rest>(?:/[A-Za-z]|,?\s|[A-Za-z]{2})"
     r"[\w\s,.;:'’\"“”()%/–-]*)"
 )
-"""A number and the rest of a closing sentence, which is prose: `460 for this week's work`, `15 liters of water`."""
+"""A number and the rest of its closing sentence in prose: `460 for this week's work`, `15 liters of water`."""
 _NUMERAL = r"[-+$\\]*(?:\d|(?:" + "|".join(numerals.VALUES) + r"|half|twice|double|triple|thrice)\b)"
 _CHANGES = re.compile(
     r"^\W*(?:to|and(?!\s+[A-Za-z]{2})|or)\b|\b(?:or|and|to|between|than|by|over)\s+"
@@ -53,21 +53,21 @@ _CHANGES = re.compile(
     r"|(?<!['’])\b[B-HJ-Zb-hj-z]\b",
     re.IGNORECASE,
 )
-"""Words that make another value of the number before them, another number that may be meant, and unknowns."""
+"""Words after a number that change its value, introduce an alternative number, or name an unknown."""
 _CLAUSE = re.compile(r",?\s+(?:that|which|who|whose|while|when|until)\b")
 _SHARE = re.compile(
     r"^\s*(?:(?:for|in|of|from|per)(?:\s+the|\s+an?|\s+every)?\s+(?:\d|[a-z]+\W*$)|in\s+(?:every|an?)\b)"
 )
-"""`5 for 3`, `1 in a million`, `2 of the 7`: a ratio, a chance or a share; of money it is what is bought."""
+"""A ratio, a chance or a share: `5 for 3`, `1 in a million`, `2 of the 7`; after money, the purchased item."""
 _AMONG = re.compile(
     r"\b(?:in|for|from|by|after|before|with|per|to\s+[a-z]+)(?:\s+the)?\s+\d[\d,]*\s+[A-Za-z]{2,}"
     r"(?:\s+and\s+\d[\d,]*\s+[A-Za-z]{2,})?|\bof\s+the\s+\d+\s+[a-z]{2,}"
 )
-"""A further number that only says when, where or what for: `26 inches in 13 years`."""
+"""A second number that only states a time, a place or a purpose: `26 inches in 13 years`."""
 
 
 def closing_value(text: str) -> str:
-    """What the last sentence that holds mathematics says, if it is the last paragraph's."""
+    """Return the value in the last sentence that contains mathematics, if that sentence is in the last paragraph."""
     lines = [line for line in text.strip().splitlines() if line.strip() and not WISH.search(line)]
     if not lines:
         return ""
@@ -78,7 +78,7 @@ def closing_value(text: str) -> str:
 
 
 def last_value(text: str) -> str:
-    """The last formula or number of the text, whichever is later; else its last line."""
+    """Return the last formula or number of the text, whichever is later; without either, the last line."""
     formula = number = None
     for formula in extract.FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
         pass
@@ -93,7 +93,7 @@ def last_value(text: str) -> str:
 
 
 def _last_sentence(paragraph: str) -> str:
-    """The last sentence; stops inside formulas and behind figures end none."""
+    """Return the last sentence; a full stop inside a formula or after a digit does not end a sentence."""
     starts = [0]
     formulas = [match.span() for match in extract.FORMULA.finditer(paragraph)]
     stops = re.finditer(r"[.!?][*_\"')]*\s+(?=[A-Z$\\*])", paragraph)
@@ -123,7 +123,7 @@ def _sentence_value(sentence: str) -> str:
 
 
 def _counted(value: str) -> str:
-    """A number and its unit without the rest of its sentence, where that neither changes nor replaces it."""
+    """Return a number and its unit without the rest of the sentence, unless the rest changes or replaces the number."""
     match = _COUNTED.fullmatch(_CLAUSE.split(value)[0])
     if match is None:
         return value
@@ -134,16 +134,16 @@ def _counted(value: str) -> str:
 
 
 def _measured(number: str, behind: str) -> str:
-    """A number with the unit behind it, if any."""
+    """Return a number with the unit after it, if there is one."""
     unit = units.longest(behind.lstrip())
     return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
-    """Where the last formula begins, or the first of those that are joined to it."""
+    """Return the start of the last formula, or of the first of the formulas that are joined to it."""
     start = formulas[-1].start()
     for formula in reversed(formulas[:-1]):
-        # `$m/n$, and $m + n = 7$`: the value that was asked for is behind it.
+        # `$m/n$, and $m + n = 7$`: the requested value is the last one.
         alike = ("=" in formula.group()) == ("=" in formulas[-1].group())
         if not alike or not joins(sentence[formula.end() : start]):
             break
@@ -159,12 +159,12 @@ def _begins_value(text: str) -> bool:
 
 
 def joins(between: str) -> bool:
-    """Whether the text between two answers joins them to one list."""
+    """Return whether the text between two answers joins them into one list."""
     return len(between) <= 120 and bool(_JOIN.fullmatch(between)) and bool(_SEPARATOR.search(between))
 
 
 def value_of(line: str) -> str:
-    """A statement without its formulas' signs, its reason, its gloss and its emphasis."""
+    """Return a statement's value without formula delimiters, reason, explanation and emphasis."""
     line = without_marks(line)
     kept: list[str] = []
     position = 0
@@ -185,5 +185,5 @@ def _inside(formula: re.Match[str]) -> str:
 
 
 def without_marks(line: str) -> str:
-    """Without emphasis; a typed power (`x**2`) is none."""
+    """Remove emphasis marks; a power such as `x**2` is kept."""
     return re.sub(r"^[*_>\s]+", "", _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", line)))

@@ -1,4 +1,4 @@
-"""Whether a grader can read a gold answer; checked for every problem before any worker is called."""
+"""Check whether a grader can read a gold answer, for every problem and before any worker is called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.grading import choice, extract, latex, program, text
 
 
 def unreadable(problem: Problem) -> str:
-    """Why its own grader cannot read the gold answer or the tests; "" when it can. Runs nothing."""
+    """Return why the problem's grader cannot read the gold answer or the tests; "" if it can. Executes no program."""
     reader = _READERS.get(problem.grader)
     return reader(problem) if reader else f"no grader is called {problem.grader!r}"
 
@@ -33,7 +33,7 @@ def _text(problem: Problem) -> str:
     answer = problem.answer
     if len(answer) > text.MAX_CHARACTERS:
         return f"longer than {text.MAX_CHARACTERS} characters"
-    # Letters, numbers and symbols (an infinity sign, a currency) say something.
+    # Letters, numbers and symbols (an infinity sign, a currency) count as content.
     says = any(unicodedata.category(char)[0] in "LNS" for char in answer)
     return "" if says else "nothing is left of it but punctuation"
 

@@ -273,8 +273,9 @@ def _python() -> str:
 
 
 def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
-    """Return an environment without ours. The interpreter reads it (no -E), so that hashing is the same in every
-    run."""
+    """Return an environment without Podium's variables. The interpreter
+    reads it (no -E), so that hashing is the same in every run.
+    """
     return {
         "PATH": f"{chosen.commands}:/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,

@@ -1,4 +1,4 @@
-"""A short answer that was given as a sentence: what of it is the answer itself."""
+"""Find the answer inside a short answer that was given as a sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 MAX_SENTENCE = 400
-"""Longer answers are not read as sentences, in characters."""
+"""Maximum length in characters of an answer that is read as a sentence."""
 DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
 _HEDGED = re.compile(
     r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|"
@@ -33,10 +33,10 @@ _LINKED = re.compile(
 
 
 def reductions(answer: str) -> Iterator[str]:
-    """Shorter readings of an answer that is a sentence: without its reason, an aside, or what leads up to it.
+    """Return shorter readings of an answer that is a sentence: without its reason, an aside or its introduction.
 
-    None where the sentence denies, hedges or takes itself back. Of several sentences only the first one that states
-    something is read, and none that states another case.
+    The result is empty if the sentence denies, hedges or retracts its statement. Of several sentences, only the first
+    that states something is read, and sentences about another case are ignored.
     """
     if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
         return

@@ -1,4 +1,4 @@
-"""The mathematical answer that a response states: boxed, announced, or in its closing sentence."""
+"""Find the mathematical answer that a response states: boxed, announced, or in its closing sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ops.grading import extract, latex, prose
 
 _MOST = 12
-"""Announcements that are read, from the end: a response states its answer late."""
+"""Maximum number of announcements to read, from the end, since a response states its answer late."""
 _BLOCK = 2_000
 _SENTENCE = 300
 _MARKED = re.compile(r"^[ \t]*####(?=[ \t]*[-\d$\\])", re.MULTILINE)
@@ -28,7 +28,7 @@ _PLAIN = re.compile(
     r"required|desired|exact)\b[\s,:*_]*)*|.*\b(?:final|correct|right|actual)\s+",
     re.IGNORECASE | re.DOTALL,
 )
-"""What stands before "answer" in a sentence that does nothing but state it."""
+"""Words before "answer" in a sentence that only states the answer."""
 _CONDITION = re.compile(
     r"\b(?:if|unless|suppos(?:e|ing)|assum(?:e|ing)|instead|alternative\w*|common(?: \w+)? (?:mistake|error|answer)|"
     r"(?:many|some|most) (?:students|people)|(?:might|may) (?:think|say|guess|expect)|tempt(?:ing|ed)|"
@@ -55,8 +55,8 @@ _OPENING_LABEL = re.compile(r"(?!.*\b(?:not|wrong|incorrect)\b)[a-z ]{1,40}[:=]\
 class StatedAnswer(NamedTuple):
     """A stated answer at `position`; `firm` unless it only rounds a value or is a word.
 
-    It is `formal` in a box or behind "Answer:", `conditional` where its sentence names another case, and `unreal`
-    where it says what would be.
+    An answer in a box or after "Answer:" is `formal`. It is `conditional` if its sentence is about another case, and
+    `unreal` if its sentence is hypothetical.
     """
 
     position: int
@@ -68,12 +68,14 @@ class StatedAnswer(NamedTuple):
 
 
 def stated(response: str) -> str:
-    r"""The answer that is stated last: in a box, behind "Answer:" or "the answer is"; else the closing sentence's."""
+    """Return the last stated answer: in a box, after "Answer:" or
+    "the answer is"; otherwise that of the closing sentence.
+    """
     return _without_phrase(_stated(response))
 
 
 def _without_phrase(value: str) -> str:
-    r"""`42` for `\text{The answer is } 42` or `\text{Total: } 42`."""
+    r"""Return `42` for `\text{The answer is } 42` or `\text{Total: } 42`."""
     opening = _OPENING_TEXT.match(value)
     words = opening[1].replace("\\ ", " ") if opening else ""
     rest = value[opening.end() :] if opening else value
@@ -94,7 +96,7 @@ def _stated(response: str) -> str:
     if len(whole) < 200 and "\n" not in whole and latex.words(latex.clean(whole).value) is None:
         return prose.without_marks(whole)
     closing = prose.closing_value(text)
-    if _COMPUTATION.fullmatch(closing):  # not announced, and without its result
+    if _COMPUTATION.fullmatch(closing):  # an unannounced calculation without its result
         return prose.last_value(text)
     if statements and (not closing or not prose.VALUE.match(closing) or not _followed(text, max(statements).position)):
         return max(statements).value
@@ -102,7 +104,7 @@ def _stated(response: str) -> str:
 
 
 def _settled(text: str, firm: list[StatedAnswer]) -> str:
-    """The value that holds: the last one that is no remark on it."""
+    """Return the value that holds: the last one that does not only comment on an earlier one."""
     settled, *others = sorted(firm)
     for later in others:
         if settled.conditional or _replaces(text, settled, later):
@@ -111,8 +113,9 @@ def _settled(text: str, firm: list[StatedAnswer]) -> str:
 
 
 def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
-    """Whether `later` replaces `settled`: another case replaces nothing, a sentence a formal answer only where it
-    corrects it or says no more than "So the answer is"."""
+    """Return whether `later` replaces `settled`. A value for another case never does; a sentence replaces a formal
+    answer only if it corrects that answer or begins like "So the answer is".
+    """
     corrected = extract.CORRECTION.search(text, settled.position, later.position) is not None
     if later.conditional and (later.unreal or not corrected):
         return False
@@ -125,15 +128,16 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
 
 
 def _spoken(text: str) -> str:
-    """What follows a thought, aligned equations as the last of them."""
+    """Return the text after the reasoning, with each group of aligned equations reduced to the last one."""
     text = extract.after_thought(text)
     return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
 
 
 def _with_money(text: str) -> str:
-    r"""Each currency sign as `\$`: a dollar sign before a figure where the next one ends no formula.
+    r"""Write each currency sign as `\$`: a dollar sign before a digit, unless the next dollar sign ends a formula.
 
-    The next one is another amount's, or words or an operation stand before it: `$5 for one and $7`, `$5 + $7`.
+    The next dollar sign does not end a formula if it belongs to another
+    amount or follows words or an operator: `$5 for one and $7`, `$5 + $7`.
     """
     pieces: list[str] = []
     position = 0
@@ -162,7 +166,7 @@ def _last_row(aligned: re.Match[str]) -> str:
 
 
 def _followed(text: str, position: int) -> bool:
-    """Whether a further paragraph that says something follows the line at `position`."""
+    """Return whether another paragraph with content follows the line at `position`."""
     _, _, rest = text[position:].lstrip().partition("\n")
     return bool(rest.strip()) and not prose.WISH.search(rest)
 
@@ -171,7 +175,7 @@ def _followed(text: str, position: int) -> bool:
 
 
 def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
-    """The last box that is no remark; boxes joined to it by "and", "or" or a comma are one list with it."""
+    """Return the last box that is not a comment; boxes joined to it by "and", "or" or a comma form one list with it."""
     boxes = [box for box in boxes if box.content]
     if not boxes:
         return []
@@ -191,7 +195,7 @@ def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
 
 
 def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
-    """The values behind the last announcements outside of boxes."""
+    """Return the values after the last announcements outside of boxes."""
     marked = [extract.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
     statements = []
     for start, end, is_formal in sorted((*extract.announcements(text), *marked))[-_MOST:]:
@@ -209,9 +213,9 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
 
 
 def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:
-    """Whether the sentence around a statement names another case, and whether it says what would be.
+    """Return whether the sentence around a statement is about another case, and whether it is hypothetical.
 
-    What would be may depend on a case that an earlier sentence of the line names.
+    The condition of a hypothetical statement may be in an earlier sentence of the line.
     """
     line = text[max(0, start - _SENTENCE) : start].rpartition("\n")[2]
     before = re.split(r"(?<!\\)[.!?;](?=\s)", line)[-1].lstrip()
@@ -223,7 +227,7 @@ def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:
 
 
 def _line(block: str) -> str:
-    """The first line that says something, a display or a matrix in it whole."""
+    """Return the first line with content, including the whole of a displayed formula or matrix in it."""
     block = block.lstrip(" \t\r\n*_>`\"':")
     if formula := extract.FORMULA.match(block):
         is_display = block.startswith(("$$", "\\["))

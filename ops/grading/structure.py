@@ -1,4 +1,4 @@
-r"""An answer taken apart: lists, sets, tuples, intervals, unions, matrices, equations, `\pm`."""
+r"""Parse an answer into its parts: lists, sets, tuples, intervals, unions, matrices, equations, `\pm`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _MAX_DEPTH = 6
 
 
 class MathNode(NamedTuple):
-    r"""A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
+    r"""A node of a parsed answer: a "list" is `1, 2` or `{1, 2}`, a
+    "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
 
-    `interval` marks a row that can be nothing else: `x \in [1, 2]`, `1 < x < 2`.
+    `interval` marks a row that is certainly an interval: `x \in [1, 2]`, `1 < x < 2`.
     """
 
     kind: Literal["leaf", "list", "row", "union", "matrix", "equation"]
@@ -40,13 +41,13 @@ class MathNode(NamedTuple):
 
 
 def take_apart(spelled: str) -> MathNode:
-    """The tree of a spelled answer; a unit behind the whole belongs to its root."""
+    """Return the tree of a normalised answer; a unit after the whole answer belongs to the root."""
     if len(merged := _THOUSANDS.sub(lambda m: m.group(1).replace(",", ""), spelled)) and ", " in merged:
         spelled = merged
     clean = latex.measured(spelled)
     node = _node(clean.value, 0)
     if node.kind == "list" and clean.unit:
-        # `30^\circ, 150^\circ`: every member has its unit, not only the last.
+        # `30^\circ, 150^\circ`: every member has a unit, not only the last one.
         return _node(latex.squeeze(spelled), 0)
     if node.kind == "equation":
         last = node.items[-1]
@@ -56,14 +57,14 @@ def take_apart(spelled: str) -> MathNode:
 
 
 def as_list(spelled: str) -> MathNode:
-    """The list of members that a thousands separator may be taken to part."""
+    """Parse a list whose commas could also be thousands separators."""
     if re.fullmatch(r"-?[1-9]\d{0,2}(?:,[1-9]\d{2})+", spelled):
         spelled = spelled.replace(",", ", ")
     return take_apart(spelled)
 
 
 def split(text: str, separators: Sequence[str]) -> list[str]:
-    """`text` split at separators outside every bracket; intervals' unlike brackets pair up."""
+    """Split `text` at separators outside all brackets; the two brackets of an interval may differ."""
     if not any(separator in text for separator in separators):
         return [text]
     parts, depth, start, position = [], 0, 0, 0
@@ -87,7 +88,7 @@ def split(text: str, separators: Sequence[str]) -> list[str]:
 
 
 def _enclosed(text: str) -> tuple[str, str] | None:
-    """(brackets, inside) when one pair of brackets encloses the whole of `text`."""
+    """Return (brackets, content) if one pair of brackets encloses all of `text`."""
     if text.startswith("\\{") and text.endswith("\\}"):
         brackets, inside = "{}", text[2:-2]
     elif len(text) > 2 and text[0] in "([" and text[-1] in ")]":
@@ -149,7 +150,7 @@ def _both_signs(text: str) -> list[str]:
 
 
 def _matrix(text: str, depth: int) -> MathNode | None:
-    """A matrix, a factor before it multiplied in; None when `text` holds more than that."""
+    """Return a matrix, multiplied by a factor before it; None if `text` contains anything else."""
     if (inner := _enclosed(text)) and inner[1].startswith(_MATRIX_BEGIN):
         text = inner[1]
     head, _, rest = text.partition(_MATRIX_BEGIN)
@@ -175,7 +176,7 @@ def _product(factor: str, cell: str) -> str:
 
 
 def as_matrix(node: MathNode) -> MathNode | None:
-    r"""`[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` read as the matrix or column that it may stand for."""
+    r"""Read `[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` as the matrix or column that it may represent."""
     if node.kind == "matrix":
         return node
     if node.kind == "row" and node.brackets == "()":
@@ -193,7 +194,7 @@ def as_matrix(node: MathNode) -> MathNode | None:
 
 
 def _as_interval(text: str, depth: int) -> str:
-    r"""`-2 \le x < 7` as `[-2,7)`; `3 < x` as `(3,\infty)`; `x \ne 3` and `\mathbb{R}` likewise."""
+    r"""Return `[-2,7)` for `-2 \le x < 7` and `(3,\infty)` for `3 < x`; likewise for `x \ne 3` and `\mathbb{R}`."""
     if text == "\\mathbb{R}":
         return "(-\\infty,\\infty)"
     if "\\{" in text and (punctured := _PUNCTURED.fullmatch(text)):
@@ -234,7 +235,9 @@ def _ray(sign: str, bound: str) -> str:
 
 
 def _without(interval: str, points: str) -> str | None:
-    r"""`\mathbb{R} \setminus \{2\}` as `(-\infty,2)\cup(2,\infty)`; None where a point may be outside."""
+    r"""Return `(-\infty,2)\cup(2,\infty)` for `\mathbb{R} \setminus
+    \{2\}`; None if a removed point may be outside the set.
+    """
     if interval == "\\mathbb{R}":
         interval = "(-\\infty,\\infty)"
     ends, excluded = split(interval[1:-1], (",",)), [p for part in split(points, (",", ";")) for p in _both_signs(part)]
@@ -255,7 +258,7 @@ def _without(interval: str, points: str) -> str | None:
 
 
 def _joined_rays(text: str) -> str | None:
-    r"""`x < 2, x > 3` as a union; `x \ge -2, x \le 7`, which overlap, and `x \ne 2, 3` as what they have in common."""
+    r"""Return a union for `x < 2, x > 3`; the intersection for `x \ge -2, x \le 7` and for `x \ne 2, 3`."""
     name, sign, points = text.partition("\\ne")
     if sign and _VARIABLE.fullmatch(name) and ("\\pm" in points or len(split(points, (",", ";"))) > 1):
         return _without("\\mathbb{R}", ",".join(p.removeprefix(f"{name}\\ne") for p in split(points, (",", ";"))))

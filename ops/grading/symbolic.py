@@ -1,7 +1,7 @@
-"""Equality of two expressions by math-verify, from any thread and within a bounded time.
+"""Decide the equality of two expressions with math-verify, from any thread and within a bounded time.
 
-SymPy has no limits of its own and math-verify's are signals, which only a main thread receives: so it works in a
-process of its own, started when first needed, ended when it overruns.
+SymPy has no time limits, and those of math-verify use signals, which only a main thread receives. SymPy therefore runs
+in a separate process, which is started when first needed and ended when it exceeds its time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 
 MAX_CHARACTERS = 400
 START_S = 120.0
-"""Wall-clock seconds for one comparison, the import of SymPy included; its CPU limit is far lower."""
+"""Wall-clock seconds for one comparison, including the import of SymPy; the CPU limit is far lower."""
 
 _COSTLY = re.compile(
     r"\^\{?-?\(?\d{10,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\}?\^|!!|(?:\^\{?\w\}?){3}"
     r"|\\(?:Gamma|binom)[({]+\d{5,}"
 )
 _MISREAD = re.compile(r"\\ldots|\d_|\d'|(?<![_^\d.])\d[\d.]*\s+\d|\\(?:gcd|lcm)\s*\([^)]*[A-Za-z]")
-"""Forms that math-verify reads as something else: it drops dots and bases, adds `2 3` up, and takes gcd(a,b) for 1."""
+"""Forms that math-verify misreads: it drops dots and bases, reads `2 3` as a sum, and reads gcd(a,b) as 1."""
 _LETTER = re.compile(r"\\text\{[^{}]*\}|\\[A-Za-z]+|([A-Za-z])('*)(?!_)")
 _DIFFERENTIAL = re.compile(r"\\int(?![a-z])|\\frac\{d\w?\}\{d")
 _CAPITAL, _PRIMED = 9000, 9100
@@ -35,7 +35,7 @@ _IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
 
 
 class SymbolicWorker:
-    """One process, one comparison at a time; thread-safe. `close()` ends it."""
+    """A process that makes one comparison at a time; thread-safe. `close()` ends it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class SymbolicWorker:
         self._owner = 0
 
     def equal(self, gold: str, answer: str) -> bool | None:
-        """Whether the two are equal; None when either cannot be read or it took too long."""
+        """Return whether the two are equal; None if either cannot be read or the comparison took too long."""
         line = json.dumps([gold, answer]).encode() + b"\n"
         with self._lock:
             process = self._running()
@@ -65,7 +65,7 @@ class SymbolicWorker:
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        # A fork would share the pipe: each process has a worker of its own.
+        # A fork would share the pipe, so each process has its own worker.
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             script = Path(__file__).with_name("symbolic_worker.py")
             # -P: the script's folder holds a math.py, which must not shadow Python's.
@@ -88,7 +88,7 @@ class SymbolicWorker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):  # unsent bytes of a worker that is gone
+                with contextlib.suppress(BrokenPipeError):  # unsent bytes for a worker that has ended
                     pipe.close()
 
 
@@ -99,7 +99,7 @@ def _worker() -> SymbolicWorker:
 
 @lru_cache(maxsize=16_384)
 def equal(gold: str, answer: str) -> bool | None:
-    """Whether two LaTeX expressions are equal; None when that cannot be decided (unreadable, too costly)."""
+    """Return whether two LaTeX expressions are equal; None if this cannot be decided (unreadable, too costly)."""
     for text in (gold, answer):
         if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text) or _MISREAD.search(text):
             return None
@@ -107,10 +107,10 @@ def equal(gold: str, answer: str) -> bool | None:
 
 
 def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
-    """Both with other names for the letters that math-verify takes for one another or for something else.
+    """Return both with new names for letters that math-verify confuses with each other or misreads.
 
-    It puts capitals into lower case (here only where neither expression has both cases of one letter), drops primes,
-    reads a `d` as a differential's, and takes only an `i` that stands alone for the imaginary unit.
+    math-verify converts capitals to lower case (renamed here only if neither expression has both cases of one letter),
+    drops primes, reads a `d` as a differential, and reads `i` as the imaginary unit only if it stands alone.
     """
     used = [{match[1] for match in _LETTER.finditer(text)} for text in (gold, answer)]
     differential = _DIFFERENTIAL.search(gold + " " + answer) is not None
@@ -131,5 +131,5 @@ def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
 
 
 def close() -> None:
-    """End this process's worker, if it has one; the next comparison starts another."""
+    """End this process's worker, if there is one; the next comparison starts another."""
     _worker().close()

@@ -1,8 +1,8 @@
-"""The process in which SymPy works: reads pairs of expressions, answers whether they are equal.
+"""The process in which SymPy runs: it reads pairs of expressions and answers whether they are equal.
 
-One JSON line in (`[gold, answer]`), one line out (`1`, `0`, or `?` for neither). Two expressions are equal when they
-agree at generic points; rational ones are evaluated in exact arithmetic, others to many digits. A point at which
-either is infinite, undefined or no number decides nothing; where none decides, only a symbolic proof does.
+It reads one JSON line (`[gold, answer]`) and writes one line (`1`, `0`, or `?` for neither). Two expressions are equal
+if they agree at generic points; rational ones are evaluated in exact arithmetic, others to many digits. A point at
+which either is infinite, undefined or not a number decides nothing; if no point decides, only a symbolic proof does.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KILL_S = 4
 MEMORY_BYTES = 2 << 30
 DIGITS = 50
 CONSTANT_DIGITS = 1_000
-"""More digits for two values without unknowns that agree."""
+"""Number of digits for two values without unknowns that agree at lower precision."""
 MARGIN = 10
-"""Digits that rounding may cost."""
+"""Number of digits that rounding may cost."""
 MOST_DIGITS = 5_000
 MOST_BITS = 1 << 17
 """Size of numerators and denominators in exact arithmetic."""
 CLOSE = 1e-5
-"""Relative difference above which a decimal is no rounded form of the other value."""
+"""Relative difference above which a decimal is not a rounded form of the other value."""
 SEED = "generic points"
 _UNIT = 1 << 64
 _STYLES: tuple[tuple[float, float, str], ...] = (
@@ -41,11 +41,11 @@ _STYLES: tuple[tuple[float, float, str], ...] = (
 )  # fmt: skip
 """Range and sign of each symbol's value at each point."""
 _STEPS = ((1, 9, "positive"), (1, 9, "mixed"), (1, 9, "mixed"))
-"""Integer points, at which step functions may differ that agree everywhere else."""
+"""Integer points, because step functions that agree everywhere else may differ there."""
 
 
 class OutOfTime(BaseException):
-    """Not an `Exception`: math-verify swallows those."""
+    """The CPU time is exceeded. Not an `Exception`, because math-verify suppresses those."""
 
 
 def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
@@ -56,7 +56,7 @@ def _expressions(text: str) -> list[Any]:
     from latex2sympy2_extended.math_normalization import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
-    # Units are split off before; math-verify's own list of them holds letters: `4t` would be 4.
+    # Units are split off earlier; math-verify's own list of units includes letters: `4t` would become 4.
     spelling = NormalizationConfig(
         basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="all", equations=False
     )
@@ -71,7 +71,7 @@ def _expressions(text: str) -> list[Any]:
 
 
 def equal(gold: str, answer: str) -> str:
-    """`1` when the two are equal, `0` when not or when neither points nor a proof decide, `?` when unreadable."""
+    """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if unreadable."""
     from sympy import Expr
     from sympy.core.relational import Relational
 
@@ -88,20 +88,20 @@ def equal(gold: str, answer: str) -> str:
     if _is_infinite(a) or _is_infinite(b):
         return "1" if a == b and not _is_undefined(a) else "0"
     if (verdict := _compared(_prepared(a), _prepared(b))) == "close":
-        # A decimal of enough places is the value that it rounds.
+        # A decimal with enough places equals the value that it rounds.
         return "1" if "." in gold + answer and _verified(left, right) else "0"
     return "1" if verdict == "same" else "0"
 
 
 def _verified(left: Any, right: Any) -> bool:
-    """math-verify's verdict, for sets, matrices, and decimals rounded to six places."""
+    """Return math-verify's verdict for sets, matrices, and decimals rounded to six places."""
     from math_verify import verify
 
     return bool(verify(left, right, timeout_seconds=None)) and _as_close(left[0], right[0])
 
 
 def _as_close(left: Any, right: Any) -> bool:
-    """math-verify rounds to six places, which makes small numbers equal: compare those relatively."""
+    """Compare small numbers relatively, because math-verify rounds to six places and would accept them as equal."""
     if not all(getattr(value, "is_number", False) for value in (left, right)):
         return True
     a, b = complex(left.evalf(15)), complex(right.evalf(15))
@@ -112,7 +112,9 @@ def _as_close(left: Any, right: Any) -> bool:
 
 
 def _prepared(expression: Any) -> Any:
-    """Decimals as fractions, sums and integrals evaluated, `i` as the imaginary unit, symbols known by name alone."""
+    """Convert decimals to fractions, evaluate sums and integrals,
+    read `i` as the imaginary unit, and identify symbols by name only.
+    """
     from sympy import Float, I, Integral, Limit, Product, Rational, Sum, Symbol, UnevaluatedExpr
 
     if expression.has(UnevaluatedExpr):
@@ -125,14 +127,14 @@ def _prepared(expression: Any) -> Any:
 
 
 def _is_too_large(expression: Any) -> bool:
-    """Whether SymPy would multiply a huge power out when it puts anything into the expression."""
+    """Return whether SymPy would expand a huge power when it substitutes into the expression."""
     from sympy import Float
 
     return _digits(expression) > MOST_DIGITS and bool(expression.free_symbols or expression.atoms(Float))
 
 
 def _is_infinite(expression: Any) -> bool:
-    r"""Whether infinity stands in it, but for limits; SymPy drops `0 \cdot \infty` from a sum."""
+    r"""Return whether the expression contains infinity outside of limits; SymPy drops `0 \cdot \infty` from a sum."""
     from sympy import Integral, Limit, Product, Sum, nan, oo, zoo
 
     return expression.has(oo, -oo, zoo, nan) and not expression.has(Sum, Product, Integral, Limit)
@@ -143,12 +145,12 @@ def _is_undefined(expression: Any) -> bool:
 
     if expression.has(nan, zoo):
         return True
-    # `dy/dx` of two symbols is not 0, which SymPy makes of it.
+    # SymPy evaluates `dy/dx` of two symbols to 0.
     return any(not set(d.variables) <= d.expr.free_symbols for d in expression.atoms(Derivative))
 
 
 def _compared(left: Any, right: Any) -> str:
-    """`same`, `close` (as rounded decimals are) or `different`."""
+    """Return `same`, `close` (equal as rounded decimals) or `different`."""
     if _is_undefined(left) or _is_undefined(right):
         return "different"
     if left == right:
@@ -175,18 +177,18 @@ def _at_points(left: Any, right: Any, names: list[str]) -> str:
 
 
 def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]:
-    """Values of the symbols: seeded, one by one, so that no relation holds between them. One empty point for none."""
+    """Return seeded values of the symbols, independent of each other; one empty point if there are no symbols."""
     from sympy import Abs, Max, Min, Rational, ceiling, floor, sign
 
     if not names:
         yield {}
         return
-    # Answers with roots, logarithms or absolute values are meant for real unknowns.
+    # Answers with roots, logarithms or absolute values refer to real unknowns.
     styles = _STYLES if _is_meromorphic(left) and _is_meromorphic(right) else _STYLES[:5]
     for index, style in enumerate(styles):
         yield {name: _value_of(f"{index}/{name}", *style) for name in names}
     if any(side.has(Abs, Max, Min, floor, ceiling, sign) for side in (left, right)):
-        # They may agree up to a number that they contain.
+        # The two may agree up to a number that they contain, and differ beyond it.
         numbers = {number for side in (left, right) for number in side.atoms(Rational)}
         largest = 2 * max([Fraction(1), *(abs(Fraction(int(number.p), int(number.q))) for number in numbers)])
         for index, kind in enumerate(("negative", "positive", "mixed", "mixed")):
@@ -198,7 +200,7 @@ def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]
 
 
 def _value_of(key: str, low: float | Fraction, high: float | Fraction, kind: str, part: int = 0) -> Any:
-    """A number that depends on `key` alone; a multiple of `1/part` where one is given."""
+    """Return a number that depends on `key` alone; a multiple of `1/part` if `part` is given."""
     from sympy import I, Rational
 
     digest = hashlib.sha256(f"{SEED}/{key}".encode()).digest()
@@ -217,7 +219,7 @@ def _value_of(key: str, low: float | Fraction, high: float | Fraction, kind: str
 
 
 def _is_meromorphic(expression: Any) -> bool:
-    """Whether an identity on the reals is one on the complex numbers too."""
+    """Return whether an identity on the real numbers is also one on the complex numbers."""
     from sympy import Add, Mul, NumberSymbol, Pow, Symbol, cos, cosh, exp, sin, sinh, tan
     from sympy.core.numbers import ImaginaryUnit, Number
 
@@ -233,7 +235,7 @@ def _is_meromorphic(expression: Any) -> bool:
 
 
 def _at(left: Any, right: Any, at: dict[str, Any]) -> str:
-    """`same`, `close`, `different`, or `unknown` where either has no finite value or too large a one."""
+    """Return `same`, `close`, `different`, or `unknown` if either has no finite value or too large a value."""
     exact = (_exact(left, at), _exact(right, at))
     if exact[0] is not None and exact[1] is not None:
         difference, size = abs(exact[0] - exact[1]), max(abs(exact[0]), abs(exact[1]))
@@ -248,7 +250,7 @@ def _at(left: Any, right: Any, at: dict[str, Any]) -> str:
         size = max(abs(a), abs(b))
         if abs(a - b) > size * _tenth(digits - MARGIN):
             return "close" if abs(a - b) <= size * CLOSE else "different"
-        # A small term beside a large one is seen only with the large one's digits; one number is cheap to be sure of.
+        # A small term beside a large one needs the large one's digits; a single number costs little to verify.
         if at and size < 10**MARGIN:
             return "same"
         digits += int(_log10(size)) + 1 if at else CONSTANT_DIGITS
@@ -256,7 +258,7 @@ def _at(left: Any, right: Any, at: dict[str, Any]) -> str:
 
 
 def _exact(expression: Any, at: dict[str, Any]) -> Fraction | None:
-    """The value of a rational expression; None for others, for what is undefined and for what is too large."""
+    """Return the value of a rational expression; None if the expression is not rational, undefined or too large."""
     from sympy import Add, Mul, Pow, Rational, Symbol
 
     if isinstance(expression, Symbol):
@@ -286,7 +288,7 @@ def _bits(value: Fraction) -> int:
 
 
 def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
-    """The value as an mpmath number with `digits` digits; None where there is no finite one."""
+    """Return the value as an mpmath number with `digits` digits; None if there is no finite value."""
     import mpmath
     from sympy import Float, Symbol
 
@@ -297,7 +299,7 @@ def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
     for part in value.as_real_imag():
         if not part.is_Float:
             part = Float(part, digits)
-        # SymPy returns one digit of what it cannot distinguish from zero.
+        # SymPy returns one digit for a value that it cannot distinguish from zero.
         lost = part._prec < 20
         if lost and abs(part) > 10.0**-DIGITS:
             return None
@@ -310,7 +312,7 @@ def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
 
 
 def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
-    """Sign and prime powers of a product of powers of rational numbers, which are never multiplied out."""
+    """Return the sign and prime powers of a product of powers of rational numbers, without multiplying them out."""
     from sympy import Mul, Pow, Rational, factorint
 
     if isinstance(expression, Rational):
@@ -340,7 +342,7 @@ def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
 
 
 def _digits(expression: Any) -> float:
-    """Decimal digits of the numbers and powers of numbers in an expression, without working any out."""
+    """Return the number of decimal digits of the numbers and powers in an expression, without evaluating them."""
     from sympy import Integer, Pow, Rational, factorial, preorder_traversal
 
     total = 0.0
@@ -367,7 +369,7 @@ def _log10(number: Any) -> float:
 
 
 def _proven(left: Any, right: Any) -> bool:
-    """Whether SymPy simplifies the difference to nothing; not asked where it would work out a huge number."""
+    """Return whether SymPy simplifies the difference to zero; not attempted if SymPy would evaluate a huge number."""
     from sympy import simplify
 
     if _digits(left) + _digits(right) > MOST_DIGITS:
@@ -379,7 +381,7 @@ def _proven(left: Any, right: Any) -> bool:
 
 
 def _same_relation(left: Any, right: Any) -> bool:
-    """Whether one is the other times a constant, a positive one for inequalities."""
+    """Return whether one relation is a constant multiple of the other; the constant is positive for inequalities."""
     from sympy import Eq, Ne
 
     symmetric = isinstance(left, (Eq, Ne))
@@ -399,13 +401,13 @@ def _kind(relation: Any) -> str:
 
 
 def _as_zero(relation: Any) -> Any:
-    """The expression that the relation states to be zero, or positive."""
+    """Return the expression that the relation states to be zero or positive."""
     difference = _prepared(relation.lhs) - _prepared(relation.rhs)
     return -difference if relation.rel_op in ("<", "<=") else difference
 
 
 def _numerator(expression: Any) -> Any:
-    """`xy - 1` of `y - 1/x`; None where the denominator may vanish with it."""
+    """Return `xy - 1` for `y - 1/x`; None if the denominator may vanish together with the numerator."""
     from sympy import fraction, gcd, together
 
     top, bottom = fraction(together(expression))
@@ -416,7 +418,7 @@ def _numerator(expression: Any) -> Any:
 
 
 def _proportional(left: Any, right: Any) -> bool:
-    """Whether `left / right` is the same at any two points, and neither is zero everywhere."""
+    """Return whether `left / right` is the same at any two points, and neither is zero everywhere."""
     from sympy import Integer, Symbol
 
     if not left.free_symbols or left.free_symbols != right.free_symbols:

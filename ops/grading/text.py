@@ -1,7 +1,8 @@
-"""Short text: words, quantities with units, yes and no, labelled options, small lists of these.
+"""Short text: words, quantities with units, yes and no, labelled options, and small lists of these.
 
-A quantity must carry the gold one's unit, in any spelling or SI prefix. A number must round to the gold one at the
-precision that the gold one states, or be its rounding to fewer places, within 1 %; an integer is exact.
+A quantity must have the gold answer's unit, in any spelling or SI prefix. A
+number must equal the gold number when rounded to the gold number's precision, or
+be the gold number rounded to fewer places, within 1 %; an integer must be exact.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, latex, numbers, numerals, sentences, units
 
 TOLERANCE = Fraction(1, 100)
-"""Relative, for an answer with fewer places than the gold number."""
+"""Relative tolerance for an answer with fewer places than the gold number."""
 MAX_CHARACTERS = 4_000
 
 _SCALES = {
@@ -23,14 +24,14 @@ _SCALES = {
     "billion": 10**9, "bn": 10**9, "trillion": 10**12,
 }  # fmt: skip
 _SUFFIXES = {"k": "thousand", "m": "million", "b": "billion"}
-"""Letters behind an amount of money; behind another number they are units."""
+"""Letters after an amount of money; after another number they are units."""
 _ALTERING = re.compile(
     r"\b(?:times|squared|cubed|factorial|hal(?:f|ves)|thirds?|quarters?|(?:four|fif|six|seven|eigh|nin|ten)ths?|"
     r"hundredths?|thousandths?|and|plus|minus|over|to|through|more|less|pairs?|gross|scores?|fold|power|mod|modulo)\b|_|\b[a-z]\b"
 )
-"""Words and symbols behind a number that make another number of it."""
+"""Words and symbols after a number that change its value."""
 _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
-"""A digit with a letter that is rather a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
+"""A digit with a letter that is more likely a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
 _APPROXIMATELY = re.compile(
@@ -45,7 +46,7 @@ _QUANTITY = re.compile(
 )
 _ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*[=≈]\s*(?=[^=])(.*)", re.S)
 _SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re.IGNORECASE)
-"""Behind a number: there is another one, so it is a hedge, a range, a list or a sum ("3 hours 20 minutes")."""
+"""Signs of a second number after a number: a hedge, a range, a list or a sum ("3 hours 20 minutes")."""
 _MINUS = re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE)
 _SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
 _TRUTH = {
@@ -67,9 +68,9 @@ _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]
 
 
 class Quantity(NamedTuple):
-    """`number` as written, `value` in the unit's base; `unit` is None where there is none or only a `noun`.
+    """A quantity: `number` as written, `value` in the unit's base; `unit` is None without a unit or with only a `noun`.
 
-    `step` is the value of the last place of `number`; 0 where it has none, as in 2/3.
+    `step` is the value of the last place of `number`; 0 if there are no places, as in 2/3.
     """
 
     number: Fraction
@@ -81,9 +82,10 @@ class Quantity(NamedTuple):
 
 
 def extracted(problem: Problem, response: str) -> str:
-    r"""What the last "Answer:", box or tag states, else the last "the answer is", else the last line.
+    """Return what the last "Answer:", box or tag states; otherwise the last "the answer is", otherwise the last line.
 
-    A later sentence that corrects it replaces it. Where the gold answer has several lines, all that follows is meant.
+    A later sentence that corrects the statement replaces it. If the
+    gold answer has several lines, all following text counts.
     """
     text = extract.spoken(response)
     if "\n" in problem.answer.strip() and (several := extract.following(text)):
@@ -101,7 +103,7 @@ def extracted(problem: Problem, response: str) -> str:
 
 
 def judge(problem: Problem, answer: str) -> Grade:
-    """Compare `answer` with the gold one."""
+    """Compare `answer` with the gold answer."""
     if not answer.strip():
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS and len(answer) > 2 * len(problem.answer):
@@ -112,7 +114,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str) -> bool:
-    """Whether two short answers are equal in meaning."""
+    """Return whether two short answers are equal in meaning."""
     gold, answer = _tidy(gold), _tidy(answer)
     if not gold or not answer:
         return False
@@ -146,7 +148,7 @@ def _same(gold: str, answer: str) -> bool:
 
 
 def _abbreviated(gold: str, answer: str) -> bool:
-    """ "World Health Organization (WHO)" said with either half alone."""
+    """Return whether the answer is either half of a gold answer such as "World Health Organization (WHO)"."""
     match = re.fullmatch(r"([^()]+?)\s*\(([^()]+)\)", gold)
     if match is None:
         return False
@@ -158,7 +160,7 @@ def _abbreviated(gold: str, answer: str) -> bool:
 
 
 def _label(text: str) -> tuple[str, str] | None:
-    """("d", "the long run") from "(D) the long run" or "d. the long run"."""
+    """Return ("d", "the long run") for "(D) the long run" or "d. the long run"."""
     match = _LABEL.match(text)
     if match is None:
         return None
@@ -182,7 +184,7 @@ def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
     if label is None:
         bare = re.fullmatch(r"(?:option|choice)?\s*\(?([A-Za-z0-9])\)?[.:]?", answer.strip(), re.I)
         label = (bare.group(1).lower(), "") if bare else None
-    # A gold label that is no usual letter (the "(S)" of some sets) is noise: its text decides.
+    # An unusual gold label (the "(S)" of some benchmarks) is ignored, and the text after it decides.
     if label is not None and letter in "abcdefgh" and label[0] in "abcdefgh":
         return label[0] == letter and not _contradict(text, label[1])
     if label is not None and not label[1]:
@@ -195,7 +197,7 @@ def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
 
 
 def _contradict(gold: str, answer: str) -> bool:
-    """Whether the texts behind one letter are two different numbers: then the letter does not decide."""
+    """Return whether the texts after one letter are two different numbers, so that the letter does not decide."""
     numbers_both = all(quantity(_tidy(text)) is not None for text in (gold, answer))
     return numbers_both and not same_answer(gold, answer)
 
@@ -206,7 +208,7 @@ def _same_truth(gold: str, answer: str) -> bool:
     word = plain(label[1] if label and label[1] and len(label[0]) == 1 and label[0] not in "tfyn" else answer)
     if word in _TRUTH:
         return _TRUTH[word] == wanted
-    # "False, since …" and "No it is not": the first word decides when a stop or a new clause follows it.
+    # "False, since …" and "No it is not": the first word decides if a stop or a new clause follows it.
     first = re.match(
         r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
         answer,
@@ -218,7 +220,7 @@ def _same_truth(gold: str, answer: str) -> bool:
 
 
 def quantity(text: str) -> Quantity | None:
-    """`text` as one number with its unit or noun; None when it is anything else."""
+    """Return `text` as one number with its unit or noun; None if it is anything else."""
     text = _APPROXIMATELY.sub("", text.strip())
     match = _QUANTITY.fullmatch(text)
     if match is None or not match.group("number"):
@@ -243,14 +245,14 @@ def quantity(text: str) -> Quantity | None:
     unit = units.parse(spelled) or units.parse(units.longest(spelled))
     integer = not re.search(r"[./eE]", number)
     if unit is None:
-        # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are no quantities.
+        # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are not quantities.
         is_noun = len(noun) <= 60 and re.fullmatch(r"(?:(?!or\b)[^\W\d][^\d<>=≤≥]*)?", noun) is not None
         return Quantity(value, value, None, plain(noun), integer, step) if is_noun else None
     return Quantity(value, value * unit.factor, unit, "", integer, step)
 
 
 def _step(number: str) -> Fraction:
-    """The value of a decimal's last place: 1/100 in 3.14, 10^4 in 3.2e5."""
+    """Return the value of a decimal's last place: 1/100 in 3.14, 10^4 in 3.2e5."""
     if "/" in number:
         return Fraction(0)
     places = re.search(r"\.(\d+)", number)
@@ -278,7 +280,7 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
     if measure is None:
         return False
     if gold.unit is None:
-        # A bare gold number: the question names its unit, which the answer may repeat.
+        # For a gold number without a unit, the question states the unit, which the answer may repeat.
         same_noun = measure.unit is None and _noun(measure.noun) in ("", _noun(gold.noun))
         nouns_agree = same_noun or (not gold.noun and not _ALTERING.search(measure.noun))
         if not gold.noun and _VARIABLE.fullmatch(answer.strip()[-2:]):
@@ -286,21 +288,21 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
         is_share = measure.unit is not None and not measure.unit.dimension
         return nouns_agree and (_close(gold, measure, in_base=False) or (is_share and _close(gold, measure)))
     if measure.unit is None:
-        # 20 % is 0.20; every other unit must be named.
+        # 20 % equals 0.20; every other unit must be stated.
         return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure)
     return gold.unit.dimension == measure.unit.dimension and _close(gold, measure)
 
 
 def _close(gold: Quantity, measure: Quantity, *, in_base: bool = True) -> bool:
-    """Whether a number is the gold one at the places that this states, or its rounding to fewer.
+    """Return whether a number equals the gold number at its precision, or is the gold number rounded to fewer places.
 
-    `in_base` compares what is measured in the unit's base; otherwise the numbers as they are written.
+    `in_base` compares the values in the unit's base; otherwise the numbers are compared as written.
     """
     gold_step = gold.step * (gold.unit.factor if gold.unit else 1)
     step = measure.step * (measure.unit.factor if in_base and measure.unit else 1)
     off = abs((measure.value if in_base else measure.number) - gold.value)
     if gold.integer:
-        # The last places that a decimal conversion may leave behind.
+        # Rounding errors that a decimal conversion may leave in the last places.
         return off <= abs(gold.value) / 10**9
     if 2 * off <= gold_step:
         return True
@@ -313,7 +315,7 @@ def _noun(text: str) -> str:
 
 
 def _only_quantity(answer: str) -> Quantity | None:
-    """The one quantity in a sentence; None where there are several, or the sentence denies."""
+    """Return the one quantity in a sentence; None if there are several or the sentence denies."""
     if len(answer) > 300 or sentences.DENIED.search(answer):
         return None
     if match := _ASSIGNED.fullmatch(answer):
@@ -329,7 +331,7 @@ def _only_quantity(answer: str) -> Quantity | None:
 
 
 def plain(text: str) -> str:
-    """Case, articles, punctuation and spacing put aside; signs, decimal points and operators kept."""
+    """Normalise case, articles, punctuation and spacing; keep signs, decimal points and operators."""
     text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
     text = unicodedata.normalize("NFKC", text).casefold().replace("&", " and ")
     text = re.sub(r"(?<!\d)\.|\.(?!\d)|(?<=\d),(?=\d{3}\b)|['’]", "", text)
@@ -338,7 +340,7 @@ def plain(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    r"""Without the wrapping of LaTeX, emphasis, quotes or a final stop."""
+    """Remove LaTeX wrapping, emphasis, quotes and a final stop."""
     text = text.strip().replace("−", "-").replace("–", "-").replace("\\%", "%").replace("\\$", "$")
     text = re.sub(r"(?:\*\*|__|`)(\.?)$", r"\1", re.sub(r"\{/?eq\}", "", text))
     text = re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", text)
@@ -354,12 +356,12 @@ def _tidy(text: str) -> str:
 
 
 def _tidy_number(text: str) -> str:
-    r"""`\frac{1}{3}` inside text, converted to `1/3`."""
+    r"""Convert `\frac{1}{3}` inside text to `1/3`."""
     return re.sub(r"\\d?frac\{([\d.]+)\}\{([\d.]+)\}", r"\1/\2", text)
 
 
 def _parts(text: str) -> list[str]:
-    """The members of "x = 591, y = 310", "quantity, price" or "(0.00, 4.00)"."""
+    """Return the members of "x = 591, y = 310", "quantity, price" or "(0.00, 4.00)"."""
     text = text.strip()
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
@@ -368,7 +370,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _same_assigned(gold: str, answer: str) -> bool:
-    """`x = 5` written as `5`, or the reverse; two names must agree."""
+    """Return whether `x = 5` is written as `5`, or the reverse; if both have names, the names must agree."""
     left, right = _ASSIGNED.fullmatch(gold), _ASSIGNED.fullmatch(answer)
     if left and right:
         return plain(left.group(1)) == plain(right.group(1)) and _same(left.group(2), right.group(2))
@@ -376,7 +378,7 @@ def _same_assigned(gold: str, answer: str) -> bool:
         return _same(left.group(2), answer)
     if right:
         value = right.group(2)
-        while chained := _ASSIGNED.fullmatch(value):  # "total = 5 + 2 = 7": the last value is meant
+        while chained := _ASSIGNED.fullmatch(value):  # in "total = 5 + 2 = 7", the last value counts
             value = chained.group(2)
         return _same(gold, value)
     cleaned = latex.clean(gold).value

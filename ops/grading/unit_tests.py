@@ -1,4 +1,4 @@
-"""Tests of kind "unittest": what the reports of the tests and of their controls mean."""
+"""Tests of kind "unittest": interpret the reports of the tests and of their controls."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Report(NamedTuple):
-    """One fork's report on one module of tests."""
+    """The report of one fork on one module of tests."""
 
     became: Mapping[str, tuple[str, str]]
-    """Test to (status, why)."""
+    """Test → (status, why)."""
     tampered: str
     """The part of unittest, of the builtins or of the tests that the program changed."""
     stopped: str
-    """Why there are no tests to speak of; "" where there are."""
+    """The reason why no tests ran; "" if they ran."""
 
 
 def failure(program: str, code: str, limits: sandbox.ProgramLimits, chosen: Libraries) -> ProgramFailure:
-    """Run the module of tests `code` on `program`, and the same tests made wrong, each in a sandbox of its own.
+    """Run the module of tests `code` on `program`, and the same tests made wrong, each in a separate sandbox.
 
-    In random order: without bubblewrap a program can leave a mark that its next run finds.
+    The order is random, because without bubblewrap a program can leave a mark for its next run.
     """
     chance = Random(secrets.randbits(64))
     wrong = control(code, chance)
@@ -73,13 +73,15 @@ def _failed(report: Report | None, code: str) -> ProgramFailure:
 
 
 def _first_words(why: str) -> str:
-    """The error's first line; where that names the type alone (NLTK's in a frame of asterisks), what follows too."""
+    """Return the error's first line; if it contains only the type (as
+    in NLTK's frame of asterisks), also the next text.
+    """
     lines = [text for line in _COLOURS.sub("", why).splitlines() if (text := line.strip(" *"))]
     return " ".join(lines[: 1 if lines and not lines[0].endswith(":") else 2])
 
 
 def _passed_wrongly(results: list[Any] | None, must_fail: frozenset[str]) -> str:
-    """A test that no right program passes and this one did; "" where there is none."""
+    """Return a test that every correct program fails and this program passed; "" if there is none."""
     [(status, text)] = results or [("error", "")]
     report = _read(text) if status == "ran" else None
     became = report.became if report else {}
@@ -87,7 +89,7 @@ def _passed_wrongly(results: list[Any] | None, must_fail: frozenset[str]) -> str
 
 
 def _read(text: str) -> Report | None:
-    """The fork's report; None where it is not exactly one, well formed."""
+    """Return the fork's report; None unless the output is exactly one well-formed report."""
     try:
         match json.loads(text):
             case ["stopped", str(why)]:

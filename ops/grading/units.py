@@ -1,7 +1,8 @@
 """Units of measurement and money: spellings, SI prefixes, products and powers.
 
-pint's registry reads more than a person means (`c` is the speed of light): on the forms of `make forms` it loses five
-more right answers than this table, accepts three wrong ones where this accepts none, and takes a second to load.
+pint's registry accepts more spellings than people use (`c` is the speed of light): on
+the forms of `make forms` it rejects five more correct answers than this table,
+accepts three wrong ones of which this table accepts none, and takes a second to load.
 
 Temperatures are never converted (Celsius, Fahrenheit and kelvin are three dimensions).
 """
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 
 class Unit(NamedTuple):
-    """`factor` turns a value into the dimension's base unit; `dimension` is sorted (base, exponent) pairs."""
+    """A unit: `factor` converts a value to the dimension's base unit; `dimension` is sorted (base, exponent) pairs."""
 
     factor: Fraction
     dimension: tuple[tuple[str, int], ...]
@@ -110,7 +111,7 @@ _WORDS = (
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Unit]:
-    """Every spelling, prefixed and plural ones included; words in lower case, symbols as they are."""
+    """Return every spelling, including prefixed and plural ones; words in lower case, symbols unchanged."""
     table: dict[str, Unit] = {}
     for spellings, factor, bases, prefixed in _DERIVED.values():
         top, _, bottom = factor.partition("/")
@@ -144,13 +145,13 @@ def _lookup(word: str) -> Unit | None:
     if word in table:
         return table[word]
     lower = word.lower()
-    # A short symbol's case carries meaning (mW, MW); a word's does not.
+    # The case of a short symbol is significant (mW, MW); the case of a word is not.
     return table.get(lower) if len(word) > 2 or lower in ("kg", "km", "cm", "mm", "hz") else None
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Unit | None:
-    """The unit that `text` spells; None when any part of it is unknown or it is empty or long."""
+    """Return the unit that `text` spells; None if any part is unknown, or if it is empty or long."""
     text = text.strip().strip(".").strip()
     if not text or len(text) > 80:
         return None
@@ -163,7 +164,7 @@ def parse(text: str) -> Unit | None:
     while position < len(text):
         char = text[position]
         if char in " *·⋅×-()/":
-            # Everything after a stroke divides: J/(mol K), m/s/s.
+            # Everything after a slash is a divisor: J/(mol K), m/s/s.
             sign, position = (-1 if char == "/" else sign), position + 1
             continue
         match = _TOKEN.match(text, position)
@@ -179,11 +180,11 @@ def parse(text: str) -> Unit | None:
 
 
 def longest(text: str) -> str:
-    """The longest beginning of `text` that is a unit: "years" of "years of age"; "" where there is none."""
+    """Return the longest beginning of `text` that is a unit: "years" for "years of age"; "" if there is none."""
     words = re.split(r"[,;(]", text)[0].split()
     for count in range(min(len(words), 6), 0, -1):
         head = " ".join(words[:count]).rstrip(".")
-        # "5 a day", "3 in total", "5 km in all": a short word before others is no unit, and "in" no inch.
+        # In "5 a day", "3 in total" and "5 km in all" a short word before other words is not a unit; "in" is not inch.
         is_whole = count == len(words) or (words[count - 1] != "in" and (len(head) > 2 or not head.isalpha()))
         if is_whole and parse(head) is not None:
             return head

@@ -1,4 +1,4 @@
-"""Comparing what came out of the sandbox with what was expected, outside of it; the first difference in words."""
+"""Compare the values from the sandbox with the expected ones, outside the sandbox; describe the first difference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SPACE = " \t\n\r\f\v"
 _WORD = re.compile(rf"[^{_SPACE}]+")
 _EXACT = 1 << 53
-"""Below it every integer is a float."""
+"""Below this bound, every integer can be represented exactly as a float."""
 
 
 def same_output(wanted: str, printed: str) -> bool:
-    """Equal line by line but for trailing space; numbers with a point or exponent within 1e-6."""
+    """Return whether outputs are equal line by line, ignoring
+    trailing space; numbers with a point or exponent within 1e-6.
+    """
     left, right = lines(wanted), lines(printed)
     if left == right:
         return True
@@ -28,13 +30,13 @@ def same_output(wanted: str, printed: str) -> bool:
 
 
 def same_lines(wanted: str, printed: str) -> bool:
-    """Equal word by word; numbers with a point or exponent within 1e-6."""
+    """Return whether lines are equal word by word; numbers with a point or exponent within 1e-6."""
     left, right = _WORD.findall(wanted), _WORD.findall(printed)
     return len(left) == len(right) and all(map(_same_word, left, right))
 
 
 def lines(text: str) -> list[str]:
-    """The lines without the space at their ends; empty lines at the end count for nothing."""
+    """Return the lines without surrounding space; empty lines at the end are dropped."""
     return [line.rstrip(_SPACE) for line in text.rstrip(_SPACE).split("\n")]
 
 
@@ -50,7 +52,7 @@ def _same_word(wanted: str, printed: str) -> bool:
 
 
 def expected(text: str) -> Any:
-    """The value of a test's `output`: a Python literal, else JSON, else the text itself."""
+    """Return the value of a test's `output`: a Python literal, else JSON, else the text itself."""
     for read in (literal, json.loads):
         try:
             return _plain(read(text))
@@ -70,14 +72,14 @@ def _plain(value: Any) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """A list as what can be a key or a member."""
+    """Return a hashable form of a list, for use as a key or a set member."""
     return tuple(_key(item) for item in value) if isinstance(value, list) else value
 
 
 def decode(value: Any) -> Any:
-    """A value as `harness.plain.encode` reported it; sequences become lists.
+    """Decode a value that `harness.plain.encode` wrote; sequences become lists.
 
-    Raises `ValueError`, `TypeError` or `RecursionError` on what it did not write.
+    Raises `ValueError`, `TypeError` or `RecursionError` for text that `encode` did not write.
     """
     if isinstance(value, list):
         return [decode(item) for item in value]
@@ -101,7 +103,7 @@ def decode(value: Any) -> Any:
 
 
 class _Other:
-    """An object that has no literal: equal to nothing."""
+    """An object without a literal, equal to nothing."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -111,7 +113,7 @@ class _Other:
 
 
 def same_value(wanted: Any, value: Any) -> bool:
-    """Python's equality, with lists and tuples alike and floats within 1e-6 (relative).
+    """Compare like Python, but treat lists and tuples alike and accept floats within 1e-6 (relative).
 
     An integer is exact: a float equals it within 1e-6 (absolute), which covers rounding and no other integer.
     """
@@ -134,20 +136,20 @@ def _close(wanted: float, value: float) -> bool:
 
 
 def _as_close(wanted: float, value: float) -> bool:
-    """Whether two floats are equal within 1e-6 (relative); two whole numbers must be the same."""
+    """Return whether two floats are equal within 1e-6 (relative); two whole numbers must be identical."""
     if wanted.is_integer() and value.is_integer() and abs(wanted) < _EXACT:
         return wanted == value
     return math.isclose(wanted, value, rel_tol=FLOAT_TOLERANCE, abs_tol=1e-9)
 
 
 SHOWN = 60
-"""Characters of a value, a line or an expression that are shown."""
+"""Maximum number of characters of a value, a line or an expression to show."""
 
 
 class ProgramFailure(NamedTuple):
-    """Why a program fails its tests, "" when it passes; `late`: for want of time; the first `test` that it fails.
+    """Why a program fails its tests, "" if it passes; whether it ran out of time (`late`); and the first failed `test`.
 
-    It is None where no test ran or none can be named: no program, or a run that ended without a report.
+    `test` is None if no test ran or none can be identified: no program, or a run that ended without a report.
     """
 
     reason: str
@@ -156,7 +158,7 @@ class ProgramFailure(NamedTuple):
 
 
 def differing(test: CodeTest, result: list[Any], number: int, of: int) -> FailedTest | None:
-    """How a result of the harness differs from what the test expects; None where it does not.
+    """Describe how a harness result differs from the expected one; None if they agree.
 
     `result` is [status, what] as the sandbox reports it; the test is the `number`th of `of`.
     """
@@ -168,7 +170,7 @@ def differing(test: CodeTest, result: list[Any], number: int, of: int) -> Failed
 
 
 def shortened(text: str, most: int = SHOWN) -> str:
-    """At most `most` characters of a text, "…" where there were more."""
+    """Return at most `most` characters of a text, with "…" for the rest."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
@@ -197,7 +199,7 @@ def _of_value(test: CodeTest, given: Any) -> tuple[str, str]:
     try:
         value = decode(given)
         same = same_value(expected(test.output), value)
-    except (ValueError, TypeError, RecursionError):  # not what the harness writes: the program's own
+    except (ValueError, TypeError, RecursionError):  # not written by the harness, but by the program
         return "a malformed report", ""
     if same:
         return "", ""

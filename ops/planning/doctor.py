@@ -1,4 +1,4 @@
-"""What this machine has of what Podium needs: Python, disk, sandbox, keys, GPUs, engines."""
+"""Check what this machine provides of Podium's requirements: Python, disk, sandbox, keys, GPUs, engines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ops.planning.machine import Machine, this_machine
 PYTHON = ((3, 11), (3, 12))
 """The versions of CPython that the package supports."""
 LEAST_GIB = 5.0
-"""Free disk that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
+"""Free disk space that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
 
 
 class Diagnosis(NamedTuple):
-    """One thing that was checked."""
+    """The result of one check."""
 
     what: str
     state: Literal["ok", "optional", "missing"]
@@ -33,7 +33,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(workspace: Workspace) -> list[Diagnosis]:
-    """Look at this machine; no network, no call. Raises `ConfigError` for a pool that cannot be read."""
+    """Check this machine without network access or calls. Raises `ConfigError` for an unreadable pool."""
     machine = this_machine(workspace)
     return [
         _python(), _git(), _disk(workspace, machine), _sandbox(), *_keys(workspace), _gpus(machine), *_engines(machine),
@@ -73,7 +73,7 @@ def _sandbox() -> Diagnosis:
 
 
 def _keys(workspace: Workspace) -> Iterator[Diagnosis]:
-    """One entry for each variable that a pool names."""
+    """Return one entry for each variable that a pool names."""
     pools: dict[str, list[str]] = {}
     for file in sorted((workspace.config / "pools").glob("*.yaml")):
         for worker in load_pool(workspace.config, file.stem).workers:

@@ -17,7 +17,7 @@ DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion 
 
 @dataclass(frozen=True)
 class RetrainingPlan:
-    """Required work, with reasons in words. If all fields are False or empty, no work is required.
+    """The required work with reasons in words; if all fields are False or empty, no work is required.
 
     `precache`: workers whose responses must be made. `evaluate`: score the champion on the current pool. `costs`:
     reprice recorded tokens and judge by the new costs. `fine_tune`: the condition for training from the champion.

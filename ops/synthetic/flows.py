@@ -1,4 +1,4 @@
-"""Workflows of the synthetic pool that do not depend on the question, as plain data by workers' names."""
+"""Workflows of the synthetic pool that do not depend on the question, as plain data with workers' names."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LETTER = ("editor", "Choose the letter.")
 
 
 class Flow(NamedTuple):
-    """One of the stated set."""
+    """A workflow of the fixed set."""
 
     kind: Kind
     steps: tuple[StaticStep, ...]
 
     @property
     def name(self) -> str:
-        """The steps in a line: `→` before one that sees all earlier ones, `+` before one that sees none."""
+        """The steps in one line: `→` before a step that sees all earlier ones, `+` before a step that sees none."""
         parts: list[str] = []
         for step, group in itertools.groupby(self.steps):
             sign = "" if not parts else (" → " if step.sees_all else " + ")
@@ -46,12 +46,12 @@ class Flow(NamedTuple):
 
 
 def chain(kind: Kind, *steps: tuple[str, str]) -> Flow:
-    """Each step sees all before it."""
+    """Make a workflow in which each step sees all earlier ones."""
     return Flow(kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps)))
 
 
 def ballot(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> Flow:
-    """Every worker alone, then a judge that sees all their answers."""
+    """Make a workflow in which every worker answers alone and a judge sees all answers."""
     return Flow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
 
 
@@ -60,7 +60,7 @@ def look_up(attribute: str) -> tuple[str, str]:
 
 
 def flows() -> list[Flow]:
-    """The stated set: each way to go about some family, up to five steps."""
+    """Return the fixed set: every approach to any family, with up to five steps."""
     solve, strong = (STRONGEST, "Compute the result."), (STRONGEST, SOLVE)
     made = [chain("alone", (worker, SOLVE)) for worker in (*TOOLS, *SKILLS)]
     commands = ("zeros", "derivative", "minimum", "integral")
@@ -93,5 +93,7 @@ def flows() -> list[Flow]:
 
 
 def mixture() -> Flow:
-    """Every generalist proposes, the strongest weighs (Mixture-of-Agents, arXiv:2406.04692, in one layer)."""
+    """Make a workflow in which every generalist proposes and the
+    strongest aggregates (one-layer Mixture-of-Agents, arXiv:2406.04692).
+    """
     return ballot("vote", *SKILLS, judge=(STRONGEST, CHECK))

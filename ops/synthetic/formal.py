@@ -1,4 +1,4 @@
-"""Formal text that workers hand on in lines, `FACT:`, `EXPR:` and `PLAN:`, and what a question itself writes so."""
+"""Formal text that workers pass on in lines `FACT:`, `EXPR:` and `PLAN:`, and formal text in the question itself."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ class Fact(NamedTuple):
     attribute: str
     name: str
     value: str
-    """With its unit."""
+    """The value with its unit."""
 
 
 def facts(task: Task) -> list[Fact]:
-    """The facts that earlier workers looked up, oldest first."""
+    """Return the facts that earlier workers looked up, oldest first."""
     return [Fact(*match.groups()) for line in task.lines("FACT") if (match := _FACT.match(line))]
 
 
 def subjects(task: Task) -> list[str]:
-    """What to look up: an earlier look-up's result, else what the question names, else its choices."""
+    """Return the entities to look up: an earlier look-up's result,
+    else those named in the question, else its choices.
+    """
     earlier = [line.partition(" = ")[2] for line in task.lines("FACT")]
     shown = [name for text in earlier[-1:] for name in find_entities(text)]
     return shown or find_entities(task.question) or find_entities("; ".join(task.choices.values()))
 
 
 def shown_formula(task: Task) -> tuple[str, str] | None:
-    """The `EXPR:` lines as one formula and its unit: each line may refer to the one before it as PREV."""
+    """Return the `EXPR:` lines as one formula and its unit; each line may refer to the previous one as PREV."""
     lines = task.lines("EXPR")
     body, unit = "", ""
     for line in lines:
@@ -47,26 +49,26 @@ def shown_formula(task: Task) -> tuple[str, str] | None:
 
 
 def written_formula(question: str) -> str | None:
-    """The longest formula between dollar signs, in this world's grammar."""
+    """Return the longest formula between dollar signs in this environment's grammar."""
     formulas = re.findall(r"\$([^$]+)\$", question)
     return from_latex(max(formulas, key=len)) if formulas else None
 
 
 def expression_line(question: str, body: str, unit: str) -> str:
-    """A formula as an `EXPR:` line: of a function where the question names one by its signature."""
+    """Return a formula as an `EXPR:` line; it defines a function if the question states a signature."""
     if named := signature(question):
         return f"EXPR: {named[0]}({named[1]}) = {body}"
     return f"EXPR: {body} [{unit}]" if unit else f"EXPR: {body}"
 
 
 def signature(question: str) -> tuple[str, str] | None:
-    """Name and parameters of the function of numbers that a question asks for."""
+    """Return the name and parameters of the function of numbers that a question asks for."""
     match = _SIGNATURE.search(question)
     return (match[1], match[2]) if match else None
 
 
 def shown_function(task: Task) -> str | None:
-    """The last `EXPR:` line that defines a function, as source text."""
+    """Return the last `EXPR:` line that defines a function, as source text."""
     for line in reversed(task.lines("EXPR")):
         if match := _FUNCTION.match(line):
             return function(match[1], match[2], match[3])
@@ -74,10 +76,10 @@ def shown_function(task: Task) -> str | None:
 
 
 def function(name: str, parameters: str, body: str) -> str:
-    """Source text of a function that returns a formula."""
+    """Return the source text of a function that returns a formula."""
     return f"def {name}({parameters}):\n    return {body}"
 
 
 def shown_plan(task: Task) -> list[str]:
-    """The steps of all `PLAN:` lines."""
+    """Return the steps of all `PLAN:` lines."""
     return [step for line in task.lines("PLAN") for step in line.split("; ")]

@@ -1,4 +1,4 @@
-"""The formal expressions that tools pass to each other, read without ever evaluating code.
+"""The formal expressions that tools pass to each other, parsed without evaluating code.
 
 The grammar is Python's arithmetic on numbers, single-letter names and the functions in `FUNCTIONS`.
 """
@@ -39,7 +39,7 @@ class NotAFormula(ValueError):
 
 
 def parse(text: str) -> sympy.Expr:
-    """The expression that `text` writes. Raises `NotAFormula`."""
+    """Return the expression that `text` contains. Raises `NotAFormula`."""
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:
@@ -67,7 +67,7 @@ def _build(node: ast.expr, text: str) -> sympy.Expr:
 
 
 def from_latex(text: str) -> str:
-    """The small part of LaTeX that textbook formulas use, as this grammar's text."""
+    """Convert the small part of LaTeX that textbook formulas use to this grammar."""
     text = re.sub(r"^\s*[a-zA-Z]\(x\)\s*=", "", text)
     previous = None
     while previous != text:
@@ -79,7 +79,7 @@ def from_latex(text: str) -> str:
 
 
 def latex(value: Fraction) -> str:
-    """A number as LaTeX writes it."""
+    """Return a number in LaTeX."""
     if value.denominator == 1:
         return str(value.numerator)
     sign = "-" if value < 0 else ""
@@ -87,7 +87,7 @@ def latex(value: Fraction) -> str:
 
 
 def decimal(value: sympy.Expr, places: int = 4) -> str:
-    """A number as a plain decimal without trailing zeros."""
+    """Return a number as a plain decimal without trailing zeros."""
     if value.is_Integer:
         return str(value)
     text = f"{float(value):.{places}f}"

@@ -35,7 +35,7 @@ class FactUnit(NamedTuple):
 
 @functools.cache
 def knowledge_table(name: str) -> dict[str, dict[str, str]]:
-    """`data/knowledge/NAME.csv` as entity → attribute → value."""
+    """Return `data/knowledge/NAME.csv` as entity → attribute → value."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     key = "unit" if name == "units" else "name"
@@ -44,7 +44,7 @@ def knowledge_table(name: str) -> dict[str, dict[str, str]]:
 
 @functools.cache
 def entities() -> dict[str, dict[str, str]]:
-    """Every entity with its facts; a capital city is an entity whose only fact is its country."""
+    """Return every entity with its facts; a capital city is an entity whose only fact is its country."""
     facts_of = {**knowledge_table("materials"), **knowledge_table("countries")}
     for country, facts in knowledge_table("countries").items():
         facts_of.setdefault(facts["capital"], {"country": country})
@@ -63,20 +63,20 @@ def _by_lower_case() -> dict[str, str]:
 
 
 def find_entities(text: str) -> list[str]:
-    """Entities named in the text, in order, without repetition."""
+    """Return the entities that the text names, in order and without repetition."""
     names = (_by_lower_case()[match.lower()] for match in _entity_pattern().findall(text))
     return list(dict.fromkeys(names))
 
 
 def find_attribute(text: str) -> str | None:
-    """The attribute that the text names literally (the first one), if any."""
+    """Return the first attribute that the text names literally, if there is one."""
     hits = [(match.start(), name) for name in FACT_UNITS if (match := re.search(rf"\b{name}\b", text, re.I))]
     return min(hits)[1] if hits else None
 
 
 @functools.cache
 def units() -> dict[str, FactUnit]:
-    """Every spelling of a unit → the unit."""
+    """Return every spelling of a unit → the unit."""
     spellings = {}
     for name, row in knowledge_table("units").items():
         for spelling in row["spellings"].split():
@@ -85,7 +85,7 @@ def units() -> dict[str, FactUnit]:
 
 
 def convert(value: float, unit: str, target: str) -> float | None:
-    """`value` in another unit of the same dimension; None where there is no way."""
+    """Return `value` in another unit of the same dimension; None if no conversion exists."""
     source, goal = units().get(unit), units().get(target)
     if source is None or goal is None or source.dimension != goal.dimension:
         return None
@@ -98,19 +98,19 @@ TOLERANCE = 0.005
 
 
 def quantity(text: str) -> tuple[float, str] | None:
-    """The first number of a text with its unit ("" without one)."""
+    """Return the first number of a text with its unit ("" without one)."""
     match = _QUANTITY.search(text)
     return (float(match[1]), match[2] or "") if match else None
 
 
 def number(text: str) -> float:
-    """The first number of a text; 0 without one."""
+    """Return the first number of a text; 0 without one."""
     first = quantity(text)
     return first[0] if first else 0.0
 
 
 def choice_of(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
-    """The letter of the choice that equals `value`: the same text, or the same quantity, also in another unit."""
+    """Return the letter of the choice that equals `value`: as text, or as a quantity in any unit."""
     for letter, text in choices.items():
         if text.strip().lower() == value.strip().lower() or _same_quantity(text, value, converting):
             return letter

@@ -61,18 +61,18 @@ def apply(steps: Sequence[str], xs: Numbers) -> Numbers:
 
 
 def examples(question: str) -> list[ListExample]:
-    """The examples that a question shows; two at least, or none."""
+    """Return the examples that a question shows: at least two, or none."""
     shown = [ListExample(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
     return shown if len(shown) >= 2 else []
 
 
 def plan(question: str) -> list[str]:
-    """The operations that a question describes, in its order."""
+    """Return the operations that a question describes, in its order."""
     return readings(question, PHRASES)
 
 
 def program(steps: Sequence[str], question: str) -> str:
-    """Source text: a function where the question names one, else a program on a line of integers."""
+    """Return source text: a function if the question names one, else a program on a line of integers."""
     lines = [OPERATIONS[step] for step in steps]
     if match := re.search(r"`(\w+)\(xs\)`", question):
         return "\n    ".join([f"def {match[1]}(xs):", *lines, "return xs"])

@@ -1,6 +1,6 @@
-"""What the analyst can read: phrases and accounts of several people, and the formal text that each stands for.
+"""The text that the analyst understands: phrases and accounts of several people, each with its formal text.
 
-Groups named in a formula's pattern fill its body; `fact` is filled from a `FACT:` line on the attribute that the
+Named groups in a formula's pattern fill its body; `fact` is filled from a `FACT:` line with the attribute that the
 formula needs.
 """
 
@@ -17,7 +17,7 @@ class Formula(NamedTuple):
     body: str
     unit: str = ""
     needs: str = ""
-    """Attribute that a librarian must have looked up."""
+    """The attribute that a librarian must have looked up."""
 
 
 _N = r"(?P<{}>\d+(?:\.\d+)?|\b[a-z]\b)"
@@ -75,7 +75,7 @@ OPERATIONS = {
 
 
 def readings(text: str, phrases: dict[str, str]) -> list[str]:
-    """The phrases' readings in the order of the text."""
+    """Return the readings of the phrases in the order of the text."""
     spoken = [
         (match.start(), reading.format(*match.groups()))
         for pattern, reading in phrases.items()
@@ -93,14 +93,14 @@ CLAUSES = {
     r"(\w+) picks up (\d+)": "{0} = {0} + {1}",
     r"(\w+) drops (\d+)": "{0} = {0} - {1}",
 }
-"""Sentence → clause; a later pattern that matches at the same place is the better one."""
+"""Pattern of a sentence → clause; of several patterns that match at one place, the last has priority."""
 QUESTION = r"How many does (\w+) own"
 _CLAUSE = re.compile(r"(?P<to>\w+) = (?:(?P<factor>\d+) \* )?(?P<from>\w+)(?: (?P<sign>[+-]) (?P<amount>\d+))?")
 _GIFT = re.compile(r"(?P<giver>\w+) -> (?P<taker>\w+) (?P<amount>\d+)")
 
 
 def clauses(text: str) -> list[str]:
-    """The formal clauses of a text, in its order."""
+    """Return the formal clauses of a text in its order."""
     spoken: dict[int, str] = {}
     for pattern, clause in CLAUSES.items():
         for match in re.finditer(pattern, text):
@@ -110,9 +110,9 @@ def clauses(text: str) -> list[str]:
 
 
 def run(steps: Sequence[str], act: Callable[[Fraction, str], Fraction] = lambda value, _: value) -> dict[str, Fraction]:
-    """Name → what it owns in the end.
+    """Return name → final possession.
 
-    `act(value, operation)` may change each result; clauses that cannot be read are passed over.
+    `act(value, operation)` may change each result; unreadable clauses are skipped.
     """
     owned: dict[str, Fraction] = {}
     for step in steps:

@@ -22,7 +22,7 @@ NAMES = (*TOOLS, *SKILLS)
 def answer(
     messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = 0, temperature: float = 1.0, **_: Any
 ) -> SimpleNamespace:
-    """The response of the tool or generalist of that name, in the format of OpenAI's chat completions.
+    """Return the response of the tool or generalist of that name, in the format of OpenAI's chat completions.
 
     Raises `KeyError` for a name that is not among `NAMES`.
     """
@@ -41,7 +41,7 @@ def answer(
 
 
 def tokens(text: str) -> int:
-    """Tokens that a tool bills: four characters each, at least one."""
+    """Return the tokens that a tool bills: one per four characters, at least one."""
     return max(1, (len(text) + 3) // 4)
 
 
@@ -49,21 +49,21 @@ __all__ = ["NAMES", "answer", "benchmarks", "problems", "workflows"]
 
 
 def benchmarks() -> frozenset[str]:
-    """The benchmarks that a family mirrors."""
+    """Return the benchmarks that a family mirrors."""
     from ops.synthetic.problems import mirrored
 
     return mirrored()
 
 
 def problems(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-    """As `generate`."""
+    """Return problems as `generate` does."""
     from ops.synthetic.problems import generate
 
     return generate(benchmark, split, count, seed)
 
 
 def workflows() -> dict[str, tuple[StaticStep, ...]]:
-    """The stated set, by name."""
+    """Return the fixed set of workflows by name."""
     from ops.synthetic.flows import flows
 
     return {flow.name: flow.steps for flow in flows()}

@@ -22,15 +22,15 @@ TEST_SHARE = 0.25
 
 
 def mirrored() -> frozenset[str]:
-    """The benchmarks that an embedded family mirrors."""
+    """Return the benchmarks that an embedded family mirrors."""
     return frozenset(_KINDS)
 
 
 def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-    """`count` distinct problems of a benchmark, its families in turn.
+    """Return `count` distinct problems of a benchmark, its families in turn.
 
-    A question's text decides its split, so that no question is in both whatever the seed.
-    Raises `ValueError` when a family runs out of new questions.
+    A question's text decides its split, so that no question is in both splits for any seed. Raises `ValueError` when a
+    family runs out of new questions.
     """
     families = [family for family in FAMILIES if family.benchmark == benchmark]
     streams = [drafts(family, split, seed) for family in families]
@@ -59,7 +59,7 @@ def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Proble
 
 
 def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
-    """Distinct proven drafts of one family and split, without end."""
+    """Yield distinct proven drafts of one family and split without end."""
     random = Random(f"{family.name}:{split}:{seed}")
     seen: set[tuple[str, tuple[str, ...]]] = set()
     unseen_benchmark = family.benchmark in ("aime25", "gpqa_diamond", "bigcodebench")
@@ -70,7 +70,7 @@ def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
             raise ValueError(f"family {family.name}: two derivations disagree on {draft.question!r}: {draft.proof}")
         if not unseen_benchmark and split_of(draft.question) != split:
             continue
-        # Choices that merely stand in another order do not make another problem.
+        # The same choices in another order do not make another problem.
         key = (draft.question, tuple(sorted(draft.choices)))
         if key not in seen:
             seen.add(key)
@@ -79,6 +79,6 @@ def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
 
 
 def split_of(question: str) -> Split:
-    """The split that a question belongs to, by a hash of its text."""
+    """Return the split of a question, by a hash of its text."""
     value = int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) / 16**8
     return "test" if value < TEST_SHARE else "train"

@@ -21,16 +21,16 @@ class Task(NamedTuple):
     """One request to a tool."""
 
     question: str
-    """The question's prose, without choices and without the line on the answer's form."""
+    """The question's text, without choices and without the line on the answer's form."""
     choices: dict[str, str]
     form: Form
     subtask: str
-    """Lower case."""
+    """The subtask in lower case."""
     context: tuple[str, ...]
     """Responses of the visible earlier steps, oldest first."""
 
     def lines(self, mark: str) -> list[str]:
-        """What earlier workers wrote behind `MARK:`, oldest first."""
+        """Return the lines that earlier workers wrote after `MARK:`, oldest first."""
         return [
             line.removeprefix(f"{mark}: ").strip()
             for response in self.context
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
 
 def read(messages: Sequence[Mapping[str, str]]) -> Task:
-    """Take the messages of a step apart. Text without the marks is all question."""
+    """Split the messages of a step into their parts. Text without marks is part of the question."""
     users = [message["content"] for message in messages if message["role"] == "user"]
     opening, _, subtask = (users[0] if users else "").rpartition(_MARK)
     if not opening:
@@ -64,7 +64,7 @@ _ANSWER = re.compile(r"```python\n((?:.|\n)*?)```|\\boxed\{(.+)\}|^Answer: (.+)$
 
 
 def answers(task: Task) -> list[str]:
-    """The final answers among the visible responses, one a response at most, oldest first."""
+    """Return the final answers in the visible responses, at most one per response, oldest first."""
     last = (list(_ANSWER.finditer(response))[-1:] for response in task.context)
     return [
         next(group for group in match.groups() if group is not None).strip() for matches in last for match in matches
@@ -72,5 +72,5 @@ def answers(task: Task) -> list[str]:
 
 
 def state(task: Task, value: str) -> str:
-    """A final answer in the form that the question asks for."""
+    """Return a final answer in the form that the question asks for."""
     return f"\\boxed{{{value}}}" if task.form == "boxed" else f"Answer: {value}"

@@ -43,12 +43,12 @@ class GuardFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class GuardEvidence:
-    """A run's steps in order, the thresholds, and what is known of the workers."""
+    """The steps of a run in order, the thresholds, and measurements of the workers."""
 
     rows: Sequence[Row]
     guards: Guards
     alone: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Domain → worker → solo accuracy in [0, 1]; empty: not measured."""
+    """Domain → worker → solo accuracy in [0, 1]; empty if it was not measured."""
 
     @property
     def window(self) -> int:
@@ -64,7 +64,7 @@ class GuardEvidence:
 
 
 class Guard(NamedTuple):
-    """One guard: its fault and remedy in words, and its judgement."""
+    """A guard: its fault and remedy in words, and the function that judges a run."""
 
     about: str
     remedy: str
@@ -72,7 +72,7 @@ class Guard(NamedTuple):
 
 
 def guard_all(evidence: GuardEvidence) -> list[GuardFinding]:
-    """The finding of every guard, in the order of `GUARDS`. Raises `ValueError` for a run without a step."""
+    """Return the finding of every guard, in the order of `GUARDS`. Raises `ValueError` for a run without a step."""
     if not evidence.rows:
         raise ValueError("a run without a step shows nothing")
     return [GuardFinding(name, *guard.judge(evidence), guard.remedy) for name, guard in GUARDS.items()]
@@ -174,7 +174,7 @@ def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
-    """Mean of the rows' values of `name`; NaN, which passes every guard, if no row has one."""
+    """Return the mean of the rows' values of `name`; NaN, which passes every guard, if no row has one."""
     values = [float(row[name]) for row in rows if row.get(name) is not None and not math.isnan(row[name])]
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -246,4 +246,4 @@ GUARDS = {
         _zero_variance,
     ),
 }
-"""Guards by name, which is also the asset check's."""
+"""Guards by name, which is also the name of the asset check."""

@@ -1,4 +1,6 @@
-"""What `podium retrain` and `podium probe` do in this process: print or execute the plan, probe the workers."""
+"""The functions of `podium retrain` and `podium probe` in this
+process: print or execute the plan, probe the workers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from pipelines.retraining.launch import change_tags, estimated
 
 
 def tell(workspace: Workspace) -> bool:
-    """Print what the champion's pool requires and costs, and do nothing; returns whether it requires anything.
+    """Print what the champion's pool requires and costs, without executing it; return whether any work is required.
 
     Raises `PodiumError`.
     """
@@ -35,7 +37,7 @@ def tell(workspace: Workspace) -> bool:
 
 
 def show(console: Console, found: Due, priced: Estimate | None) -> None:
-    """The difference, the plan and its price."""
+    """Print the difference, the plan and its price."""
     snapshot, change = found.snapshot, found.snapshot.change
     assert change is not None
     console.print(f"Champion    version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
@@ -58,7 +60,9 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
 
 
 def retrain(workspace: Workspace) -> None:
-    """Execute what the champion's pool requires. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C."""
+    """Execute the work that the champion's pool requires. Raises
+    `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+    """
     from pipelines.run import here
 
     known = champion(workspace)
@@ -79,7 +83,7 @@ def retrain(workspace: Workspace) -> None:
 
 
 def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> None:
-    """What was decided, what became of it, and the command to type next. Raises `DataError`."""
+    """Print the decision, its outcome, and the next command to type. Raises `DataError`."""
     from pipelines.summary import print_promotion
 
     made = decided(workspace, asked.key)
@@ -95,7 +99,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> N
 
 
 def probe(workspace: Workspace) -> None:
-    """One round of probes of the champion's workers, in this process. Raises `PodiumError`."""
+    """Run one round of probes of the champion's workers in this process. Raises `PodiumError`."""
     from ops.retraining.drift import threshold
     from ops.retraining.probes import ProbeRecord
     from pipelines.run import here
@@ -119,7 +123,7 @@ def probe(workspace: Workspace) -> None:
 
 
 def simulated(workspace: Workspace, simulations: int) -> str:
-    """The table of docs/reference/measurements.md: what probes come to in simulated years, in markdown."""
+    """Return the table of docs/reference/measurements.md with the results of probes in simulated years, in Markdown."""
     from ops.config import load_retraining
     from ops.curation.card import markdown_table
     from ops.retraining.simulation import scenarios, simulate

@@ -1,8 +1,8 @@
 """The job `retraining`: execute the plan of a pool's change.
 
-Its steps are always the same. `champion_standing` scores the champion on the pool as it is and decides. Where nothing
-is to be trained, `training_mix` yields nothing and Dagster skips what follows. A retry continues after a crash:
-answers, scores and checkpoints are kept.
+Its steps are always the same. `champion_standing` scores the champion on the current pool and decides. If nothing is to
+be trained, `training_mix` yields nothing and Dagster skips the later steps. A retry continues after a crash: answers,
+scores and checkpoints are kept.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ ASSETS = (
 
 
 def retraining_job() -> dg.UnresolvedAssetJobDefinition:
-    """The job over `ASSETS`."""
+    """Return the job over `ASSETS`."""
     about = "Execute what a change of the champion's pool requires: precache, evaluate, fine-tune where needed"
     return asset_job(RETRAINING, ASSETS, about)

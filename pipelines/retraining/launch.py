@@ -1,4 +1,4 @@
-"""From a change to the run that executes its plan, or to the reason why none is started."""
+"""Request the run that executes a change's plan, or give the reason why none is started."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ops.retraining.estimate import Estimate, estimate
 from ops.spending.money import usd
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
-"""The sensor and the schedule that execute a change's plan."""
+"""The sensor and the schedule that execute the plan of a change."""
 APPROVE = "`podium retrain`, or the job `retraining` from its launchpad, starts it"
 ESTIMATE = "podium/estimate"
-"""Run tag: what the run is expected to cost."""
+"""Run tag: the expected cost of the run."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A run to request, or why there is none, with what the assets' pages then show."""
+    """A run to request, or the reason why there is none, with the observations for the assets' pages."""
 
     request: dg.RunRequest | None = None
     why: str = ""
@@ -33,13 +33,13 @@ class Launch:
 
 
 def failed_run(instance: dg.DagsterInstance, found: Due) -> str:
-    """The id of the run that was about this change and did not end well; empty: there was none."""
+    """Return the id of the unsuccessful run for this change; empty if there is none."""
     runs = instance.get_runs(dg.RunsFilter(tags={CHANGE: found.key}), limit=1)
     return runs[0].run_id if runs else ""
 
 
 def automation_is_on(instance: dg.DagsterInstance) -> bool:
-    """Whether sensor or schedule handle changes of the pool."""
+    """Return whether the sensor or the schedule handles changes of the pool."""
     return any(
         state.status.value == "RUNNING"
         for state in instance.all_instigator_state()
@@ -48,8 +48,11 @@ def automation_is_on(instance: dg.DagsterInstance) -> bool:
 
 
 def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause: str) -> Launch:
-    """The run of a change's plan, within `retraining.budget_usd` and unless one failed. A plan above the budget waits
-    for a person: an alert and an observation of `worker_pool`, once. Raises `DataError`, `ConfigError`."""
+    """Return the run of a change's plan, within `retraining.budget_usd` and unless an earlier one failed.
+
+    A plan above the budget waits for a person: it causes one alert and one observation of `worker_pool`. Raises
+    `DataError` and `ConfigError`.
+    """
     if failed := failed_run(instance, found):
         return Launch(why=f"{found.plan}: run {failed[:8]} did not end well. Retry it; or {APPROVE} again")
     priced, budget = estimated(found), found.snapshot.retraining.budget_usd
@@ -75,12 +78,14 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
 
 
 def change_tags(found: Due, priced: Estimate) -> dict[str, str]:
-    """Run tags: the snapshot, the change, its plan and what that will cost."""
+    """Return run tags: the snapshot, the change, its plan and the plan's expected cost."""
     return {**found.tags, ESTIMATE: str(priced)}
 
 
 def estimated(found: Due) -> Estimate:
-    """What its plan costs, at the checkout's cache: no call is made. Raises `DataError`, `ConfigError`."""
+    """Estimate the cost of the change's plan with the checkout's
+    cache, without a call. Raises `DataError`, `ConfigError`.
+    """
     setup = found.podium.load()
     client = open_client(setup, "precache")
     try:

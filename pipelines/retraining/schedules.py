@@ -45,11 +45,11 @@ CLOCKS = (
     _Clock("nightly_evaluation", NIGHTLY, "0 3 * * *", "The champion on the next part of its questions", _slice),
     _Clock("nightly_probes", PROBES, "0 4 * * *", "Ask every worker a few questions again: has it changed?", _probing),
 )  # fmt: skip
-"""Times are UTC."""
+"""The schedules; times are UTC."""
 
 
 def clock_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
-    """The jobs that schedules start beside the lifecycle."""
+    """Return the jobs that schedules start in addition to the lifecycle."""
     return [
         dg.define_asset_job(PROBES, ["worker_probes"], description="One round of probes of every worker"),
         dg.define_asset_job(NIGHTLY, ["champion_slice"], description="The champion on the questions of the night"),
@@ -57,8 +57,9 @@ def clock_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
-    """All of `CLOCKS`, for the champion's recipe (where there is no champion yet, for the resource's), and
-    `monthly_check`."""
+    """Return all of `CLOCKS` for the champion's recipe (without a
+    champion, for the resource's), and `monthly_check`.
+    """
     return [*map(_schedule, CLOCKS), monthly_check()]
 
 

@@ -1,4 +1,4 @@
-"""The sensors on the champion's pool: one executes what a change requires, one sends alerts of what nothing handles."""
+"""The sensors on the champion's pool: one executes what a change requires, one sends alerts of unhandled changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pool_changed(
         description="When the champion's pool has changed and settled: precache, evaluate, fine-tune if it must be",
     )
     def sensor(context: dg.SensorEvaluationContext, podium: Podium) -> dg.SensorResult:
-        # A run works from its own snapshot to its end: what it leaves is then compared with the file.
+        # A run uses its own snapshot until it ends; the resulting pool is then compared with the file.
         if why := unfinished(context.instance):
             return _result(context, Launch(why=f"{why}: looking again after it"))
         workspace = podium.workspace()
@@ -102,7 +102,9 @@ def _alert_of_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
 
 
 def _settling(cursor: str | None, pool: Pool, now: float) -> Settling:
-    """The cursor is what the pool read last and since when; that, with what it reads now."""
+    """Return the state of debouncing after this reading; the cursor
+    stores the last content and since when it is unchanged.
+    """
     facts = json.loads(cursor) if cursor else {}
     before = Settling(facts.get("read", ""), facts.get("since", 0.0))
     return before.after(digest(pool.model_dump(mode="json")), now)

@@ -1,1 +1,1 @@
-"""Benchmarks: each prints two sides of one run. `make bench` runs them all; nothing here is a test."""
+"""Benchmarks: each compares two measurements of one run. `make bench` runs them all; nothing here is a test."""

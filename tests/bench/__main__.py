@@ -1,6 +1,7 @@
-"""`python -m tests.bench [NAME …]`: run the benchmarks and write `.podium/bench.json`; 1 where a bound is exceeded.
+"""Run benchmarks with `python -m tests.bench [NAME …]` and write
+`.podium/bench.json`; exit code 1 if a bound is exceeded.
 
-With PODIUM_BENCH_SMALL=1 every benchmark runs in small, and no bound is judged.
+With PODIUM_BENCH_SMALL=1 every benchmark runs at a small size, and no bound is checked.
 """
 
 from __future__ import annotations

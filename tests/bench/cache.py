@@ -1,7 +1,7 @@
-"""The response cache: a warm one through the client, a table made again from it, and ten million entries.
+"""The response cache: a warm cache through the client, a table made again from it, and a cache of ten million entries.
 
-PODIUM_BENCH_ENTRIES says how large the large cache is (default 1,000,000; ten million take some
-minutes to write and about 6 GB of disk, in TMPDIR).
+PODIUM_BENCH_ENTRIES is the number of entries of the large cache (default 1,000,000; ten million take some minutes to
+write and about 6 GB of disk space in TMPDIR).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ WARM_ROUNDS = sized(20, 1)
 BY_HAND = "sha256, sqlite3 and json by hand"
 Complete = Callable[[Worker, Sequence[Message]], Awaitable[Response]]
 PROBLEMS_EACH = sized(240, 5)
-"""Of each of the four training benchmarks: 960 in all."""
+"""Number of problems from each of the four training benchmarks: 960 in total."""
 SMALL = sized(10_000, 500)
 TURNS = sized(40, 2)
 LOOK_UPS = sized(1000, 100)
-"""A turn."""
+"""Number of look-ups in one turn."""
 PAGE = 50_000
 
 
 def rows() -> list[Row]:
-    """All three."""
+    """Return the rows of all three measurements."""
     return [*_warm(), *_again(), *_large(int(os.environ.get("PODIUM_BENCH_ENTRIES", sized(1_000_000, 5_000))))]
 
 
@@ -54,9 +54,9 @@ def rows() -> list[Row]:
 
 
 def _warm() -> list[Row]:
-    """A response when every call is a hit, in memory and on disk alone, beside a look-up written by hand.
+    """Measure a response when every call is a hit, in memory and only on disk, beside a look-up written by hand.
 
-    CPU time: one thread that waits for nothing. The ways take turns, and the median turn counts.
+    CPU time, because the single thread waits for nothing. The ways take turns, and the median turn counts.
     """
     worker = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     questions = [[{"role": "user", "content": f"What is {i} + {i}?"}] for i in range(ASKED)]
@@ -85,7 +85,7 @@ def _warm() -> list[Row]:
 
 
 class _ByHand:
-    """The least that a cache on disk does: a key of what was asked, one SELECT, the response out of JSON."""
+    """The minimum work of a cache on disk: a key of the request, one SELECT, the response parsed from JSON."""
 
     def __init__(self, file: Path, worker: Worker, questions: Sequence[Sequence[Message]]) -> None:
         self._connection = sqlite3.connect(file)
@@ -114,10 +114,10 @@ def _client(state: Path, *, memory_chars: int = 64_000_000) -> WorkerClient:
 
 
 def _again() -> list[Row]:
-    """960 problems × 7 workers, answered once and then made again by a process that knows nothing.
+    """Measure a table of 960 problems × 7 workers that is made once and then again by a new process.
 
-    Beside it, in a process of its own too, what that table is without a cache: texts that lie there, graded
-    and written. CPU time of the process and of the programs that it graded.
+    The reference, also in a separate process, makes the table without a cache: stored texts are graded and written. CPU
+    time of the process and of the programs that it graded.
     """
     with tempfile.TemporaryDirectory() as name:
         first, again, bare = (_apart(way, name) for way in (_materialize, _materialize, _grade_and_write))
@@ -127,7 +127,7 @@ def _again() -> list[Row]:
 
 
 class Table(NamedTuple):
-    """What making a table took, the calls that were made for it, and its rows."""
+    """The time for making a table, the calls that were made, and the table's rows."""
 
     cpu_s: float
     calls: int
@@ -135,7 +135,7 @@ class Table(NamedTuple):
 
 
 def _apart(way: Callable[[Workspace], Table], root: str) -> Table:
-    """In a new process, which has nothing in memory."""
+    """Run in a new process, which has nothing in memory."""
     command = [sys.executable, "-m", "tests.bench.cache", way.__name__, root]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, cwd=Workspace.find().root, timeout=240
@@ -144,12 +144,12 @@ def _apart(way: Callable[[Workspace], Table], root: str) -> Table:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its finished children."""
     return sum(os.times()[:4])
 
 
 def _grade_and_write(workspace: Workspace) -> Table:
-    """The reference: each file of responses read, its texts graded, and written again."""
+    """Measure the reference: read each file of responses, grade its texts, and write it again."""
     from ops.benchmarks.store import read_problems
     from ops.core.rows import load_responses, response_file
     from ops.grading import grade
@@ -195,7 +195,9 @@ def _materialize(workspace: Workspace) -> Table:
 
 
 def _large(entries: int) -> list[Row]:
-    """Look-ups of random keys, half of them stored, among many entries and among ten thousand; nothing in memory."""
+    """Measure look-ups of random keys, half of them stored, in the large
+    cache and in one of ten thousand entries, without a memory cache.
+    """
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder) / "small", Path(folder) / "large"
         _fill(small, SMALL)
@@ -210,7 +212,7 @@ def _large(entries: int) -> list[Row]:
 
 
 def _read_through(file: Path) -> None:
-    """Bring a file into the system's page cache: the tree is measured, not the disk."""
+    """Read a file into the system's page cache, so that the tree is measured and not the disk."""
     with file.open("rb") as stream:
         while stream.read(1 << 24):
             pass
@@ -221,7 +223,7 @@ def _key(number: int) -> str:
 
 
 def _fill(folder: Path, entries: int) -> None:
-    """Write rows of about 300 bytes, in the order of their keys: random inserts into a large tree take hours."""
+    """Write rows of about 300 bytes in the order of their keys, because random inserts into a large tree take hours."""
     cache = ResponseCache(folder, memory_chars=0)
     for page in _pages(entries):
         cache.backend.insert(page)
@@ -243,7 +245,7 @@ def _pages(entries: int) -> Iterator[list[CacheRow]]:
 
 
 def _look_up(places: Sequence[tuple[Path, int]]) -> list[float]:
-    """Microseconds for one `get` in each place. They take turns, and the median turn counts: others use the machine."""
+    """Return microseconds for one `get` in each place; the places take turns, and the median turn counts."""
     chance = random.Random(1)
     caches = [ResponseCache(folder, memory_chars=0) for folder, _ in places]
     taken: list[list[float]] = [[] for _ in places]
@@ -252,7 +254,7 @@ def _look_up(places: Sequence[tuple[Path, int]]) -> list[float]:
             keys = [_key(chance.randrange(2 * entries)) for _ in range(LOOK_UPS)]
             began = time.perf_counter()
             hits = sum(cache.get(key) is not None for key in keys)
-            if turn >= TURNS // 4:  # the first ones warm up
+            if turn >= TURNS // 4:  # the first look-ups warm up
                 times.append((time.perf_counter() - began) / LOOK_UPS * 1e6)
             assert 0.4 < hits / LOOK_UPS < 0.6
     for cache in caches:

@@ -1,6 +1,6 @@
-"""Our client over bare `litellm.acompletion`: the same new questions, asked both ways in turn.
+"""Podium's client relative to bare `litellm.acompletion`: the same new questions, asked in both ways in turn.
 
-Our client asks an embedded worker without LiteLLM; beside it stands the same worker as LiteLLM's custom provider.
+Podium's client calls an embedded worker without LiteLLM; the reference is the same worker as LiteLLM's custom provider.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tests.faults.remote import FaultServer
 AT_ONCE = 32
 CALLS = sized(320, 64)
 ROUNDS = sized(11, 1)
-"""The two ways take turns; the row shows the median round of each, so that a busy moment counts for neither."""
+"""Rounds of each way, in turn; the row shows the median round of each, so that a busy moment does not count."""
 BARE = "bare LiteLLM"
 CUSTOM = "embedded"
-"""The embedded workers' prefix where LiteLLM reaches them."""
+"""The embedded workers' prefix in LiteLLM."""
 AT_MOST = 1.2
-"""Runs on a quiet machine lie between 1.0 and 1.13, whichever of our parts is left out."""
+"""The bound; ratios on a quiet machine are between 1.0 and 1.13, regardless of which part of the client is left out."""
 LATENCY_S = 0.1
-"""Of the remote worker: short for a language model."""
+"""Latency of the remote worker in seconds, short for a language model."""
 
 Ask = Callable[[list[Message]], Awaitable[object]]
 
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """A remote worker that answers in 0.1 s, one that answers at once, and an embedded tool."""
+    """Measure a remote worker that answers in 0.1 s, one that answers at once, and an embedded tool."""
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, FaultServer(Path(folder)) as server:
@@ -66,7 +66,7 @@ def rows() -> list[Row]:
 
 
 def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
-    """Ours and bare, per call."""
+    """Measure the seconds per call of Podium's client and of bare LiteLLM."""
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
     settings = request_settings(worker, "bench")
@@ -85,7 +85,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
         for number in range(ROUNDS + 1):
             for way in costs if number % 2 else reversed(costs):
                 cost = await _round(way, number)
-                if number:  # the first one imports, connects and opens files
+                if number:  # the first call imports, connects and opens files
                     costs[way].append(cost)
         return tuple(Cost(*map(median, zip(*costs[way], strict=True))) for way in (ours, bare))  # type: ignore[return-value]
 
@@ -96,7 +96,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
 
 
 def _as_custom_provider() -> None:
-    """Let LiteLLM reach the embedded workers."""
+    """Register the embedded workers with LiteLLM as a custom provider."""
     library = litellm()
 
     class Embedded(library.CustomLLM):  # type: ignore[misc, name-defined]
@@ -121,5 +121,5 @@ async def _round(way: Ask, number: int) -> Cost:
 
     wall, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(asker() for _ in range(AT_ONCE)))
-    await asyncio.sleep(0.02)  # what LiteLLM still has to log is part of its cost
+    await asyncio.sleep(0.02)  # pending logs of LiteLLM are part of its cost
     return Cost((time.perf_counter() - wall) / CALLS, (time.process_time() - cpu) / CALLS)

@@ -31,7 +31,7 @@ from tests.bench.row import Row, sized
 
 CANDIDATES, HELD_OUT = sized(150_000, 4_000), sized(25_000, 500)
 OTHER_WORDS = 0.15
-"""Share of the words of a copy that are drawn anew."""
+"""Share of the words of a copy that are replaced."""
 TRAIN: dict[str, tuple[str, Domain, GraderName]] = {
     "math_train": ("math500", "math", "math"),
     "mmlu_val": ("mmlu", "mmlu", "choice"),
@@ -47,7 +47,7 @@ TEST: dict[str, tuple[str, Domain, GraderName]] = {
 
 
 def rows() -> list[Row]:
-    """CPU seconds: other work on the machine does not count."""
+    """Measure CPU seconds, so that other work on the machine does not count."""
     whole, half = _measured(CANDIDATES), _measured(CANDIDATES // 2)
     name = f"curation of {CANDIDATES:,} to 960"
     return [
@@ -65,7 +65,7 @@ def _measured(candidates: int) -> dict[str, float]:
 
 
 def main(candidates: int) -> None:
-    """Print what one size took, as JSON."""
+    """Measure one size and print the result as JSON."""
     empty_gib = psutil.Process().memory_info().rss / 2**30
     held_out = list(_copies(_problems(TEST, "test"), HELD_OUT * candidates // CANDIDATES, seed=1))
     offered = list(_copies(_problems(TRAIN, "train"), candidates, seed=2))
@@ -81,13 +81,13 @@ def main(candidates: int) -> None:
 
 
 def _peak_gib() -> float:
-    """Of this process. `getrusage` would count what the process that started it held, too."""
+    """Return the peak memory of this process; `getrusage` would include the memory of the starting process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) / 2**20
 
 
 def _minhash_cpu_s(problems: list[Problem]) -> float:
-    """CPU seconds of datasketch's sketches (128 permutations) of the texts' word 5-grams, from every tenth text."""
+    """Return CPU seconds of datasketch's sketches (128 permutations) of word 5-grams, measured on every tenth text."""
     started, every = time.process_time(), 10
     for problem in problems[::every]:
         words = problem.question.lower().split()
@@ -125,7 +125,7 @@ def _read(file: Path, kind: tuple[str, Domain, GraderName], split: str) -> Itera
 
 
 def _copies(problems: list[Problem], count: int, seed: int) -> Iterator[Problem]:
-    """The problems, and copies of them with other numbers and some other words, until there are `count`."""
+    """Return the problems, and copies of them with other numbers and some other words, until there are `count`."""
     words = sorted({word for problem in problems for word in problem.question.split() if word.isalpha()})
     for number in range(count):
         copy, place = divmod(number, len(problems))

@@ -1,6 +1,6 @@
-"""The executor: one workflow against its critical path, a batch against its lower bound, and its own CPU.
+"""The executor: one workflow against its critical path, a batch against its lower bound, and its CPU time.
 
-Each is measured beside an executor that runs a workflow's steps one after another, as the paper reads.
+The reference for each is an executor that runs a workflow's steps one after another.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ FAN_IN = Workflow((*(Step(i, f"Part {i}.", "none") for i in range(4)), Step(4, "
 ROLLOUTS = sized(256, 16)
 LIMITS = (2, 3, 4, 4, 6, 6, 10)
 MEDIANS = (0.08, 0.12, 0.2, 0.24, 0.32, 0.4, 0.6)
-"""Of each worker's log-normal latency, in seconds; sigma is 0.5."""
+"""Median of each worker's log-normal latency in seconds; sigma is 0.5."""
 BATCHES = sized(3, 1)
 
 CALLS = sized(400, 20)
 
 
 def rows() -> list[Row]:
-    """Fan-in, batch and CPU."""
+    """Return the rows of fan-in, batch and CPU."""
     return [*fan_in(), *batch(), *cpu()]
 
 
 def fan_in() -> list[Row]:
-    """Five steps at a fixed latency: four independent, one that sees all."""
+    """Measure five steps of fixed latency: four independent ones, and one that sees all."""
     offered = [Worker(name=f"w{i}", model="local/none") for i in range(5)]
     client = Sleeper(lambda worker, messages: LATENCY)
 
@@ -67,7 +67,7 @@ def fan_in() -> list[Row]:
 
 
 class Batch(NamedTuple):
-    """What one batch took, in seconds, and the least that any order could have taken."""
+    """The seconds of one batch, and the minimum for any order of its calls."""
 
     ours: float
     serial: float
@@ -75,7 +75,7 @@ class Batch(NamedTuple):
 
 
 def batch() -> list[Row]:
-    """256 workflows of three steps on average, seven workers with limits: the median of three batches."""
+    """Measure 256 workflows of three steps on average on seven workers with limits: the median of three batches."""
     offered = [Worker(name=f"w{i}", model="local/none", concurrency=limit) for i, limit in enumerate(LIMITS)]
     batches = [asyncio.run(_batch(seed, offered)) for seed in range(BATCHES)]
     closest = sorted(batches, key=lambda batch: batch.ours / batch.bound)[BATCHES // 2]
@@ -120,7 +120,7 @@ def _workflow(chance: random.Random) -> Workflow:
 
 
 class Sleeper:
-    """A client with calls of a given duration, and of each worker as many at once as its limit says."""
+    """A client with calls of a given duration and the concurrency limit of each worker."""
 
     def __init__(self, latency: Callable[[Worker, Sequence[Message]], float]) -> None:
         self.latency = latency
@@ -136,7 +136,7 @@ class Sleeper:
 
 
 async def serially(workflow: Workflow, question: str, offered: Sequence[Worker], client: Client) -> None:
-    """The reference: every step, one after another."""
+    """Execute every step one after another: the reference."""
     responses: dict[int, str] = {}
     for index, step in enumerate(workflow.steps):
         messages = worker_messages(workflow, index, question, responses)
@@ -144,11 +144,13 @@ async def serially(workflow: Workflow, question: str, offered: Sequence[Worker],
 
 
 def cpu() -> list[Row]:
-    """CPU time of a whole call (execution, scheduler, client, cache, ledger) beside that of the client alone."""
+    """Measure the CPU time of a whole call (execution, scheduler,
+    client, cache, ledger) beside that of the client alone.
+    """
     worker = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     workflow = Workflow.single(0)
 
-    fresh = itertools.count()  # no question twice: nothing may come from the cache
+    fresh = itertools.count()  # no question is repeated, so nothing comes from the cache
 
     async def bare(client: Client) -> None:
         for number in itertools.islice(fresh, CALLS):
@@ -163,7 +165,7 @@ def cpu() -> list[Row]:
         state = Path(folder)
         ledger = Ledger(state / "ledger.sqlite")
         client = WorkerClient(ResponseCache(state / "cache"), ledger, Account("bench", "bench", 10.0))
-        asyncio.run(bare(client))  # the first calls import and set up
+        asyncio.run(bare(client))  # the first calls import and initialise
         reference = _cpu_ms(lambda: bare(client))
         whole = _cpu_ms(lambda: ours(client))
         zero = _cpu_ms(lambda: _executed(workflow, worker))
@@ -184,7 +186,7 @@ async def _executed(workflow: Workflow, worker: Worker) -> None:
 
 
 def _cpu_ms(way: Callable[[], Awaitable[object]]) -> float:
-    """Milliseconds of this process's CPU time (all threads) per call, the median of three times."""
+    """Return milliseconds of CPU time of this process (all threads) per call: the median of three measurements."""
 
     async def once() -> float:
         started = time.process_time()

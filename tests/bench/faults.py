@@ -1,4 +1,6 @@
-"""A bad night against a good one: the same calls at the same rate limit, with a fifth of the replies failing."""
+"""Calls with failures against calls without: the same calls at the
+same rate limit, with a fifth of the replies failing.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,10 @@ LATENCY_S = 0.05
 
 
 def rows() -> list[Row]:
-    """Seconds for all calls, less what was imposed: each Retry-After, and time-outs once nothing else is left.
+    """Measure the seconds for all calls, minus imposed waits: each
+    Retry-After, and time-outs when nothing else is in flight.
 
-    Calls that had to be made again (a quarter more, at this rate) count, as do our own pauses.
+    Repeated calls (a quarter more, at this rate) count, as do the client's own pauses.
     """
     with tempfile.TemporaryDirectory() as folder:
         good, _, _ = _night(Path(folder) / "good", rate=0.0)
@@ -38,7 +41,7 @@ def rows() -> list[Row]:
 
 
 def _night(folder: Path, rate: float) -> tuple[float, float, int]:
-    """Seconds that the calls took, those that the server imposed, and how many calls had no answer."""
+    """Return the seconds of the calls, the seconds that the server imposed, and the number of unanswered calls."""
     folder.mkdir()
     with FaultServer(folder) as server:
         server.order(latency_s=LATENCY_S, seed=1)
@@ -66,7 +69,7 @@ async def _ask(client: WorkerClient, worker: Worker, server: FaultServer, rate: 
 
 
 def _imposed(came: list[dict[str, Any]]) -> float:
-    """Seconds in which the server had said to wait, or in which only calls that it left hanging were under way."""
+    """Return the seconds in which the server had requested a wait, or in which only hanging calls were in flight."""
     first: dict[str, float] = {}
     for entry in came:
         first.setdefault(entry["prompt"], entry["time"])

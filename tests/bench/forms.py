@@ -1,4 +1,4 @@
-"""`python -m tests.bench.forms`, what `make forms` calls: the corpus of forms, into docs/reference."""
+"""Run `python -m tests.bench.forms` (`make forms`): the corpus of forms, written into docs/reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Question(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Whether a response was accepted by us and by bare math-verify (None: not asked)."""
+    """Whether Podium's grader and bare math-verify (None: not asked) accepted a response."""
 
     kind: str
     right: bool
@@ -46,20 +46,22 @@ class Judged(NamedTuple):
 
 
 def bare_math_verify(gold: str, response: str) -> bool:
-    """math-verify as its README has it: the gold answer as a formula, the response as it stands, all defaults."""
+    """Judge with math-verify as in its README: the gold answer as a
+    formula, the response unchanged, default settings.
+    """
     from math_verify import parse, verify
 
     return bool(verify(parse(f"${gold}$"), parse(response)))
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of those that it started: load from elsewhere does not count."""
+    """Return CPU seconds of this process and of its children, so that other load does not count."""
     processes = [psutil.Process(), *psutil.Process().children()]
     return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
 
 
 def judge_mathematics(questions: list[Question]) -> tuple[list[Judged], float]:
-    """Ours and bare math-verify's verdicts, and our CPU seconds over its."""
+    """Return verdicts of Podium's grader and of bare math-verify, and the ratio of their CPU seconds."""
     start = cpu_s()
     ours = [grade(question.problem, question.response).correct for question in questions]
     between = cpu_s()
@@ -73,7 +75,7 @@ def judge_mathematics(questions: list[Question]) -> tuple[list[Judged], float]:
 
 
 def judge_others(forms: list[Form]) -> list[Judged]:
-    """Choices, short text and programs."""
+    """Judge choices, short text and programs."""
     grades = grade_many((form.problem, form.response) for form in forms)
     return [Judged(form.kind, form.right, grade.correct) for form, grade in zip(forms, grades, strict=True)]
 
@@ -82,7 +84,7 @@ def judge_others(forms: list[Form]) -> list[Judged]:
 
 
 def real_problems(file: Path) -> list[Problem]:
-    """A seeded sample of MATH's problems."""
+    """Return a seeded sample of MATH's problems."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     rows = [row for row in rows if row["answer"].strip()]
@@ -93,7 +95,9 @@ def real_problems(file: Path) -> list[Problem]:
 
 
 def real_questions(problems: list[Problem]) -> list[Question]:
-    """Gold answers in every wrapping and behind a name; each problem's wrong answer is the next one's gold."""
+    """Return gold answers in every wrapping and after a name; each
+    problem's wrong answer is the next problem's gold answer.
+    """
     questions = []
     following = [*problems[1:], problems[0]]
     pairs = [(problem, other.answer) for problem, other in zip(problems, following, strict=True)]
@@ -112,7 +116,7 @@ def real_questions(problems: list[Problem]) -> list[Question]:
 
 
 def cells(judged: list[Judged]) -> str:
-    """Right and wrong forms, and how many of them we and math-verify accept."""
+    """Count right and wrong forms, and how many of them Podium's grader and math-verify accept."""
     columns = []
     for right in (True, False):
         rows = [row for row in judged if row.right is right]
@@ -130,7 +134,7 @@ HEADER = """| {0} | right forms | we accept | math-verify | wrong forms | we acc
 
 
 def report(forms: list[Form]) -> str:
-    """The corpus by grader and kind, then the real problems where they are."""
+    """Return the corpus by grader and kind, then the real problems if their files exist."""
     graders = {form.kind: form.problem.grader for form in forms}
     mathematics = [form for form in forms if form.problem.grader == "math"]
     judged, ratio = judge_mathematics([Question(f.kind, f.problem, f.response, f.right) for f in mathematics])
@@ -146,7 +150,7 @@ def report(forms: list[Form]) -> str:
 
 
 def real_report(file: Path) -> str:
-    """Forms of real problems, ours and math-verify's."""
+    """Return the table of forms of real problems for Podium's grader and math-verify."""
     judged, ratio = judge_mathematics(real_questions(real_problems(file)))
     lines = [f"{PROBLEMS} problems of MATH (seed {SEED}):", "", HEADER.format("form")]
     kinds = dict.fromkeys(row.kind for row in judged)
@@ -155,11 +159,11 @@ def real_report(file: Path) -> str:
 
 
 def main() -> int:
-    """Judge every form, print the tables and write them between their marks."""
+    """Judge every form, print the tables and write them between their markers."""
     logging.disable(logging.WARNING)
     root = Workspace.find().root
     forms = load()
-    # Imports and the start of our worker are not timed.
+    # Imports and the start of the worker process are not timed.
     bare_math_verify("x + 1", "$1 + x$")
     grade(Problem("p", "forms", "math", "test", "?", "x+1", "math"), r"\boxed{1+x}")
     print(f"judging {len(forms)} forms …", flush=True)

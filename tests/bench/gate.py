@@ -1,4 +1,4 @@
-"""The gate over a thousand simulated challengers of each kind, into docs/reference: `make gate`."""
+"""The gate on a thousand simulated challengers of each kind, written into docs/reference: `make gate`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHALLENGERS, CHAMPIONS = sized(1000, 20), sized(300, 3)
 
 
 class Row(NamedTuple):
-    """A kind of challenger: how many passed of how many, and what is stated of that."""
+    """A kind of challenger: the numbers of promoted and of all challengers, and the claim about them."""
 
     what: str
     passed: int
@@ -30,14 +30,16 @@ class Row(NamedTuple):
 
 
 def at_analysis(difference: float, analysis: int, seed: int) -> tuple[int, int]:
-    """Challengers that truly differ so much from their champion, each judged once, at that interim analysis."""
+    """Simulate challengers with this true difference from their
+    champion, each judged once, at that interim analysis.
+    """
     rng = np.random.default_rng(seed)
     champions = (a_champion(rng) for _ in range(CHALLENGERS))
     return sum(promoted(each, difference, rng, analysis=analysis, gate=GATE) for each in champions), CHALLENGERS
 
 
 def over_nights(difference: float, planned: int | None, seed: int, counted: bool = True) -> tuple[int, int]:
-    """Champions that such a challenger replaces within thirty nights."""
+    """Simulate champions that such a challenger replaces within thirty nights."""
     rng, gate = np.random.default_rng(seed), GATE.model_copy(update={"planned_analyses": planned})
     lost = 0
     for _ in range(CHAMPIONS):
@@ -48,7 +50,7 @@ def over_nights(difference: float, planned: int | None, seed: int, counted: bool
 
 
 def rows() -> Sequence[Row]:
-    """What the table says."""
+    """Return the rows of the table."""
     margin, chance = GATE.max_loss_against_champion, (1 - GATE.confidence) / 2
     made = []
 
@@ -76,7 +78,7 @@ def rows() -> Sequence[Row]:
 
 
 def table(made: Sequence[Row]) -> str:
-    """As markdown."""
+    """Return the table as Markdown."""
     head = "| challengers that are truly … | passed | share (95 % interval) | stated |\n| --- | --- | --- | --- |\n"
     return head + "\n".join(
         f"| {row.what} | {row.passed} of {row.tried:,} {row.of} | {row.passed / row.tried:.1%} "

@@ -1,4 +1,4 @@
-"""`make gold` calls `python -m tests.bench.gold`: gold answers of the real rows, into docs/reference."""
+"""Grade the gold answers of the real rows (`make gold`, `python -m tests.bench.gold`) and write docs/reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = Path("..") / "shared" / "benchmarks"
 
 
 class Rows(NamedTuple):
-    """One file of rows, and which benchmark's split reads it."""
+    """One file of rows, and the benchmark and split that it belongs to."""
 
     benchmark: str
     split: Split
@@ -42,7 +42,7 @@ SETS = {
 
 
 def load_set(folder: Path, name: str) -> LoadedSplit:
-    """Load one set through the file source, as a recipe would."""
+    """Load one set through the file source, as a recipe does."""
     benchmark, split, file = SETS[name]
     path = str((folder / f"{file}.jsonl.gz").resolve())
     source = BenchmarkSource(source="file", train_file=path if split == "train" else None,
@@ -59,7 +59,7 @@ def grade_set(folder: Path, name: str) -> Golds:
 
 
 def main() -> int:
-    """Grade every set, print the report and write it between its marks. 1 where there are no rows."""
+    """Grade every set, print the report and write it between its markers; exit code 1 without rows."""
     root = Workspace.find().root
     folder = root / ROWS
     configure(Grading(), root)

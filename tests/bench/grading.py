@@ -1,7 +1,7 @@
-"""Grading: short programs beside their bare start behind the same wall, 14,042 responses to choices beside a bare
-pattern, 5,000 responses to MATH, hostile ones among them, beside bare math-verify.
+"""Grading: short programs beside their bare start in the same sandbox, 14,042 responses to choices beside a bare
+pattern, and 5,000 responses to MATH, including hostile ones, beside bare math-verify.
 
-The rows are the real ones where they lie beside the project, and embedded ones otherwise.
+The rows are real ones if their files exist beside the project, and embedded ones otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEED = 0
 
 
 def rows() -> list[Row]:
-    """Time for one response: wall-clock for programs, which run in processes of their own, else CPU time."""
+    """Measure the time per response: wall-clock for programs, which run in separate processes, otherwise CPU time."""
     if isolation() != "bubblewrap":
         print("grading: bubblewrap does not work on this machine: the row on programs is left out")
         return [_choices(), _formulas()]
@@ -52,7 +52,9 @@ def rows() -> list[Row]:
 
 
 def _programs() -> Row:
-    """Both run `AT_ONCE` at a time; the fastest of rounds in turn counts, since other work only adds."""
+    """Run `AT_ONCE` programs at a time on both sides; the fastest of
+    alternating rounds counts, since other work only adds.
+    """
     ours, bare = [], []
     for number in range(ROUNDS):
         sources = [_source(number * PROGRAMS + i) for i in range(PROGRAMS)]
@@ -116,7 +118,9 @@ def _choices() -> Row:
 
 
 def _formulas() -> Row:
-    """Ours reads all, hostile ones among them; math-verify every tenth, and none of those, times ten."""
+    """Read all responses, including hostile ones, with Podium's
+    grader; math-verify reads every tenth other one, times ten.
+    """
     problems = [problem for problem in _problems("math500", "math", ("math_train",)) if problem.answer.strip()]
     chance, pairs = random.Random(SEED), []
     for number in range(FORMULAS):
@@ -132,7 +136,7 @@ def _formulas() -> Row:
 
 
 def _cpu_s(work: Callable[[], Any]) -> float:
-    """CPU seconds of doing it once; what is too short for a clock of hundredths is done again."""
+    """Return the CPU seconds of one execution; short ones are repeated because the clock has a resolution of 10 ms."""
     began, times = cpu_s(), 0
     while times == 0 or cpu_s() - began < 0.1:
         work()

@@ -1,5 +1,5 @@
-"""The grammar: whole workflows against the parts of Python's library that read the same lists, a megabyte of malice
-against a megabyte of prose.
+"""The grammar: whole workflows beside the parts of Python's library that parse the same lists, and a megabyte of
+hostile text beside a megabyte of prose.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HOSTILE = {
     "assignments": "subtasks=[" * 100_000,
     "escapes": 'subtasks=["\\x"]' * 66_666,
 }
-"""A megabyte each; the tests have more kinds, none of them slower."""
+"""Hostile texts of a megabyte each; the tests have more kinds, none of them slower."""
 NAIVE = re.compile(r"(?:model_id|subtasks|access_list) = (\[.*\])")
 
 
 def rows() -> list[Row]:
-    """Completions of about 570 characters, three steps each, read and validated; then the hostile ones.
+    """Measure completions of about 570 characters and three steps, parsed and validated; then the hostile ones.
 
-    The fastest of rounds in turn counts: whatever else the machine does only adds.
+    The fastest of alternating rounds counts, because other work on the machine only adds.
     """
     texts = [f"{REASONING}\n{_workflow(number).render()}" for number in range(COUNT)]
     ours, naive = _fastest(COUNT, lambda: _parse(texts), lambda: _read_naively(texts))
@@ -57,13 +57,13 @@ def _parse(texts: list[str]) -> None:
 
 
 def _read_naively(texts: list[str]) -> None:
-    """What a short script does: no other spelling, no bound, no check of what it read."""
+    """Parse as a short script does: no other spellings, no bounds, no validation."""
     for text in texts:
         assert len([ast.literal_eval(match) for match in NAIVE.findall(text)]) == 3
 
 
 def _fastest(count: int, *ways: Callable[[], None]) -> list[float]:
-    """CPU seconds of each way for each of `count` texts; the ways take turns."""
+    """Return CPU seconds of each way for each of `count` texts; the ways take turns."""
     taken: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS):
         for way, times in zip(ways, taken, strict=True):

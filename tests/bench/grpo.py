@@ -1,4 +1,4 @@
-"""A GRPO step of ours over a step of bare TRL, and what workers that take their time add to it."""
+"""A GRPO step of Podium relative to a step of bare TRL, and the additional time for slow workers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ops.core.workspace import Workspace
 from tests.bench.row import Row, sized
 
 STEPS = sized(6, 2)
-"""The first step of each side is left out: it allocates."""
+"""Steps of each side; the first is left out because it allocates memory."""
 LATENCY = 0.3
-"""Of every call of a worker (s), in the rows on workers that take their time."""
+"""Latency of every worker call in seconds, in the rows on slow workers."""
 
 
 class Slow:
@@ -40,9 +40,9 @@ class Slow:
 
 
 def rows() -> list[Row]:
-    """Ours the second time, so that every response is cached; bare TRL's reward is a constant.
+    """Measure Podium's second run, in which every response is cached; the reward of bare TRL is a constant.
 
-    The learning rate is next to nothing, so that all sides sample the same completions.
+    The learning rate is close to zero, so that all sides sample the same completions.
     """
     from ops.precaching.opening import open_client
     from ops.training.grpo import trainer
@@ -52,7 +52,7 @@ def rows() -> list[Row]:
         plan = _plan(Path(name))
 
         def curve(run: str, staleness: int = 0) -> list[dict[str, Any]]:
-            """The steps of a run, but for its first."""
+            """Return the steps of a run without the first."""
             grpo = plan.recipe.grpo.model_copy(update={"staleness": staleness})
             folder = Path(name) / run
             folder.mkdir()
@@ -80,7 +80,7 @@ def _seconds(curve: Sequence[dict[str, Any]]) -> float:
 
 
 def _bare(plan: Any, folder: Path) -> float:
-    """Seconds of a step of TRL's own trainer on the same questions."""
+    """Return the seconds of a step of TRL's own trainer on the same questions."""
     from transformers import TrainerCallback
     from trl import GRPOTrainer
 
@@ -115,7 +115,7 @@ def _bare(plan: Any, folder: Path) -> float:
 
 
 def _plan(folder: Path) -> Any:
-    """A plan in a folder of its own: generated problems and a policy that has just learnt the grammar."""
+    """Return a plan in a separate folder: generated problems and a policy after its cold start."""
     from ops.benchmarks.store import write_problems
     from ops.conductor.policy import PolicyCard
     from ops.synthetic.problems import generate

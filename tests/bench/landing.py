@@ -1,8 +1,8 @@
-"""`python -m tests.bench.landing`, what `make landing` calls: where the embedded pool lands, into docs.
+"""Measure the embedded pool with `python -m tests.bench.landing` (`make landing`) and write the docs.
 
-Every workflow of a stated set runs on the same questions, straight through the embedded workers: what a step is sent
-is the executor's (`worker_messages`), answers are graded by the real graders, costs are the pool's prices. What is
-best for a family is chosen on training questions and measured on others.
+Every workflow of a fixed set runs on the same questions directly with the embedded workers: the executor composes the
+messages (`worker_messages`), the real graders grade the answers, and costs are the pool's prices. The best workflow of
+a family is chosen on training questions and measured on others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from pipelines.pages import MEASUREMENTS, write_between
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
 POOL = load_pool(Workspace.find().config, "quickstart")
 PER_FAMILY = 25
-"""Questions of each family: in one seed's training split to choose by, in another's test split to measure on."""
+"""Questions of each family: from one seed's training split for the
+choice, from another's test split for measurement.
+"""
 
 
 class Result(NamedTuple):
@@ -44,13 +46,13 @@ class Result(NamedTuple):
 
 
 class Bench:
-    """Answers and their costs, each made once."""
+    """Answers and their costs, each computed once."""
 
     def __init__(self) -> None:
         self._answers: dict[str, tuple[str, float]] = {}
 
     def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
-        """The answer of a workflow to a problem, and its USD."""
+        """Return the answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
         graph = workflow(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
@@ -77,7 +79,7 @@ class Bench:
 
 
 def measure(problems: Sequence[Problem], set_: Sequence[Flow]) -> dict[tuple[str, str], Result]:
-    """(problem's key, flow's name) → what became of it."""
+    """Return (problem's key, flow's name) → outcome."""
     bench = Bench()
     made = {(problem.key, flow.name): (problem, *bench.run(problem, flow)) for problem in problems for flow in set_}
     distinct = {(problem.key, answer): (problem, answer) for problem, answer, _ in made.values()}
@@ -86,7 +88,7 @@ def measure(problems: Sequence[Problem], set_: Sequence[Flow]) -> dict[tuple[str
 
 
 def of_families(benchmarks: Iterable[str], split: str, seed: int) -> list[Problem]:
-    """`PER_FAMILY` problems of each family of the benchmarks."""
+    """Return `PER_FAMILY` problems of each family of the benchmarks."""
     counts = {name: PER_FAMILY * sum(family.benchmark == name for family in FAMILIES) for name in benchmarks}
     return [problem for name, count in counts.items() for problem in generate(name, split, count, seed)]  # type: ignore[arg-type]
 
@@ -95,7 +97,7 @@ Results = Mapping[tuple[str, str], Result]
 
 
 def best(results: Results, problems: Sequence[Problem], names: Iterable[str]) -> str:
-    """The flow that is right most often; of equals the cheaper one."""
+    """Return the flow with the most right answers; ties go to the cheaper one."""
     return max(
         names,
         key=lambda name: (
@@ -106,17 +108,17 @@ def best(results: Results, problems: Sequence[Problem], names: Iterable[str]) ->
 
 
 def share(results: Results, problems: Sequence[Problem], *names: str) -> str:
-    """Per cent of the problems that one of the flows answers, ± one standard error."""
+    """Return the percentage of problems that at least one of the flows answers, ± one standard error."""
     return mean_text([float(any(results[p.key, name].right for name in names)) for p in problems])
 
 
 def mean_text(values: Sequence[float]) -> str:
-    """A mean in per cent, ± one standard error."""
+    """Format a mean in per cent, ± one standard error."""
     return percent(mean_estimate(values))
 
 
 def tables() -> str:
-    """Where the pool lands, and what wins which family."""
+    """Return the tables of the pool's accuracies and of the best workflow of each family."""
     configure(Grading(isolation="resource_limits"), Path())
     set_ = flows()
     known = of_families(training_benchmarks(), "train", 1)
@@ -141,7 +143,7 @@ def tables() -> str:
     lines += ["", f"| family | {' | '.join(KINDS.values())} | the winner |", f"| --- |{' --- |' * len(KINDS)} --- |"]
     for family in FAMILIES:
         theirs = [p for p in (*seen, *unseen) if p.family == family.name]
-        # Of the unseen families nothing is known before: their best is hindsight's.
+        # The unseen families have no training questions: their best workflow is chosen with hindsight.
         basis, by = ([p for p in known if p.family == family.name], trained)
         if not basis:
             basis, by = theirs, tested
@@ -156,7 +158,7 @@ def tables() -> str:
 
 
 def voted(problems: Sequence[Problem], name: str) -> str:
-    """Five samples of one worker by itself, the most common graded answer counted: right where most samples agree."""
+    """Measure five samples of one worker alone, with the most frequent graded answer counted."""
     bench, flow = Bench(), chain("alone", (name, SOLVE))
     answers = {p.key: [bench.run(p, flow, sample)[0] for sample in range(5)] for p in problems}
     pairs = [(p, answer) for p in problems for answer in answers[p.key]]
@@ -170,7 +172,7 @@ def voted(problems: Sequence[Problem], name: str) -> str:
 
 
 def traced() -> str:
-    """One wrong answer of each generalist, each by another kind of misstep, with what led to it."""
+    """Return one wrong answer of each generalist, each with another kind of misstep and its cause."""
     configure(Grading(isolation="resource_limits"), Path())
     lines = ["| worker | question | its response | gold | the misstep |", "| --- | --- | --- | --- | --- |"]
     kinds = set[str]()
@@ -191,7 +193,7 @@ def traced() -> str:
 
 
 def main() -> int:
-    """Write the tables, or those that the command line names, into the page."""
+    """Write all tables, or those named on the command line, into the page."""
     made = {"landing": (MARK, tables), "traced": (TRACED, traced)}
     for name in sys.argv[1:] or made:
         mark, table = made[name]

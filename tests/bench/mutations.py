@@ -1,4 +1,4 @@
-"""`make mutations`: every fault of mutations.yaml, put into a copy of the code, must make its tests fail."""
+"""Insert every fault of mutations.yaml into a copy of the code; its tests must fail (`make mutations`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copy_of_the_code(place: Path) -> None:
 
 
 def first_failure(place: Path, tests: list[str]) -> str:
-    """The first test that fails there, "" where all pass."""
+    """Return the first test that fails in that copy; "" if all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     failed = [line.split(" ", 2)[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
@@ -40,7 +40,7 @@ def first_failure(place: Path, tests: list[str]) -> str:
 
 
 def main() -> int:
-    """Print a line for each fault; 1 when one was not noticed."""
+    """Print a line for each fault; exit code 1 if one was not detected."""
     areas: list[dict[str, Any]] = yaml.safe_load(FAULTS.read_text(encoding="utf-8"))
     count = missed = 0
     with tempfile.TemporaryDirectory() as folder:

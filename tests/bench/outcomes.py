@@ -1,6 +1,6 @@
-"""`python -m tests.bench.outcomes`: real outcomes through profiles, forecast and replay, into docs/reference.
+"""Process real outcomes with profiles, forecast and replay (`python -m tests.bench.outcomes`), into docs/reference.
 
-They lie in `../shared`, which a user's machine has not: then this says so and ends.
+The outcomes are in `../shared`, which a user's machine does not have; the program then reports this and ends.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ O1 = SHARED / "outcomes" / "livecodebench_v1_o1-preview.jsonl.gz"
 STATEMENTS = "benchmarks/livecodebench_v1.jsonl.gz"
 MARK = "<!-- made by `python -m tests.bench.outcomes` -->"
 SAMPLES = 10
-"""The matrix gives pass@1 in tenths: ten samples a question."""
+"""Number of samples per question, because the matrix gives pass@1 in tenths."""
 
 
 def matrix_rows() -> list[ResponseRow]:
-    """The published pass rates as ten graded responses each; tokens and prices were not published."""
+    """Return the published pass rates as ten graded responses each; tokens and prices were not published."""
     with gzip.open(MATRIX, "rt", encoding="utf-8") as file:
         cells = json.load(file)["performances"]
     return [
@@ -57,7 +57,7 @@ def _row(worker: str, problem: str, sample: int, *, score: float = 0.0, text: st
 
 
 class ReplayedGrade(NamedTuple):
-    """One response of o1-preview: does it pass the public tests here, and did it pass the hidden ones there?"""
+    """The grades of one response of o1-preview: on the public tests here, and as published on the hidden tests."""
 
     problem: str
     public: bool
@@ -66,7 +66,7 @@ class ReplayedGrade(NamedTuple):
 
 
 def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
-    """o1-preview's responses (each `every`th) through replay, our extraction and our grader."""
+    """Grade o1-preview's responses (each `every`th) with replay, the program extraction and the grader."""
     with gzip.open(O1, "rt", encoding="utf-8") as lines:
         outcomes = {str(row["question_id"]): row for row in map(json.loads, lines)}
     problems = [problem for problem in statements() if problem.id.removeprefix("lcb-") in outcomes][::every]
@@ -91,7 +91,7 @@ def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
 
 
 def statements() -> list[Problem]:
-    """LiveCodeBench V1 with its public tests, through the file source."""
+    """Load LiveCodeBench V1 with its public tests through the file source."""
     source = BenchmarkSource.model_validate({"source": "file", "train_file": STATEMENTS})
     return list(sound_problems(BENCHMARKS["livecodebench"], "train", source, Workspace(SHARED), 0))
 
@@ -100,7 +100,7 @@ def statements() -> list[Problem]:
 
 
 def report(rows: Sequence[ResponseRow], verdicts: Sequence[ReplayedGrade]) -> str:
-    """Both tables, in markdown."""
+    """Return both tables in Markdown."""
     return f"{_matrix(rows)}\n\n{_replay(verdicts)}\n"
 
 
@@ -158,7 +158,7 @@ def _replay(verdicts: Sequence[ReplayedGrade]) -> str:
 
 
 def main() -> int:
-    """Write the tables between their marks."""
+    """Write the tables between their markers."""
     if not MATRIX.is_file():
         print(f"{MATRIX.parent.name}/ is not beside the project: nothing to do")
         return 0

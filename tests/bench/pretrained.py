@@ -1,7 +1,8 @@
-"""`python -m tests.bench.pretrained` (`make pretrained`): what `podium train smollm2` made of a language model.
+"""Measure the policies of `podium train smollm2` (`python -m tests.bench.pretrained`, `make pretrained`).
 
-Greedy, on the evaluation questions: the base model as it is (with the recipe's prompt, and with the one that explains
-the grammar and shows examples), after its cold start, after GRPO; and what the training took. Into docs/reference.
+The policies answer the evaluation questions greedily: the base model (with the recipe's prompt, and with the one that
+explains the grammar and shows examples), after its cold start, and after GRPO. The tables, with the duration of
+training, are written into docs/reference.
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ from pipelines.pages import MEASUREMENTS, write_between
 
 MARK = "<!-- made by `make pretrained` -->"
 UNTRAINED, EXPLAINED = 30, 10
-"""Questions of a benchmark that the base model is asked, without and with the long prompt: it writes to the limit."""
+"""Number of questions of a benchmark for the base model, without and
+with the long prompt; it generates to the limit.
+"""
 THINKING = 256
-"""Tokens of a completion where the prompt asks to think first."""
+"""Maximum tokens of a completion if the prompt asks for thinking first."""
 BLOCK = 10
-"""Steps of GRPO that a row of the table means over."""
+"""Number of GRPO steps that a row of the table averages."""
 Rows = Sequence[OutcomeRow]
 
 
 def main() -> int:
-    """Measure the policies of the recipe `smollm2` and write the tables; 1 where it was not trained."""
+    """Measure the policies of the recipe `smollm2` and write the tables; exit code 1 if it was not trained."""
     workspace = Workspace.find()
     podium = Podium(root=str(workspace.root), recipe="smollm2")
     setup = podium.load()
@@ -79,7 +82,7 @@ def _untrained(setup: Setup, count: int, **prompting: str) -> Rows:
 
 
 def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
-    """What a policy's workflows give on the first `count` questions of each benchmark, or on all."""
+    """Return the results of a policy's workflows on the first `count` questions of each benchmark, or on all."""
     conductor, recipe = Conductor.load(policy), setup.recipe
     client = open_client(setup, "evaluation")
     team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
@@ -110,7 +113,7 @@ def _scores(systems: Mapping[str, Rows]) -> str:
 
 
 def _gain(systems: Mapping[str, Rows], names: Sequence[str]) -> str:
-    """The Conductor minus its cold start, in points ± a standard error over questions."""
+    """Return the Conductor's accuracy minus its cold start's, in points ± a standard error over questions."""
     pairs = zip(systems["Conductor"], systems["cold start"], strict=True)
     gains = [after.correct - before.correct for after, before in pairs if after.benchmark in names]
     return percent(mean_estimate(gains))

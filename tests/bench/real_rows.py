@@ -1,7 +1,8 @@
-"""`python -m tests.bench.real_rows` (`make real-rows`): a real language model on real rows, into docs/reference.
+"""Measure a real language model on real rows (`python -m
+tests.bench.real_rows`, `make real-rows`), into docs/reference.
 
-SmolLM2-135M-Instruct, the pool `local-llm`'s own, behind vLLM on this machine: asked alone, as precaching asks, through
-the client and the checkout's response cache; graded as everything is.
+The model is SmolLM2-135M-Instruct, the worker of the pool `local-llm`, served by vLLM on this machine. It is called
+alone, as in precaching, through the client and the checkout's response cache, and graded by the usual graders.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ QUESTIONS, SAMPLES = 100, 3
 
 
 class Rows(NamedTuple):
-    """A file of rows, and the benchmark whose test split reads it."""
+    """A file of rows, and the benchmark whose test split it belongs to."""
 
     benchmark: str
     file: str
@@ -49,22 +50,22 @@ SETS = {"MMLU test": Rows("mmlu", "mmlu_test_part"), "WebInstruct subset, test":
 
 
 class Answers(NamedTuple):
-    """A worker's graded answers to one set, and the seconds that asking took."""
+    """A worker's graded answers to one set, and the seconds of its calls."""
 
     rows: Sequence[ResponseRow]
     seconds: float
 
     @property
     def speed(self) -> float | None:
-        """Tokens written a second while calls were made; None where all answers came from the cache."""
+        """Tokens generated per second while calls were made; None if all answers came from the cache."""
         written = sum(row.response.completion_tokens for row in self.rows if not row.response.cached)
         return written / self.seconds if written else None
 
 
 def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]:
-    """A sample of a file's rows, the same for every run; none whose gold answer its grader misses.
+    """Return a sample of a file's rows, the same for every run, without rows whose gold answer the grader rejects.
 
-    Raises `DataError` where the file cannot be read.
+    Raises `DataError` if the file cannot be read.
     """
     source = BenchmarkSource(source="file", test_file=str((folder / f"{rows.file}.jsonl.gz").resolve()))
     problems = BENCHMARKS[rows.benchmark].read("test", source, Workspace(folder), EVALUATION_SEED).problems
@@ -74,14 +75,16 @@ def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]
 
 
 def ask(problems: Sequence[Problem], worker: Worker, client: WorkerClient, samples: int = SAMPLES) -> Answers:
-    """Every question at every sample index, as many at once as the worker takes."""
+    """Ask every question at every sample index, within the worker's concurrency limit."""
     began = time.monotonic()
     rows = asyncio.run(precache(problems, worker, client, samples, _progress(len(problems) * samples)))
     return Answers(rows, time.monotonic() - began)
 
 
 def table(sets: dict[str, Answers], worker: Worker) -> str:
-    """A line for each set; percentages, errors over questions, of which each has several answers."""
+    """Return the table with a line per set: percentages, and errors
+    over questions, each of which has several answers.
+    """
     head = (
         "rows", "questions", "answers", "right, %", f"cut at {worker.max_tokens} tokens, %", "no answer found, %",
         "unscorable", "tokens an answer", "tokens/s",
@@ -127,7 +130,7 @@ def _progress(total: int) -> Callable[[ResponseRow], None]:
 
 
 def main() -> int:
-    """Ask, print the table and write it between its marks; 1 where there are no rows."""
+    """Ask, print the table and write it between its markers; exit code 1 without rows."""
     workspace = Workspace.find()
     folder = (workspace.root / ROWS).resolve()
     if not folder.is_dir():

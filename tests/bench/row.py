@@ -1,4 +1,4 @@
-"""What a benchmark reports: a ratio of two measurements of one run, and the bound that it has to keep."""
+"""A benchmark's result: the ratio of two measurements of one run, and its bound."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from rich.console import Console
 from rich.table import Table
 
 SMALL = bool(os.environ.get("PODIUM_BENCH_SMALL"))
-"""Whether benchmarks and tables run at a size that only shows that they run: no bound is judged."""
+"""Whether benchmarks and tables run at a small size that only proves that they run; no bound is checked."""
 
 
 def sized(whole: int, small: int) -> int:
-    """A benchmark's size: `whole`, or `small` where PODIUM_BENCH_SMALL is set."""
+    """Return a benchmark's size: `whole`, or `small` if PODIUM_BENCH_SMALL is set."""
     return small if SMALL else whole
 
 
 @dataclass(frozen=True)
 class Row:
-    """Ours against a named reference, both measured in the same run on the same machine, in the same unit.
+    """A measurement and a named reference, both from the same run on the same machine and in the same unit.
 
-    The bound is on their ratio, so that it holds on a fast machine and on a slow one: `Row("warm cache", 31.0,
-    "sqlite3 and json", 20.0, at_most=2.5, unit="µs")`. Less is better: time for a piece of work, never pieces a second.
+    The bound is on their ratio, so that it holds on a fast machine and on a slow one: `Row("warm cache", 31.0, "sqlite3
+    and json", 20.0, at_most=2.5, unit="µs")`. Less is better: time for a piece of work, never pieces per second.
     """
 
     name: str
     ours: float
     against: str
-    """What was measured beside it."""
+    """The name of the reference."""
     reference: float
     at_most: float
     """The bound of `ratio`."""

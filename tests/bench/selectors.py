@@ -1,11 +1,11 @@
-"""`python -m tests.bench.selectors`, what `make selectors` calls: the selectors on measured outcomes, into docs.
+"""Compare the selectors on measured outcomes (`python -m tests.bench.selectors`, `make selectors`), into the docs.
 
-A pool is half of the models. Some samples of each are precached, and forecast and selectors see only those; what
-comes out is computed on the *other* samples, which stand for fresh rollouts: a group is a draw of G of them without
-replacement, so nothing is assumed about the rates behind them.
+A pool is half of the models. Some samples of each are precached, and only these are given to the forecast and the
+selectors. The result is computed on the *other* samples, which represent fresh rollouts: a group is a draw of G of them
+without replacement, so nothing is assumed about the underlying rates.
 
-The outcomes are LiveCodeBench's published results of February 2024, which lie beside the project or not at all: per
-question and model, how many of ten samples passed.
+The outcomes are LiveCodeBench's published results of February 2024, which may be absent: per question and model, how
+many of ten samples passed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 
 
 class Outcomes(NamedTuple):
-    """`passed[model, question]` of ten samples, and the questions with what is known of them without a worker."""
+    """`passed[model, question]` of ten samples, and the questions with their properties that need no worker."""
 
     models: list[str]
     problems: list[Problem]
@@ -53,7 +53,7 @@ class Outcomes(NamedTuple):
 
 
 class Split(NamedTuple):
-    """One pool's outcomes: what was precached, and how many right of how many fresh samples each question has left."""
+    """One pool's outcomes: the precached ones, and each question's numbers of right and of all fresh samples."""
 
     tallies: Tallies
     right: NDArray[np.int64]
@@ -61,12 +61,12 @@ class Split(NamedTuple):
 
 
 def shared() -> Path:
-    """The folder of real data beside the project."""
+    """Return the folder of real data beside the project."""
     return Workspace.find().root.parent / "shared"
 
 
 def load(folder: Path) -> Outcomes:
-    """The published outcomes; a question that a model lacks is left out."""
+    """Load the published outcomes; a question without a result of every model is left out."""
     with gzip.open(folder / OUTCOMES, "rt", encoding="utf-8") as file:
         rows = json.load(file)["performances"]
     by_name = {str(row["question_id"]): row for row in rows}
@@ -89,7 +89,9 @@ def _statements(file: Path) -> dict[str, str]:
 
 
 def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.Generator, other: bool = False) -> Split:
-    """Precache `samples` of each model of `pool`. Fresh are the pool's other samples, or those of the other models."""
+    """Precache `samples` of each model of `pool`. The fresh samples
+    are the pool's others, or those of the other models.
+    """
     passed = outcomes.passed[pool]
     seen = chance.hypergeometric(passed, SAMPLES - passed, samples)
     tallies = {
@@ -105,7 +107,7 @@ def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.G
 
 
 def disagree(draw: Split, group: int) -> Array:
-    """Per question: the probability that `group` of the fresh samples, drawn without replacement, disagree."""
+    """Return per question the probability that `group` of the fresh samples, drawn without replacement, disagree."""
 
     def same(count: NDArray[np.int64]) -> Array:
         with np.errstate(invalid="ignore"):
@@ -117,18 +119,20 @@ def disagree(draw: Split, group: int) -> Array:
 
 
 def by_prior(draw: Split, group: int) -> Array:
-    """The forecast that ships, without chains: these outcomes are of single models."""
+    """Return Podium's forecast without chains, because these outcomes are of single models."""
     return np.array(list(group_signals(draw.tallies, group, second=None).values()))
 
 
 def plugged_in(draw: Split, group: int) -> Array:
-    """The observed mean rate, taken for the truth."""
+    """Return the forecast with the observed mean rate as the true rate."""
     rates = np.array([np.mean([t.right / t.samples for t in ones.values()]) for ones in draw.tallies.values()])
     return np.asarray(1 - rates**group - (1 - rates) ** group)
 
 
 def worker_by_worker(draw: Split, group: int) -> Array:
-    """Each worker's rate under Jeffreys's prior of its own; the mixture over workers by 400 draws."""
+    """Return the forecast with each worker's rate under a separate
+    Jeffreys prior; the mixture is estimated by 400 draws.
+    """
     chance = np.random.default_rng(0)
     tallies = np.array([[(t.right, t.samples) for t in ones.values()] for ones in draw.tallies.values()])
     right, samples = tallies[..., 0], tallies[..., 1]
@@ -144,7 +148,7 @@ FORECASTS: dict[str, Callable[[Split, int], Array]] = {
 
 
 def agreement_rows(outcomes: Outcomes) -> list[str]:
-    """Forecast against what groups of fresh samples do, over `POOLS` pools."""
+    """Compare the forecast with the results of groups of fresh samples, over `POOLS` pools."""
     lines = []
     for samples, other in ((1, False), (2, False), (2, True)):
         chance = np.random.default_rng(1)
@@ -155,7 +159,8 @@ def agreement_rows(outcomes: Outcomes) -> list[str]:
             for name, way in FORECASTS.items():
                 guesses = [way(draw, group) for draw in splits]
                 pairs = list(zip(guesses, truths, strict=True))
-                # Brier against single groups: the squared error of the chance, and the noise of a yes or no.
+                # Brier score against single groups: the squared error of the probability, and the variance of a binary
+                # outcome.
                 brier = np.mean([((g - t) ** 2 + t * (1 - t)).mean() for g, t in pairs])
                 rank = np.mean([spearmanr(g, t).statistic for g, t in pairs])
                 fresh = "the other models" if other else "the same models"
@@ -167,7 +172,7 @@ def agreement_rows(outcomes: Outcomes) -> list[str]:
 
 
 def calibration_rows(outcomes: Outcomes, samples: int = 2) -> list[str]:
-    """The shipped forecast by bins: what was forecast, and what groups did."""
+    """Return Podium's forecast by bins, with the share of groups that disagreed."""
     lines = []
     for group in GROUPS:
         chance = np.random.default_rng(1)
@@ -188,7 +193,7 @@ def calibration_rows(outcomes: Outcomes, samples: int = 2) -> list[str]:
 
 
 def selector_rows(outcomes: Outcomes, samples: int = 1, pools: int = POOLS) -> list[str]:
-    """The expected share of groups with non-zero variance in what each selector keeps: mean ± SE over the pools."""
+    """Return the expected share of groups with non-zero variance that each selector keeps: mean ± SE over the pools."""
     places = round(PICKED * len(outcomes.problems))
     names = ("uniform", "diversity", "proxy", "disagreement", "signal", ALONE)
     shares: dict[tuple[str, int], list[float]] = {}
@@ -217,7 +222,7 @@ def _mean(values: list[float]) -> str:
 
 
 def tables(outcomes: Outcomes) -> str:
-    """The three tables in markdown."""
+    """Return the three tables in Markdown."""
     half, size = len(outcomes.models) // 2, len(outcomes.problems)
     groups = " | ".join(f"G = {group}" for group in GROUPS)
     kept = round(PICKED * size)
@@ -237,7 +242,7 @@ def tables(outcomes: Outcomes) -> str:
 
 
 def main() -> int:
-    """Write the tables between their marks in docs/reference. Returns the exit status."""
+    """Write the tables between their markers in docs/reference. Returns the exit status."""
     if not (shared() / OUTCOMES).is_file():
         print(f"no outcomes at {shared() / OUTCOMES}: the tables stay as they are", file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
-"""`python -m tests.bench.serving`: this checkout's champion under load, by `podium serve`, into docs/serving.md.
+"""Load this checkout's champion through `podium serve` (`python -m tests.bench.serving`), into docs/serving.md.
 
-`--misbehaving` measures the good clients beside five misbehaving ones instead.
+`--misbehaving` measures the normal clients beside five misbehaving ones instead.
 
-Questions are fresh ones of the embedded families, so that nothing comes from a cache. Embedded workers answer at
-once: what is measured is what serving adds to a workflow's critical path, whose seconds are those that the pool
+Questions are new ones of the embedded families, so that nothing comes from a cache. Embedded workers answer at once:
+the measurement is the time that serving adds to a workflow's critical path, whose seconds are those that the pool
 declares. The clients run on the same cores as the server.
 """
 
@@ -55,7 +55,7 @@ PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
 
 
 class Reply(NamedTuple):
-    """One request as its client saw it."""
+    """One request from the client's side."""
 
     status: int
     seconds: float
@@ -68,13 +68,13 @@ class Server(NamedTuple):
     url: str
     process: psutil.Process
     ready_s: float
-    """From its start to the first answer; `ready_cpu_s` of the processor."""
+    """Seconds from the start to the first answer; `ready_cpu_s` are the CPU seconds."""
     ready_cpu_s: float
 
 
 @contextmanager
 def serving(workspace: Workspace, **settings: Any) -> Iterator[Server]:
-    """Start the server on a folder that has the workspace's registry and an empty cache, and ask it one question."""
+    """Start the server on a folder with the workspace's registry and an empty cache, and ask it one question."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         shutil.copytree(workspace.config, root / "config")
@@ -126,7 +126,7 @@ async def ask(session: aiohttp.ClientSession, url: str, question: str, **options
 
 
 async def load(url: str, clients: int, seconds: float, questions: Iterator[str]) -> list[Reply]:
-    """Replies to several clients that each ask again at once."""
+    """Return the replies to several clients, each of which asks again at once after a reply."""
     end = time.monotonic() + seconds
     replies: list[Reply] = []
 
@@ -141,7 +141,7 @@ async def load(url: str, clients: int, seconds: float, questions: Iterator[str])
 
 
 def fresh(seed: int) -> Iterator[str]:
-    """Questions that were never asked here, of all training benchmarks in turn; most of them are made now."""
+    """Make new questions of all training benchmarks in turn."""
     made = [_some(seed + number) for number in range(AHEAD)]
     later = (question for number in itertools.count(seed + AHEAD) for question in _some(number))
     return itertools.chain(*made, later)
@@ -153,7 +153,7 @@ def _some(seed: int) -> list[str]:
 
 
 async def graded(url: str, problems: Sequence[Problem], preference: str) -> list[tuple[bool, float, float, bool]]:
-    """(right, USD, critical path in seconds, whether there was a fallback) of each problem."""
+    """Return (right, USD, critical path in seconds, whether there was a fallback) of each problem."""
     places = asyncio.Semaphore(32)
 
     async def one(session: aiohttp.ClientSession, problem: Problem) -> Reply:
@@ -174,17 +174,17 @@ async def graded(url: str, problems: Sequence[Problem], preference: str) -> list
 
 
 class Load(NamedTuple):
-    """One table row, and what it is compared by."""
+    """One row of the table, and the figure for comparing rows."""
 
     start: str
     row: str
     cpu_ms: float
-    """Of the server, for an answer."""
+    """CPU milliseconds of the server per answer."""
     traces: str
 
 
 def traces(url: str) -> str:
-    """What became of the traces so far, by the server's own counters."""
+    """Return the server's own counts of traces by their outcome so far."""
     page = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
     found = dict(re.findall(r"^podium_traces_(stored_total|dropped_total|waiting) (\S+)$", page, re.MULTILINE))
     stored, dropped, waiting = (float(found[name]) for name in ("stored_total", "dropped_total", "waiting"))
@@ -217,7 +217,7 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
 
 
 def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[str]:
-    """The good clients alone and beside five misbehaving ones, in turn on one server: two rows of a table."""
+    """Measure the normal clients alone and beside five misbehaving ones, in turn on one server: two rows of a table."""
     rows = []
     with serving(workspace, at_once=clients, traced_share=0.0) as server:
         questions = fresh(20_000)

@@ -1,4 +1,6 @@
-"""A leaderboard's numbers from its rows: 7 systems × 7 benchmarks × 10,000 rows, beside pandas on the same rows."""
+"""The figures of a leaderboard from its rows: 7 systems × 7
+benchmarks × 10,000 rows, beside pandas on the same rows.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Systems = Mapping[str, Sequence[OutcomeRow]]
 
 
 def rows() -> list[Row]:
-    """Means with their errors, and these with every comparison; CPU time of the median turn."""
+    """Measure means with their errors, without and with every comparison; CPU time of the median turn."""
     systems = _systems()
     ours, reference = summarize(systems["system 0"])["benchmark 0"].accuracy, _grouped(systems)
     assert abs(ours.standard_error - reference.loc[("system 0", "benchmark 0"), "sem"]) < 1e-9, "the same numbers"
@@ -52,7 +54,7 @@ def _compared(systems: Systems) -> object:
 
 
 def _grouped(systems: Systems) -> pd.DataFrame:
-    """The reference: the same means and standard errors over questions."""
+    """Compute the same means and standard errors over questions with pandas: the reference."""
     records = [(name, *(getattr(row, column) for column in COLUMNS)) for name, own in systems.items() for row in own]
     frame = pd.DataFrame(records, columns=["system", *COLUMNS])
     scored, groups = frame[~frame["unscorable"]], ["system", "benchmark"]

@@ -1,4 +1,4 @@
-"""`make terminal`: record `podium ask` as docs/images/terminal.svg. Needs a champion (`make run`)."""
+"""Record `podium ask` as docs/images/terminal.svg (`make terminal`). Needs a champion (`make run`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THEME = TerminalTheme(
 
 
 def main() -> int:
-    """Ask, and draw what the terminal shows. Returns the exit status of `podium ask`."""
+    """Ask, and draw the terminal's content. Returns the exit status of `podium ask`."""
     done = subprocess.run(
         [Path(sys.executable).with_name("podium"), "ask", QUESTION],
         env={**os.environ, "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1", "TERM": "xterm-256color"},
@@ -40,7 +40,9 @@ def main() -> int:
 
 
 def drawn(output: str) -> str:
-    """What `podium ask` printed, as SVG, in a font of the reader's machine (rich names one of another host)."""
+    """Return the output of `podium ask` as SVG, in a font of the
+    reader's machine (rich refers to a font on another host).
+    """
     with Path(os.devnull).open("w", encoding="utf-8") as nothing:
         console = Console(record=True, width=COLUMNS, file=nothing, force_terminal=True)
         console.print(Text.from_ansi(f'$ podium ask "{QUESTION}"\n{output.rstrip()}'))

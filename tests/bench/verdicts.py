@@ -32,11 +32,11 @@ from tests.unit.grading import forms, test_corpus
 
 SEED = 0
 MOST = sized(1_000_000, 100)
-"""Of each set of real rows."""
+"""Maximum number of cases from each set of real rows."""
 CROSSED, OTHERS = 500, 5
-"""Golds of each set, and golds of other rows with which each is compared as wrong answers."""
+"""Gold answers of each set, and gold answers of other rows with which each is compared as wrong answers."""
 HOSTILE = ("200!", "10^{400}", "e^{999}", r"\Gamma(999)", "0/0", r"\infty", "x")
-"""Answers that must not be equal to golds that they are not: they overflow, are undefined, or name no value."""
+"""Answers that must not equal any different gold answer: they overflow, are undefined, or name no value."""
 LETTERS = ("Answer: {letter}", "The answer is ({letter}).", "Answer: ({letter}) {text}")
 SETS = ("MATH train", "MATH500", "WebInstruct subset, train", "WebInstruct subset, test")
 CHOICES = ("MMLU dev", "MMLU val", "MMLU test, 4,000")
@@ -44,7 +44,7 @@ SHOWN = 160
 
 
 class Case(NamedTuple):
-    """One response to judge; `right` is what the verdict should be, None where that is not known."""
+    """One response to judge; `right` is the expected verdict, None if it is unknown."""
 
     group: str
     name: str
@@ -57,7 +57,7 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
-    """Every case, group by group. `folder` holds the real rows; their groups are left out where it is absent."""
+    """Return every case, group by group. `folder` contains the real rows; without it, their groups are left out."""
     yield from written_cases()
     if not folder.is_dir():
         return
@@ -74,7 +74,7 @@ def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
 
 
 def written_cases() -> Iterator[Case]:
-    """The corpus and the forms of tests/unit/grading, whose verdicts are known."""
+    """Return the corpus and the forms of tests/unit/grading, whose verdicts are known."""
     for case in test_corpus.CASES:
         entry = BENCHMARKS[case.benchmark]
         problem = Problem(
@@ -86,7 +86,7 @@ def written_cases() -> Iterator[Case]:
 
 
 def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
-    """Each gold answer against itself, as the prompt asks for it, in a box and in a sentence."""
+    """Return each gold answer compared with itself: in the prompt's form, in a box and in a sentence."""
     for problem in problems:
         if problem.answer.strip():
             boxed = rf"So it is $\boxed{{{problem.answer}}}$."
@@ -95,7 +95,7 @@ def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
 
 
 def crossed_cases(name: str, problems: list[Problem]) -> Iterator[Case]:
-    """The first gold answers against those of other rows, which differ from them as text."""
+    """Return the first gold answers compared with those of other rows whose text differs."""
     chance = random.Random(SEED)
     for problem in islice((problem for problem in problems if problem.answer.strip()), CROSSED):
         for other in chance.sample(problems, OTHERS):
@@ -105,7 +105,7 @@ def crossed_cases(name: str, problems: list[Problem]) -> Iterator[Case]:
 
 
 def solution_cases(problems: list[Problem], file: Path) -> Iterator[Case]:
-    """The reference solutions, which end with the gold answer."""
+    """Return the reference solutions, which end with the gold answer."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         solutions = {row["id"]: row["solution"] for row in map(json.loads, lines)}
     for problem in problems:
@@ -114,7 +114,7 @@ def solution_cases(problems: list[Problem], file: Path) -> Iterator[Case]:
 
 
 def hostile_cases(problems: Iterable[Problem]) -> Iterator[Case]:
-    """Every hostile answer against every distinct gold answer of a grader."""
+    """Return every hostile answer against every distinct gold answer of a grader."""
     distinct = {(problem.grader, problem.answer.strip()): problem for problem in problems if problem.answer.strip()}
     for problem in distinct.values():
         for answer in HOSTILE:
@@ -122,7 +122,7 @@ def hostile_cases(problems: Iterable[Problem]) -> Iterator[Case]:
 
 
 def letter_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
-    """Every letter of every question in three spellings."""
+    """Return every letter of every question in three spellings."""
     for problem in problems:
         for letter, text in zip("ABCDEFGHIJ", problem.choices, strict=False):
             for spelling in LETTERS:
@@ -131,7 +131,7 @@ def letter_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
 
 
 def program_cases(file: Path) -> Iterator[Case]:
-    """o1-preview's programs against public tests; what is right is not known, for the hidden tests decided there."""
+    """Return o1-preview's programs with public tests; the right verdict is unknown, because hidden tests decided it."""
     problems = {problem.id.removeprefix("lcb-"): problem for problem in statements()}
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
@@ -143,7 +143,7 @@ def program_cases(file: Path) -> Iterator[Case]:
 
 
 def judged(selected: list[Case]) -> Iterator[dict[str, Any]]:
-    """One row a case. Programs run side by side."""
+    """Judge each case; programs run in parallel."""
     code = [case for case in selected if case.problem.grader == "code"]
     ran = dict(zip(code, grade_many((case.problem, case.response) for case in code), strict=True))
     for case in selected:
@@ -155,14 +155,14 @@ def judged(selected: list[Case]) -> Iterator[dict[str, Any]]:
 
 
 def read(file: Path) -> dict[tuple[str, ...], dict[str, Any]]:
-    """The rows of a file by what identifies a case."""
+    """Read the rows of a file by the key of a case."""
     with file.open(encoding="utf-8") as lines:
         rows = map(json.loads, lines)
         return {tuple(row[field] for field in ("group", "name", "gold", "response")): row for row in rows}
 
 
 def changes(old: dict[tuple[str, ...], dict[str, Any]], new: dict[tuple[str, ...], dict[str, Any]]) -> str:
-    """The verdicts that differ, grouped by newly right and newly wrong; cases of one file alone are counted."""
+    """Return the changed verdicts, grouped by newly right and newly wrong; cases in only one file are counted."""
     changed = [row for key, row in new.items() if key in old and old[key]["correct"] != row["correct"]]
     lines = []
     for title, correct in (("Newly right", True), ("Newly wrong", False)):
@@ -176,7 +176,7 @@ def changes(old: dict[tuple[str, ...], dict[str, Any]], new: dict[tuple[str, ...
 
 
 def _line(row: dict[str, Any]) -> str:
-    """One changed verdict; `!` marks one that is not what the case says."""
+    """Format one changed verdict; `!` marks an unexpected one."""
     mark = "!" if row["right"] is (not row["correct"]) else " "
     parts = (f"gold {row['gold'][:SHOWN]!r}", f"response …{row['response'][-SHOWN:]!r}",
              f"extracted {row['extracted'][:SHOWN]!r}")  # fmt: skip
@@ -184,7 +184,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> str:
-    """How many cases of each group are right, and how many verdicts are not what the case says."""
+    """Count the right cases of each group, and the unexpected verdicts."""
     counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         counts[row["group"], "cases"] += 1
@@ -198,7 +198,7 @@ def summary(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Judge every case, write the rows and print the counts, and the changes where an earlier file is named."""
+    """Judge every case, write the rows and print the counts; with an earlier file, also print the changes."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.verdicts", description=__doc__)
     parser.add_argument("file", type=Path, help="where the verdicts are written, as JSON lines")
     parser.add_argument("--against", type=Path, metavar="OLD", help="an earlier file to compare with")

@@ -1,4 +1,4 @@
-"""A team's Dagster on this machine: a daemon and a code server that executes runs, over real engines."""
+"""A team's Dagster on this machine: a daemon and a code server that executes runs, on real services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.team.servers import Process, free_port, until
 
 PATIENCE_S = 2400.0
 PROGRAMS = Path(sys.executable).parent
-"""Dagster's, as a person calls them."""
+"""Dagster's programs, called as a person calls them."""
 
 
 def listens(port: int) -> bool:
@@ -35,7 +35,7 @@ def listens(port: int) -> bool:
 
 
 class Fleet:
-    """A context manager. `engines` are environment variables."""
+    """A context manager for the team's processes. `engines` are environment variables."""
 
     def __init__(self, workspace: Workspace, folder: Path, engines: Mapping[str, str]) -> None:
         self.workspace, self.folder = workspace, folder
@@ -73,7 +73,7 @@ class Fleet:
         self.daemon = Process(command, self.folder / "daemon.log", self.environment)
 
     def podium(self, *arguments: str, status: int = 0) -> str:
-        """A person's command on this volume, which ends with that exit status; what it printed."""
+        """Run a command of `podium` on this volume, which must end with that exit status; return its output."""
         done = subprocess.run(
             [*PODIUM, *arguments], cwd=self.workspace.root, env=self.environment,
             capture_output=True, text=True, check=False, timeout=240,
@@ -82,7 +82,7 @@ class Fleet:
         return done.stdout if status == 0 else done.stderr
 
     def kill_step(self, run_id: str, step: str) -> None:
-        """The kernel's kill of the process that executes that step of the run."""
+        """Kill the process that executes that step of the run, as the kernel does."""
         with self.instance() as instance:
             started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
             [pid] = [
@@ -99,11 +99,11 @@ class Fleet:
             yield instance
 
     def start(self, recipe: str, job: str = "lifecycle") -> str:
-        """`podium team start`; the run's id."""
+        """Run `podium team start`; return the run's id."""
         return self.podium("team", "start", recipe, "--job", job).split()[1].rstrip(":")
 
     def finished(self, run_id: str) -> list[dg.RunRecord]:
-        """Wait for the end of the run, or of the one that began it again; the attempts, oldest first."""
+        """Wait for the end of the run or of its retry; return the attempts, oldest first."""
         with self.instance() as instance:
 
             def attempts() -> list[dg.RunRecord]:
@@ -121,7 +121,7 @@ class Fleet:
             return attempts()
 
     def under_way(self, run_id: str, step: str) -> bool:
-        """Whether that step of the run has started."""
+        """Return whether that step of the run has started."""
         with self.instance() as instance:
             started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START)
             return step in {entry.step_key for entry in started}
@@ -136,14 +136,14 @@ class Fleet:
         return Process(command, self.folder / "server.log", self.environment)
 
     def _settings(self) -> None:
-        """The team's own file, with a shorter patience."""
+        """Write the team's own dagster.yaml with shorter time-outs."""
         file = self.workspace.config / "team" / "dagster.yaml"
         settings: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
         settings["run_monitoring"]["poll_interval_seconds"] = 2
         (self._home / "dagster.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
 
     def _load_from(self) -> None:
-        """The team's own file, with the code server's address."""
+        """Write the team's own workspace file with the code server's address."""
         text = self._servers.read_text(encoding="utf-8")
         text = text.replace("host: code", "host: 127.0.0.1").replace("port: 4000", f"port: {self.port}")
         self._servers.write_text(text, encoding="utf-8")

@@ -1,5 +1,7 @@
-"""Precaching by a team, whose step is killed. Real latencies, over HTTP; what was asked is counted where it arrives.
-What the run has written is pushed to DVC's remote, an S3 store."""
+"""Precaching by a team, with a killed step and real latencies over HTTP; the server counts the requests.
+
+The data that the run writes are pushed to DVC's remote, an S3 store.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ CONCURRENCY = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: requests that came to the server, by question; the ledger's sums; rows in `data/responses`, and
-    in what another checkout pulls from the S3 store; and how the run and what began it again ended."""
+    """The results of a run with a killed step.
+
+    These are the requests that reached the server, by question; the ledger's sums; the rows in `data/responses`, and
+    those that another checkout pulls from the S3 store; and the status of the run and of its retry.
+    """
 
     came: Counter[str]
     spent: Spent
@@ -43,7 +48,7 @@ class Outcome:
 
 
 def prepared(workspace: Workspace, url: str, store: S3, per_domain: int) -> Workspace:
-    """A checkout with a shortlist, two workers behind HTTP, and DVC's remote in the S3 store."""
+    """Make a checkout with a shortlist, two workers behind HTTP, and DVC's remote in the S3 store."""
     recipe: dict[str, Any] = {
         "name": "team", "pool": "remote", "grading": {"isolation": "resource_limits"},
         "benchmarks": {name: {"train": 4 * per_domain, "test": 2} for name in BENCHMARKS},
@@ -72,7 +77,7 @@ def prepared(workspace: Workspace, url: str, store: S3, per_domain: int) -> Work
 
 
 def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
-    """Addresses of empty ones, and the keys of the S3 store."""
+    """Give addresses of empty services, and the keys of the S3 store."""
     redis.empty()
     return store.environment | {
         "PODIUM_DAGSTER_URL": postgres.database().replace("://", "+psycopg2://"),
@@ -82,7 +87,7 @@ def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
 
 
 def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: FaultServer) -> Outcome:
-    """Have a team precache. The step is killed while its calls are under way."""
+    """Precache with a team, and kill the step while calls are in flight."""
     already = len(_came(server))
     with Fleet(workspace, folder, at) as fleet:
         named = fleet.start("team", "precache")
@@ -90,7 +95,7 @@ def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: Fau
         fleet.kill_step(named, "worker_responses")
         attempts = fleet.finished(named)
     ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
-    # The killed step's lease runs out.
+    # The killed step's lease must run out.
     until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
     [spent] = ledger.by_run().values()
     ledger.close()
@@ -107,5 +112,5 @@ def _place(row: ResponseRow) -> tuple[object, ...]:
 
 
 def _came(server: FaultServer) -> list[str]:
-    """The questions that came to the server."""
+    """Return the questions that reached the server."""
     return [entry["prompt"] for entry in server.log() if entry["event"] == "came"]

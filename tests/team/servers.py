@@ -1,4 +1,4 @@
-"""Real servers of a test's own, on free ports of loopback."""
+"""Real servers for one test, on free ports of loopback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 def until(is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait until it is so. The time-out is a safeguard alone."""
+    """Wait until the condition holds. The time-out is only a safeguard."""
     deadline = time.monotonic() + patience_s
     while not is_so():
         if time.monotonic() > deadline:
@@ -49,7 +49,7 @@ def answers(url: str) -> bool:
 
 
 class Process:
-    """One server in a process group of its own, with its log in a file."""
+    """One server in a separate process group, with its log in a file."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.log = log
@@ -77,10 +77,10 @@ class Postgres:
         if programs is None:
             raise RuntimeError("Postgres is not installed")
         self._programs, self.port = programs, free_port()
-        # Not in pytest's folder: that lets no other user through.
+        # Not in pytest's folder, which no other user can enter.
         self.folder = Path(tempfile.mkdtemp(prefix="podium-postgres-"))
         self._as: list[str] = []
-        if os.getuid() == 0:  # it refuses to run as root
+        if os.getuid() == 0:  # Postgres refuses to run as root
             user = next((name for name in ("postgres", "nobody") if _is_user(name)), None)
             if user is None or shutil.which("setpriv") is None:
                 pytest.skip("Postgres does not run as root, and there is no other user to run it as")
@@ -93,7 +93,7 @@ class Postgres:
         self._control("start", "-l", str(self.folder / "log"))
 
     def database(self) -> str:
-        """The address of a new, empty one."""
+        """Make a new, empty database and return its address."""
         import psycopg
 
         self._number += 1
@@ -106,11 +106,11 @@ class Postgres:
         self._control("start", "-l", str(self.folder / "log"))
 
     def stop(self, mode: str = "fast") -> None:
-        """`fast` ends sessions, `immediate` is a crash."""
+        """Stop the server: `fast` ends sessions, `immediate` is a crash."""
         self._control("stop", "-m", mode)
 
     def remove(self) -> None:
-        """Crash, and leave nothing."""
+        """Crash the server and remove its files."""
         self.stop("immediate")
         shutil.rmtree(self.folder)
 
@@ -132,7 +132,7 @@ def _is_user(name: str) -> bool:
 
 
 class Redis:
-    """A Redis server that keeps what it holds in an append-only file."""
+    """A Redis server that stores its data in an append-only file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder / "redis", free_port()
@@ -163,9 +163,9 @@ class Redis:
 
 
 class S3:
-    """moto's server: S3's protocol over HTTP, objects in its memory. Pausing it is the store being away.
+    """moto's server: S3's protocol over HTTP, with objects in memory. A paused server imitates an outage.
 
-    `environment` is what its clients need, MLflow's server and DVC.
+    `environment` has the variables that its clients need: MLflow's server and DVC.
     """
 
     def __init__(self, folder: Path, bucket: str = "podium", port: int | None = None) -> None:
@@ -185,7 +185,7 @@ class S3:
             pass
 
     def objects(self, prefix: str) -> dict[str, int]:
-        """What lies below `prefix`: keys, and bytes."""
+        """Return the objects below `prefix`: keys, and bytes."""
         import boto3
 
         client = boto3.client(
@@ -206,7 +206,7 @@ class S3:
 
 
 class Mlflow:
-    """MLflow's server over a Postgres database and an S3 bucket; its clients need neither's credentials."""
+    """MLflow's server on a Postgres database and an S3 bucket; its clients need the credentials of neither."""
 
     def __init__(self, folder: Path, database: str, store: S3, bucket: str = "podium") -> None:
         self.port = free_port()

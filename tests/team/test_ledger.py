@@ -1,4 +1,4 @@
-"""The ledger in Postgres: the cap holds over machines, over restarts of the server, and over who is taken for dead."""
+"""The ledger in Postgres: the cap holds over several machines, restarts of the server, and suspended processes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_l
     store = gone._store
     assert isinstance(store, SharedStore)
     with store._leases.held() as held:
-        held.clear()  # as if it had no power any more: nothing renews its lease
+        held.clear()  # as after a power failure: no process renews the lease
 
     def is_free() -> bool:
         try:
@@ -141,7 +141,7 @@ def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_l
 
     until(is_free, "the dead process's room is free")
     assert other.by_run()["run"] == Spent(0.25, 0, 0, 0, 1, 0.25)
-    # It was only suspended: what it sent is settled once, and what it still wants to send needs room of its own.
+    # The process was only suspended: its sent call is settled once, and its unsent call needs a new reservation.
     gone.settle(Bill(sent, "test", "w", 0.1, 1, 1, "k"))
     assert other.by_run()["run"] == Spent(0.1, 1, 1, 1)
     other.reserve("run", 0.8, 1.0)
@@ -195,7 +195,7 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
     connected, broken = store._connected, []
 
     class Breaks:
-        """The connection, whose transaction is committed and then ends as one whose server was lost."""
+        """A connection that commits a transaction and then fails as if the server was lost."""
 
         def __init__(self, connection: Any) -> None:
             self._connection = connection

@@ -1,7 +1,7 @@
-"""A team's whole life, by the commands of docs/deployment.md: from empty engines to a champion that answers elsewhere.
+"""A complete team deployment by the commands of docs/deployment.md, from empty services to a served champion.
 
-A code server, a daemon, a web server; Postgres for Dagster, the ledger and MLflow's server, Redis, and an S3 store for
-MLflow's artifacts and DVC's remote. Minutes, most of them imports: every step is a process.
+The test runs a code server, a daemon and a web server; Postgres for Dagster, the ledger and MLflow's server; Redis; and
+an S3 store for MLflow's artifacts and DVC's remote. It takes minutes, mostly for imports: every step is a process.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ SHORTER: dict[str, Any] = {
     "evaluation": {"batch": 32},
     "versions": {"push": True},
 }  # fmt: skip
-"""Of the quickstart, in minutes."""
+"""Settings that shorten the quickstart to minutes."""
 GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
-"""A policy of seconds does not beat anything: it asks only that there is something to judge."""
+"""Thresholds of the gate that a briefly trained policy passes; the gate only requires that scores exist."""
 QUESTION = "What is the density of iron?"
 
 
 def shortened(workspace: Workspace) -> Workspace:
-    """A checkout whose quickstart takes minutes."""
+    """Make a checkout whose quickstart takes minutes."""
     recipe, pool = workspace.config / "recipes" / "quickstart.yaml", workspace.config / "pools" / "quickstart.yaml"
     values = yaml.safe_load(recipe.read_text(encoding="utf-8")) | SHORTER
     recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -106,7 +106,7 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
         for name, value in at.items():
             monkeypatch.setenv(name, value)
 
-        # What is where docs/deployment.md says.
+        # The results are where docs/deployment.md says.
         champion = registry.champion(project)
         assert champion is not None and champion.version == "1"
         with registry.connected(project) as client:
@@ -121,11 +121,11 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
         rows = load_responses(there.data / "responses")
         assert {row.worker for row in rows} == set(WORKERS) and {row.benchmark for row in rows} == set(TRAINED)
 
-        # What is there is not asked again.
+        # Stored answers are not requested again.
         fleet.finished(fleet.start("quickstart", "evaluate"))
         assert account(project) == spent
 
-    # Another machine: a checkout with neither data nor state, the engines' addresses and nothing else.
+    # Another machine: a checkout without data and state, with only the addresses of the services.
     elsewhere = shortened(make_project(tmp_path / "elsewhere"))
     environment = at | {"PODIUM_ROOT": str(elsewhere.root)}
     said = subprocess.run(
@@ -142,7 +142,7 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
 
 @contextmanager
 def web(fleet: Fleet) -> Iterator[str]:
-    """Dagster's web server; its address."""
+    """Start Dagster's web server and return its address."""
     url = f"http://127.0.0.1:{(port := free_port())}"
     options = ("-w", str(fleet.workspace.config / "team" / "workspace.yaml"), "--port", str(port))
     process = Process([str(PROGRAMS / "dagster-webserver"), *options], fleet.folder / "web.log", fleet.environment)
@@ -154,7 +154,7 @@ def web(fleet: Fleet) -> Iterator[str]:
 
 
 def done(fleet: Fleet, run_id: str, step: str) -> bool:
-    """Whether the run ended that step well."""
+    """Return whether the step of the run succeeded."""
     with fleet.instance() as instance:
         ended = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_SUCCESS)
         return step in {entry.step_key for entry in ended}
@@ -165,7 +165,7 @@ LAUNCH = """mutation($params: ExecutionParams!) {
 
 
 def launched(page: str, job: str) -> str:
-    """A run of the job as the launchpad starts it; its id."""
+    """Start a run of the job as the launchpad does; return its id."""
     at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "jobName": job}
     asked = {"query": LAUNCH, "variables": {"params": {"selector": at, "runConfigData": {}}}}
     answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
@@ -177,7 +177,7 @@ SWITCH_ON = """mutation($sensor: SensorSelector!) {
 
 
 def switched_on(page: str, sensor: str) -> None:
-    """As its switch in the web server does."""
+    """Turn on the sensor or schedule, as its switch in the web UI does."""
     at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "sensorName": sensor}
     asked = {"query": SWITCH_ON, "variables": {"sensor": at}}
     answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
@@ -185,7 +185,7 @@ def switched_on(page: str, sensor: str) -> None:
 
 
 def noticed(fleet: Fleet) -> str:
-    """The run that the sensor asked for, under the daemon; its id."""
+    """Return the id of the run that the sensor requested, executed by the daemon."""
     with fleet.instance() as instance:
 
         def asked() -> list[dg.DagsterRun]:
@@ -197,7 +197,7 @@ def noticed(fleet: Fleet) -> str:
 
 
 def planned(fleet: Fleet, run_id: str) -> str:
-    """The plan that the run executed, when it has ended well."""
+    """Return the plan that the run executed, after its success."""
     fleet.finished(run_id)
     with fleet.instance() as instance:
         run = instance.get_run_by_id(run_id)
@@ -206,7 +206,7 @@ def planned(fleet: Fleet, run_id: str) -> str:
 
 
 def dearer(workspace: Workspace) -> None:
-    """Another price in the pool's file."""
+    """Write another price into the pool's file."""
     file = workspace.config / "pools" / "quickstart.yaml"
     pool = yaml.safe_load(file.read_text(encoding="utf-8"))
     pool["workers"][0]["price"]["output"] += 1
@@ -214,7 +214,7 @@ def dearer(workspace: Workspace) -> None:
 
 
 def account(workspace: Workspace) -> Spent:
-    """What the life has spent; nothing is reserved any more."""
+    """Return the spending of the only run in the ledger, and check that nothing is still reserved."""
     ledger = open_ledger(workspace.ledger)
     try:
         assert ledger.open_reservations() == {}

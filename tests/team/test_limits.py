@@ -1,5 +1,6 @@
-"""A worker's limits in Redis: what `tests.faults.test_shared_limits` asks of one machine, of processes that share
-nothing but the server; and the server away."""
+"""A worker's limits in Redis: the tests of `tests.faults.test_shared_limits`, for processes that share only the server;
+and an outage of the server.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis
         await asyncio.sleep(1.5)
         assert not waiting.done(), "a lease is renewed while its holder lives"
         with gone._leases.held() as held:
-            held.clear()  # nothing renews it any more
+            held.clear()  # no process renews it any more
         slot = await asyncio.wait_for(waiting, 60)
         other.give(slot)
         with gone._leases.held() as held:
@@ -53,7 +54,7 @@ def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis
 
 
 async def until_in_line(limits: FleetLimits, count: int) -> None:
-    """Wait, for a minute at most, until that many processes wait in line."""
+    """Wait, at most a minute, until that many processes wait in line."""
     for _ in range(6000):
         if limits._client.zcard(limits._line) == count:
             return
@@ -93,7 +94,7 @@ def test_an_ended_process_loses_its_place_in_the_queue(over_redis: Redis) -> Non
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(other.take(1), 0.2)
         assert not other._client.zcard(other._line), "who gives up leaves the line"
-        assert gone._free(1, _Caller()) is None  # stands in the line and never asks again
+        assert gone._free(1, _Caller()) is None  # waits in the line without asking again
         gone._head = None
         gone.give(first)
         assert await asyncio.wait_for(other.take(1), 60)

@@ -1,4 +1,4 @@
-"""A step of a team's run is killed while it precaches, and what it had is taken over."""
+"""A step of a team's run is killed while it precaches, and a retry continues from the stored results."""
 
 from __future__ import annotations
 

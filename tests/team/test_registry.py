@@ -1,4 +1,4 @@
-"""The registry on MLflow's server over Postgres and an S3 store; the store away, and Postgres restarted."""
+"""The registry on MLflow's server over Postgres and an S3 store: an outage of the store, and a restart of Postgres."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyP
     return Workspace(tmp_path)
 
 
-@pytest.mark.soak  # `make test` has the same on a store in SQLite (tests/integration/test_registry.py)
+@pytest.mark.soak  # `make test` tests the same on a store in SQLite (tests/integration/test_registry.py)
 @pytest.mark.timeout(900)
 def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_version(
     workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811
@@ -57,7 +57,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     answer = ask(workspace, QUESTION, {})
     assert answer["custom_outputs"]["workflow"] == WORKFLOW
 
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # as it is unless set
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # the default value
     restarted = threading.Thread(target=lambda: (postgres.stop(), time.sleep(1), postgres.start()))
     restarted.start()
     second = register(workspace, policy, pool, right=8)

@@ -1,4 +1,4 @@
-"""DVC's remote in an S3 store: what a stage wrote comes back elsewhere; the store away."""
+"""DVC's remote in an S3 store: the data of a stage are fetched elsewhere; an outage of the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.team.servers import S3
 from tests.team.versions import pulled, remote_in
 
 
-@pytest.mark.soak  # `make test` has the same with a remote in a folder (tests/integration/test_versioning.py)
+@pytest.mark.soak  # `make test` tests the same with a remote in a folder (tests/integration/test_versioning.py)
 def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_costs_a_line(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
@@ -37,7 +37,7 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
     with pytest.raises(DataError, match=r"did not accept a copy of one.*The data is kept and recorded"):
         push(workspace, Versions(push=True), "one")
     assert version(workspace, "one") == newer
-    store = S3(folder, port=store.port)  # empty: it keeps its objects in memory
+    store = S3(folder, port=store.port)  # empty, because the server keeps its objects in memory
     push(workspace, Versions(push=True), "one")
     other = pulled(workspace, tmp_path / "later", "one", {})
     assert (other.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "newer\n"

@@ -1,4 +1,4 @@
-"""DVC as a team's people use it: a remote in the S3 store, and the data of a stage fetched elsewhere."""
+"""DVC in a team: a remote in the S3 store, and the data of a stage fetched elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.team.servers import S3
 
 
 def dvc(workspace: Workspace, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-    """A person's command."""
+    """Run a DVC command as a person does."""
     done = subprocess.run(
         [program(workspace), *arguments], cwd=workspace.root, env={**os.environ, **(environment or {})},
         capture_output=True, text=True, check=False, timeout=240,
@@ -23,14 +23,14 @@ def dvc(workspace: Workspace, *arguments: str, environment: Mapping[str, str] | 
 
 
 def remote_in(store: S3, workspace: Workspace, name: str = "dvc") -> None:
-    """Make it the default remote, as docs/deployment.md says."""
+    """Make the S3 store the default remote, as docs/deployment.md says."""
     dvc(workspace, "remote", "add", "--default", "store", f"s3://{store.bucket}/{name}")
     dvc(workspace, "remote", "modify", "store", "endpointurl", store.url)
     dvc(workspace, "remote", "modify", "store", "read_timeout", "10")
 
 
 def pulled(workspace: Workspace, folder: Path, stage: str, environment: Mapping[str, str]) -> Workspace:
-    """A checkout in `folder` with what git would have, and what `dvc pull` of the stage brings there."""
+    """Return a checkout in `folder` with the files in git and those that `dvc pull` of the stage fetches."""
     for name in (".dvc/config", "dvc.yaml", "dvc.lock", "params.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(workspace.root / name, folder / name)

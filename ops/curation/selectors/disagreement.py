@@ -1,8 +1,8 @@
-"""All but what every worker solves alone.
+"""Prefer problems that not every worker solves alone.
 
-The plain form of "signal", for a pool whose workers are right or wrong for good: a problem that every worker solves
-alone rewards any well-formed workflow alike and is the first to be left out; what some workers solve, and what none
-solves alone, is kept in the proportion in which the shortlist holds it.
+This is the simple form of "signal", for a pool whose workers are consistently right or wrong. A problem that every
+worker solves alone rewards every well-formed workflow equally and is dropped first. Problems that some workers solve,
+and those that no worker solves alone, keep their proportion in the shortlist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ops.curation.signal import agreement
     weighing=FORECAST,
 )
 def disagreement(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Problems that some, none or unmeasured workers solve, even over strata; only then those that all solve."""
+    """Choose problems that some, none or unmeasured workers solve,
+    evenly over strata; then those that all workers solve.
+    """
     tallies = evidence.tallies or {}
     teaching = [problem for problem in offered if agreement(problem, tallies) != "all"]
     easy = [problem for problem in offered if agreement(problem, tallies) == "all"]

@@ -1,4 +1,4 @@
-"""Coverage alone."""
+"""Prefer coverage only."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ops.curation.selector import SelectionEvidence, selector
 
 @selector(f"Coverage alone: {COVERED} Difficulty was not considered.")
 def diversity(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Strata, and what the questions say (`cover`)."""
+    """Choose by strata and by the content of the questions (`cover`)."""
     return choose(offered, {}, places, evidence.seed)

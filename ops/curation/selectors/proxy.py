@@ -1,7 +1,7 @@
-"""Level, length and form of the answer, before any worker was asked.
+"""Prefer by level, length and form of the answer, before any worker is called.
 
-They are proxies: nothing here was fitted to any worker. What is neither the easiest nor the hardest for its
-benchmark is taken to divide workers most, and level, length and the form of the answer stand in for hard.
+These are proxies that were not fitted to any worker. Problems of medium difficulty within their benchmark are assumed
+to divide workers most; level, length and the form of the answer represent difficulty.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STATED = (
     ("length", "a question of middling length for its benchmark, in words"),
     ("disagreement", "choices that share words with each other; without choices, a long gold answer, or many tests"),
 )
-"""Each proxy and what it prefers: for the data card."""
+"""Each proxy and its preference, for the data card."""
 _NAMED_LEVELS = {"easy": 0.0, "medium": 1.0, "hard": 2.0}
 _FLOOR = 0.2
-"""The weight of the least promising problem: a proxy may be wrong."""
+"""The weight of the least promising problem, above 0 because a proxy may be wrong."""
 
 
 def proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
-    """`BENCHMARK/ID` → the mean of its proxies, each from 0.2 to 1; compared within each benchmark."""
+    """Return `BENCHMARK/ID` → the mean of the problem's proxies, each from 0.2 to 1; compared within each benchmark."""
     grouped: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.benchmark].append(problem)
@@ -47,7 +47,9 @@ def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
 
 
 def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
-    """Name → where its value lies among all (0 lowest, 1 highest; equal values share a place). All equal: nothing."""
+    """Return name → rank of its value (0 lowest, 1 highest; equal
+    values share a rank); empty if all values are equal.
+    """
     values = {problem.key: amount for problem in problems if (amount := value(problem)) is not None}
     places = sorted(values.values())
     if not places or places[0] == places[-1]:
@@ -95,5 +97,5 @@ PROXIES = Weighing("Proxies", lambda evidence: EXPLAINED, lambda problems, evide
     weighing=PROXIES,
 )
 def proxy(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """The proxies, and what the questions cover (`cover`)."""
+    """Choose by the proxies and by the content of the questions (`cover`)."""
     return choose(offered, proxy_weights(offered), places, evidence.seed)

@@ -1,7 +1,7 @@
-"""Groups of rollouts likely to disagree, forecast from precached responses.
+"""Prefer problems whose groups of rollouts are likely to disagree, by a forecast from precached responses.
 
-A GRPO group teaches only when its rollouts' rewards differ. The shortlist, which is made before workers are asked,
-goes by coverage alone.
+A GRPO group has a gradient only if its rollouts' rewards differ. The shortlist, which is made before workers are
+called, uses coverage alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ops.curation.cover import COVERED, choose
 from ops.curation.selector import FORECAST, SelectionEvidence, selector, signals
 
 EMPHASIS = 2
-"""The power of the forecast that problems are weighed by: 1 gives more coverage, more than 2 more signal."""
+"""The exponent of the forecast in a problem's weight: 1 gives more coverage, more than 2 gives more signal."""
 
 
 @selector(
@@ -23,6 +23,6 @@ EMPHASIS = 2
     weighing=FORECAST,
 )
 def signal(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """The forecast, and what the questions cover (`cover`)."""
+    """Choose by the forecast and by the content of the questions (`cover`)."""
     forecasts = {} if evidence.tallies is None else signals(offered, evidence)
     return choose(offered, {key: value**EMPHASIS for key, value in forecasts.items()}, places, evidence.seed)

@@ -1,4 +1,4 @@
-"""Nothing is preferred: what the other selectors are compared with."""
+"""Prefer no problem: the baseline for the other selectors."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ops.curation.selector import SelectionEvidence, selector
 
 @selector("A plain random draw, to compare the other selectors with.")
 def uniform(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """A seeded draw."""
+    """Draw uniformly by the seed."""
     return draw(offered, places, evidence.seed, key=lambda problem: None)

@@ -123,37 +123,37 @@ class Result(unittest.TestResult):
         super().stopTest(test)
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        """A test that ran to its end."""
+        """Record a test that ran to its end."""
         self._note(test, "ok")
 
     def addFailure(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
-        """A test whose assertion failed."""
+        """Record a test whose assertion failed."""
         self._note(test, "failed", blame(err[1]) if err[1] else "")
 
     def addError(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
-        """A test that raised; `setUpClass` counts as one."""
+        """Record a test that raised an exception; an error of `setUpClass` counts as a test."""
         self._note(test, "failed", blame(err[1]) if err[1] else "")
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Error | None) -> None:  # noqa: N802
-        """A part of a test; one that failed fails the test."""
+        """Record a part of a test; a failed part fails the test."""
         if err is not None:
             self._note(test, "failed", blame(err[1]) if err[1] else "")
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
-        """A skipped test, which counts as failed."""
+        """Record a skipped test, which counts as failed."""
         self._note(test, "skipped", str(reason))
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Error) -> None:  # noqa: N802
-        """A test whose author expects it to fail."""
+        """Record a failed test that is marked as an expected failure."""
         self._note(test, "expected")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        """A test whose author expects it to fail, and which did not."""
+        """Record a passed test that is marked as an expected failure."""
         self._note(test, "failed", "unexpected success")
 
 
 def _judged(job: dict[str, Any], source: dict[str, Any]) -> str:
-    """The report of one module of tests: [[name, status, why] …] and what the program changed, as JSON."""
+    """Return the report of one module of tests, [[name, status, why] …] and what the program changed, as JSON."""
     loader, suite, watch = unittest.TestLoader(), unittest.TestSuite(), Watch()
     limit(job, job["cpu_s"])
     guard(job)

@@ -37,7 +37,9 @@ class Family:
     make: Callable[[Random], ProblemDraft]
     hard: bool = False
     sure: bool = True
-    """Whether the known solution uses tools alone, which cannot fail; else it uses generalists, which can."""
+    """Whether the known solution uses only tools, which make no
+    errors; otherwise it uses generalists, which can fail.
+    """
 
 
 def look_up(attribute: str) -> tuple[str, str]:
@@ -66,12 +68,12 @@ def country(random: Random) -> tuple[str, dict[str, str]]:
 
 
 def lettered(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Four shuffled choices and the letter of the right one."""
+    """Return four shuffled choices and the letter of the right one."""
     texts = [right, *random.sample(sorted(set(wrong) - {right}), 3)]
     random.shuffle(texts)
     return tuple(texts), "ABCD"[texts.index(right)]
 
 
 def number(value: float, places: int = 4) -> str:
-    """A plain decimal without trailing zeros."""
+    """Return a plain decimal without trailing zeros."""
     return f"{value:.{places}f}".rstrip("0").rstrip(".")

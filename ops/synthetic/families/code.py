@@ -45,7 +45,7 @@ STEPS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
 
 
 def pick(random: Random, count: int) -> list[str]:
-    """`count` different steps in a random order, whose results differ by input and need the first steps too."""
+    """Choose `count` different steps in random order whose result depends on the input and on the first steps."""
     tried = inputs(random, 6)
     while True:
         names = random.sample(sorted(STEPS), count)
@@ -61,7 +61,7 @@ def meaning(names: list[str], xs: Numbers) -> Numbers:
 
 
 def source(names: list[str]) -> str:
-    """A reference program: reads integers from a line, prints the result."""
+    """Return the source of a reference program that reads integers from a line and prints the result."""
     lines = [f"xs = {STEPS[name][2]}" for name in names]
     return "\n".join(["xs = [int(t) for t in input().split()]", *lines, "print(*xs)"])
 
@@ -71,7 +71,7 @@ def inputs(random: Random, count: int) -> list[Numbers]:
 
 
 def run(program: str, line: str) -> str:
-    """What one of this module's own programs prints for one line of input."""
+    """Return what a program of this module prints for one line of input."""
     out = io.StringIO()
     with redirect_stdout(out):
         exec(program, {"input": lambda: line})
@@ -91,7 +91,7 @@ def _program(random: Random, names: list[str], question: str, solution: tuple[tu
 
 
 def from_examples(random: Random) -> ProblemDraft:
-    """Find the rule: three examples and no words."""
+    """Ask for the rule behind three examples, without a description."""
     names = pick(random, random.choice((1, 2, 2)))
     examples = [[random.randint(-9, 9) for _ in range(4)] for _ in range(3)]
     shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
@@ -100,7 +100,7 @@ def from_examples(random: Random) -> ProblemDraft:
 
 
 def from_more_examples(random: Random) -> ProblemDraft:
-    """A rule of three operations: deeper than the programmer's search, and easier to check than to find."""
+    """Ask for a rule of three operations: beyond the programmer's search depth, and easier to check than to find."""
     names = pick(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
     shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
@@ -114,14 +114,14 @@ _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Give
 
 
 def described(random: Random) -> ProblemDraft:
-    """Three steps described in words."""
+    """Describe three steps in words."""
     names = pick(random, 3)
     words = ", ".join(STEPS[name][0] for name in names)
     return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
 
 
 def long_description(random: Random) -> ProblemDraft:
-    """More steps than the analyst reads at a time."""
+    """Describe more steps than the analyst reads at a time."""
     names = pick(random, random.choice((5, 6)))
     words = ", ".join(STEPS[name][0] for name in names)
     question = f"{random.choice(_OPENINGS)}, {words}, and print the result."
@@ -131,7 +131,7 @@ def long_description(random: Random) -> ProblemDraft:
 def function(
     question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]
 ) -> ProblemDraft:
-    """A function of one variable `k`, tested on values."""
+    """Ask for a function of one variable `k`, tested on values."""
     program = f"def {name}(k):\n    return {body}"
     scope: dict[str, Any] = {}
     exec(program, scope)
@@ -145,7 +145,7 @@ def function(
 
 
 def tariff(random: Random) -> ProblemDraft:
-    """A function that a sentence describes."""
+    """Ask for a function that a sentence describes."""
     a, b, c = random.randint(2, 60), random.randint(2, 30), random.randint(2, 9)
     values = random.sample(range(1, 50), 4)
     words, body = random.choice((
@@ -160,7 +160,7 @@ def tariff(random: Random) -> ProblemDraft:
 
 
 def tariff_with_fact(random: Random) -> ProblemDraft:
-    """A function that needs a property of a material."""
+    """Ask for a function that needs a property of a material."""
     name, facts = material(random)
     box, values = random.randint(2, 80), random.sample(range(1, 90), 4)
     words, attribute = random.choice((

@@ -17,7 +17,7 @@ _X = sympy.Symbol("x")
 
 
 def arithmetic(random: Random) -> ProblemDraft:
-    """One fraction expression to evaluate."""
+    """Ask for the value of an expression of fractions."""
     a, b, c, d = (random.randint(2, 12) for _ in range(4))
     k, n = random.randint(2, 9), random.randint(2, 3)
     sign, act = random.choice((("+", operator.add), ("-", operator.sub)))
@@ -45,7 +45,7 @@ _ASKS = {
 
 
 def polynomial(random: Random) -> ProblemDraft:
-    """A quadratic and one of four things to ask of it, never in the command's own word."""
+    """Ask one of four questions about a quadratic, without the name of the algebraist's command."""
     p, q = random.sample(range(-9, 10), 2)
     scale = random.choice((1, 1, 2, 3))
     f = sympy.expand(scale * (_X - p) * (_X - q))
@@ -67,7 +67,7 @@ def polynomial(random: Random) -> ProblemDraft:
 
 
 def number_words(random: Random) -> ProblemDraft:
-    """A question of number theory in words."""
+    """Ask a question of number theory in words."""
     a, b, c = random.randint(12, 400), random.randint(12, 400), random.randint(3, 12)
     kind = random.randrange(4)
     if kind == 0:
@@ -96,7 +96,7 @@ _THINGS = ("apples", "marbles", "stamps", "cards", "coins", "shells", "beads")
 def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
     start = random.randint(20, 90)
     sentences, value = [f"{random.choice(PEOPLE)} has {start} {random.choice(_THINGS)}"], Fraction(start)
-    scale, shift = Fraction(1), Fraction(0)  # the second way: one affine map of the start
+    scale, shift = Fraction(1), Fraction(0)  # the second derivation: a single affine map of the start
     for _ in range(events):
         n, kind = (
             random.randint(2, 19),
@@ -114,19 +114,19 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
 
 
 def story(random: Random) -> ProblemDraft:
-    """A short story: a start and two or three events."""
+    """Tell a short story: a start and two or three events."""
     text, value, again = _story(random, random.choice((2, 3)))
     return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, COMPUTE))
 
 
 def long_story(random: Random) -> ProblemDraft:
-    """A story of more events than the analyst reads at a time."""
+    """Tell a story of more events than the analyst reads at a time."""
     text, value, again = _story(random, random.choice((4, 5, 6)))
     return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
 def account(random: Random) -> ProblemDraft:
-    """What several people own, one clause after the other; no tool keeps more than one account."""
+    """Describe what several people own, clause by clause; no tool keeps more than one account."""
     names = random.sample(PEOPLE, 3)
     first, second, third = names
     sentences = [f"{first} owns {random.randint(20, 60)} {random.choice(_THINGS)}"]
@@ -153,7 +153,7 @@ def account(random: Random) -> ProblemDraft:
 
 
 def _owned(sentences: list[str]) -> dict[str, int]:
-    """Who owns what in the end, word by word."""
+    """Return each person's final possessions, derived word by word."""
     owned: dict[str, int] = {}
     for words in (sentence.split() for sentence in sentences):
         match words:
@@ -173,7 +173,7 @@ def _owned(sentences: list[str]) -> dict[str, int]:
 
 
 def hidden_pair(random: Random) -> ProblemDraft:
-    """Two numbers by their sum and product: easier to check than to find."""
+    """Ask for two numbers with a given sum and product, which is easier to check than to find."""
     first, second = random.randint(3, 30), random.randint(31, 70)
     total, product = first + second, first * second
     root = math.isqrt(total * total - 4 * product)

@@ -41,7 +41,7 @@ EXTREMES = {
 
 
 def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
-    """Name, attribute, value and every value that the attribute takes."""
+    """Return name, attribute, value and all values of the attribute."""
     attribute = random.choice((*COUNTRY_WORDS, "symbol"))
     kind = "materials" if attribute == "symbol" else "countries"
     name, facts = (material if attribute == "symbol" else country)(random)
@@ -49,12 +49,12 @@ def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
 
 
 def _seen(name: str, attribute: str) -> str:
-    """The value read a second time, from whichever table has the name."""
+    """Return the value from a second reading, from whichever table has the name."""
     return (knowledge_table("materials").get(name) or knowledge_table("countries")[name])[attribute]
 
 
 def fact(random: Random) -> ProblemDraft:
-    """A fact whose attribute the question names."""
+    """Ask for a fact by the name of its attribute."""
     name, attribute, value, others = _word_fact(random)
     choices, letter = lettered(random, value, others)
     opening = random.choice(("What is the", "Name the"))
@@ -70,7 +70,7 @@ def fact(random: Random) -> ProblemDraft:
 
 
 def fact_in_other_words(random: Random) -> ProblemDraft:
-    """A fact whose attribute the subtask must name, since the question does not."""
+    """Ask for a fact without naming its attribute, so that the subtask must name it."""
     name, attribute, value, others = _word_fact(random)
     choices, letter = lettered(random, value, others)
     question = random.choice(_IN_OTHER_WORDS[attribute]).format(name)
@@ -84,7 +84,7 @@ def fact_in_other_words(random: Random) -> ProblemDraft:
 
 
 def extreme(random: Random) -> ProblemDraft:
-    """Four things compared by a quantity that only its effect describes."""
+    """Compare four things by a quantity that is described only by its effect."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
     rows = knowledge_table("countries" if attribute == "population" else "materials")
     names = random.sample(sorted(rows), 4)
@@ -100,7 +100,7 @@ def extreme(random: Random) -> ProblemDraft:
 
 
 def computed(random: Random) -> ProblemDraft:
-    """A rate problem whose choices stand in another unit than the formula's."""
+    """Ask a rate problem whose choices have another unit than the formula."""
     a, b = random.randint(3, 90), random.randint(2, 9)
     subject, question, unit, factor = random.choice((
         ("A train", f"runs at {a} km/h for {b} hours. How far does it go?", "m", 1000),
@@ -123,7 +123,7 @@ def computed(random: Random) -> ProblemDraft:
 
 
 def two_hops(random: Random) -> ProblemDraft:
-    """A fact about a country that only its capital names."""
+    """Ask for a fact about a country that is named only by its capital."""
     _, facts = country(random)
     attribute = random.choice(("currency", "language"))
     rows = knowledge_table("countries")
@@ -135,7 +135,9 @@ def two_hops(random: Random) -> ProblemDraft:
 
 
 def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
-    """Sentences, in any order, that put `names` (first to last) in a row, and the row that alone agrees with them."""
+    """Return sentences in random order that put `names` (first to
+    last) in a row, and the only row that agrees with them.
+    """
     pairs = list(itertools.pairwise(names))
     first, last = sorted(random.sample(range(len(names)), 2))
     if last - first > 1:
@@ -143,12 +145,12 @@ def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tu
     random.shuffle(pairs)
     sentences = [f"{a} {above} {b}" if random.random() < 0.5 else f"{b} {below} {a}" for a, b in pairs]
     rows = [row for row in itertools.permutations(names) if all(row.index(a) < row.index(b) for a, b in pairs)]
-    assert len(rows) == 1  # neighbours settle the row
+    assert len(rows) == 1  # the sentences about neighbours determine the row
     return ". ".join(sentences), list(rows[0])
 
 
 def tallest(random: Random) -> ProblemDraft:
-    """Who stands where in a row of five or six: read sentence by sentence, no tool's trade."""
+    """Ask for a place in a row of five or six; no tool solves it, a reader follows it sentence by sentence."""
     names = random.sample(PEOPLE, random.choice((5, 6)))
     text, row = in_a_row(random, names, "is taller than", "is shorter than")
     words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))

@@ -22,7 +22,7 @@ from ops.synthetic.knowledge import FACT_UNITS, convert, knowledge_table
 
 
 def fact_value(random: Random) -> ProblemDraft:
-    """A quantity whose name the question gives."""
+    """Ask for a quantity that the question names."""
     if random.random() < 0.6:
         attribute = random.choice(MATERIAL_FACTS)
         name, facts = material(random)
@@ -49,11 +49,11 @@ _PAIRS = (
 
 
 def conversion(random: Random) -> ProblemDraft:
-    """A quantity in another unit."""
+    """Ask for a quantity in another unit."""
     source, target, name = random.choice(_PAIRS)
     amount = random.randint(2, 990) / random.choice((1, 2, 10))
     value = convert(amount, source, target)
-    assert value is not None  # every pair shares a dimension
+    assert value is not None  # the units of every pair have the same dimension
     back = convert(value, target, source)
     assert back is not None
     opening = random.choice(("Convert", "Express", "Rewrite"))
@@ -64,7 +64,7 @@ def conversion(random: Random) -> ProblemDraft:
 
 
 def rate(random: Random) -> ProblemDraft:
-    """Two or three quantities in a sentence, one step of arithmetic."""
+    """Ask for one step of arithmetic on two or three quantities in a sentence."""
     a, b, c = random.randint(3, 95), random.randint(2, 12), random.randint(2, 9)
     stories = (
         (f"A train runs at {a} km/h for {b} hours. How far does it go?", a * b, "km", sum([a] * b)),
@@ -94,7 +94,7 @@ def rate(random: Random) -> ProblemDraft:
 
 
 def rate_with_fact(random: Random) -> ProblemDraft:
-    """Arithmetic with a property of a material that the question does not give."""
+    """Ask for arithmetic with a property of a material that the question does not give."""
     name, facts = material(random)
     a, b = random.randint(2, 400), random.randint(2, 60)
     question, attribute, count, unit = random.choice((
@@ -115,7 +115,7 @@ _CLAIMS = {
 
 
 def claim(random: Random) -> ProblemDraft:
-    """A comparison to be judged."""
+    """Ask whether a comparison is true."""
     (attribute, side), words = random.choice(sorted(_CLAIMS.items()))
     rows = knowledge_table("materials")
     first, second = random.sample(sorted(rows), 2)
@@ -132,7 +132,7 @@ _RIDES = ("bus", "ferry", "coach", "tram")
 
 
 def arrival(random: Random) -> ProblemDraft:
-    """A time of day after several durations; no tool computes times."""
+    """Ask for a time of day after several durations; no tool computes times."""
     hour, minute = random.randint(6, 14), random.randint(0, 59)
     stretches = [random.randint(5, 140) for _ in range(random.choice((4, 5)))]
     verbs = ("drives for", "waits", "drives another", "stops for", "goes on for")

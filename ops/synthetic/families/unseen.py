@@ -1,7 +1,7 @@
-"""Families of the unseen benchmarks: kinds of question that no training family asks.
+"""Families of the unseen benchmarks: kinds of question that no training family has.
 
-In the manner of AIME25 (integers from 0 to 999), GPQA-Diamond (lettered science questions
-of several steps) and BigCodeBench (functions under `unittest`).
+They imitate AIME25 (integers from 0 to 999), GPQA-Diamond (lettered science questions of several steps) and
+BigCodeBench (functions under `unittest`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ops.synthetic.knowledge import knowledge_table
 
 
 def digits_of_a_sum(random: Random) -> ProblemDraft:
-    """A triangular number modulo 1000."""
+    """Ask for a triangular number modulo 1000."""
     n = random.randint(50, 5000)
     question = f"Find the last three digits of the sum of the first {n} positive integers, as an integer."
     value = n * (n + 1) // 2 % 1000
@@ -39,7 +39,7 @@ def digits_of_a_sum(random: Random) -> ProblemDraft:
 
 
 def border(random: Random) -> ProblemDraft:
-    """The area of a border around a rectangle."""
+    """Ask for the area of a border around a rectangle."""
     a, b, c = random.randint(2, 30), random.randint(2, 30), random.randint(1, 5)
     question = f"A rectangle of {a} by {b} is wrapped by a border {c} wide. What is the area of the border?"
     value = (a + 2 * c) * (b + 2 * c) - a * b
@@ -56,7 +56,7 @@ def _amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str,
 
 
 def amount(random: Random) -> ProblemDraft:
-    """Four steps: a fact, a formula, its value, and its letter (the choices stand in another unit)."""
+    """Ask a question of four steps: a fact, a formula, its value, and its letter (the choices have another unit)."""
     name, facts = material(random)
     question, attribute, value, unit = _amount(random, name, facts)
     wrong = [value * factor for factor in (0.5, 1.2, 1.5, 2, 3, 10)]
@@ -66,7 +66,7 @@ def amount(random: Random) -> ProblemDraft:
 
 
 def odd_one(random: Random) -> ProblemDraft:
-    """Which of four substances has a described property; the text is an experiment."""
+    """Ask which of four substances has a property that the description of an experiment implies."""
     rows = knowledge_table("materials")
     names = random.sample(sorted(rows), 4)
     attribute, side, words = random.choice((
@@ -94,7 +94,7 @@ def _unittest(name: str, cases: list[tuple[str, str]]) -> tuple[CodeTest, ...]:
 
 
 def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
-    """A function `g(xs)` that does these operations, tested on lists drawn now; the question is still to be asked."""
+    """Make a function `g(xs)` of these operations, tested on random lists; the caller adds the question."""
     body = "\n".join(f"    xs = {STEPS[name][2]}" for name in names)
     program = f"def g(xs):\n{body}\n    return xs"
     scope: dict[str, object] = {}
@@ -107,7 +107,7 @@ def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str],
 
 
 def list_function(random: Random) -> ProblemDraft:
-    """A pipeline as a function instead of a program."""
+    """Ask for a pipeline as a function instead of a program."""
     names = pick(random, random.choice((2, 3)))
     words = ", then ".join(STEPS[name][0] for name in names)
     draft = _of_lists(random, names, (PLAN, PROGRAM))
@@ -116,7 +116,7 @@ def list_function(random: Random) -> ProblemDraft:
 
 
 def discount(random: Random) -> ProblemDraft:
-    """A formula that no training family shows, as a function."""
+    """Ask for a formula that no training family shows, as a function."""
     a, b = random.randint(2, 60), random.randint(1, 40)
     values = random.sample(range(1, 300), 4)
     program = f"def h(k):\n    return k - k * {a} / 100 + {b}"
@@ -130,7 +130,7 @@ def discount(random: Random) -> ProblemDraft:
 
 
 def two_squares(random: Random) -> ProblemDraft:
-    """A sum of two squares taken apart: found by trying, checked at once. There are 200 of them."""
+    """Ask for a decomposition into two squares, which is found by trial and checked at once. There are 200 of them."""
     while True:
         first, second = random.randint(2, 18), random.randint(19, 40)
         total = first**2 + second**2
@@ -145,7 +145,7 @@ _SAMPLES = ("Kilo", "Lima", "Mike", "Oscar", "Papa", "Romeo", "Tango", "Yankee")
 
 
 def melting_order(random: Random) -> ProblemDraft:
-    """Samples in the order in which they melt, from comparisons alone."""
+    """Ask for the order in which samples melt, from comparisons alone."""
     names = random.sample(_SAMPLES, 5)
     text, row = in_a_row(random, names, "melts at more heat than", "melts at less heat than")
     words, place = random.choice((("last to melt", 0), ("first to melt", -1), ("second last to melt", 1)))
@@ -155,7 +155,7 @@ def melting_order(random: Random) -> ProblemDraft:
 
 
 def function_from_examples(random: Random) -> ProblemDraft:
-    """A function that three calls show."""
+    """Ask for a function that three example calls define."""
     names = pick(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
     shown = "\n".join(f">>> g({xs})\n{meaning(names, xs)}" for xs in examples)

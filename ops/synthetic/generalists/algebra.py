@@ -1,4 +1,4 @@
-"""Formulas worked out operation by operation with a slip now and then, quadratics, and pairs of numbers that fit."""
+"""Evaluation of formulas with occasional errors, quadratics, and pairs of numbers that satisfy conditions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BIG = 100
 
 
 def work_out(text: str, skill: Skill, chance: Chance) -> Fraction:
-    """The value that this generalist finds for a formula of numbers. Raises `NotAFormula`."""
+    """Return the value that this generalist finds for a formula of numbers. Raises `NotAFormula`."""
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:
@@ -67,7 +67,7 @@ def _value(node: ast.expr, text: str, skill: Skill, chance: Chance) -> Fraction:
 
 
 def slipping(value: Fraction, operation: str, skill: Skill, chance: Chance, hard: bool = False) -> Fraction:
-    """The result of one operation, or a number near it."""
+    """Return the result of one operation, or a similar number after a misstep."""
     size = 2.0 if abs(value) > _BIG or value.denominator > 1 else 1.0
     if not chance.slips(skill.arithmetic * size * (2.0 if hard else 1.0), "arithmetic", operation):
         return value
@@ -77,14 +77,14 @@ def slipping(value: Fraction, operation: str, skill: Skill, chance: Chance, hard
 
 
 def plain(value: Fraction) -> str:
-    """A number as a whole number, a short decimal or a fraction."""
+    """Return a number as a whole number, a short decimal or a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     return f"{value.numerator}/{value.denominator}"
 
 
 def decimal(value: Fraction, places: int = 4) -> str:
-    """A number as a plain decimal without trailing zeros."""
+    """Return a number as a plain decimal without trailing zeros."""
     if value.denominator == 1:
         return str(value.numerator)
     return f"{float(value):.{places}f}".rstrip("0").rstrip(".")
@@ -101,7 +101,7 @@ COMMANDS = ("zeros", "integral", "derivative", "minimum")
 
 
 def quadratic(mind: Mind) -> MethodResult | None:
-    """What is asked of a quadratic: by the subtask's word, else by the question's."""
+    """Answer a question on a quadratic, identified by the subtask's word, else by the question's."""
     body = written_formula(mind.task.question)
     if body is None:
         return None
@@ -150,7 +150,9 @@ _SQUARES = re.compile(r"squares of two positive integers add up to (\d+)")
 
 
 def pair(mind: Mind) -> MethodResult | None:
-    """Two numbers that fit, found by trial, never by a rule. A fit is proven; otherwise the nearest try is given."""
+    """Find a pair of numbers by trial. A pair that satisfies the
+    conditions is proven; otherwise the closest try is given.
+    """
     text = mind.task.question
     tries = mind.chance.random("tries", "a pair")
     if match := _PAIR.search(text):
@@ -176,7 +178,7 @@ def _tried(mind: Mind, first: int, second: int, fits: bool, value: str) -> Metho
 
 
 def pair_holds(question: str, value: str) -> bool | None:
-    """Whether an answer to a question for a pair stands the test; None where the question is another."""
+    """Return whether an answer to a question for a pair satisfies its conditions; None for other questions."""
     if not re.fullmatch(r"\d+", value):
         return False if _PAIR.search(question) or _SQUARES.search(question) else None
     number = int(value)

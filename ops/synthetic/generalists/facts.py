@@ -1,4 +1,6 @@
-"""Questions of fact and of order: one thing's attribute, things compared by one, a claim, a place in a row."""
+"""Questions of fact and of order: an attribute of one thing, a
+comparison by an attribute, a claim, a place in a row.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _SMALLEST = re.compile(r"lightest|lighter|floats|fewest|turns liquid|smallest", 
 
 
 def look_up(mind: Mind) -> MethodResult | None:
-    """The attribute that the subtask names, of everything the question or an earlier look-up names."""
+    """Look up the attribute that the subtask names, for everything that the question or an earlier look-up names."""
     attribute = find_attribute(mind.task.subtask)
     if attribute is None or "look up" not in mind.task.subtask:
         return None
@@ -40,7 +42,7 @@ def look_up(mind: Mind) -> MethodResult | None:
 
 
 def comparison(mind: Mind) -> MethodResult | None:
-    """Which thing is first by an attribute; whether a claim that compares two is true."""
+    """Answer which thing is first by an attribute, or whether a claim that compares two things is true."""
     text = mind.task.question
     claim = text.lower().startswith("true or false")
     names = find_entities(text if claim else "; ".join(mind.task.choices.values()))
@@ -64,7 +66,7 @@ def comparison(mind: Mind) -> MethodResult | None:
 
 
 def fact(mind: Mind) -> MethodResult | None:
-    """One attribute of one thing, over the country where only its capital is named."""
+    """Return one attribute of one thing, through the country if only its capital is named."""
     text = mind.task.question
     names = subjects(mind.task)
     if not names:
@@ -94,7 +96,7 @@ _PLACE = re.compile(r"(second )?(tallest|shortest|last to melt|first to melt)\?"
 
 
 def order(mind: Mind) -> MethodResult | None:
-    """Put the things in a row that agrees with as many sentences as possible, as they were read."""
+    """Return the row that agrees with as many sentences, as they were read, as possible."""
     text = mind.task.question
     place = _PLACE.search(text)
     if place is None:

@@ -1,6 +1,6 @@
-"""What every method of a generalist needs: its skills, its chance, the task, and its senses.
+"""The common parts of every method of a generalist: its skills, its random draws, its task, and its reading.
 
-Chance can be repeated: the same request gives the same missteps, another sample index others.
+Draws are reproducible: the same request gives the same missteps, another sample index gives others.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from ops.synthetic.reading import Task
 
 
 class Skill(NamedTuple):
-    """The rates of missteps (in [0, 1], each step by itself) and the budgets of one generalist."""
+    """The rates of missteps (in [0, 1], independent for each step) and the budgets of one generalist."""
 
     reading: float
-    """A clause, a number or a sentence's sense is misread; a sixth more with every clause before it."""
+    """A clause, a number or the sense of a sentence is misread; each earlier clause raises the rate by a sixth."""
     arithmetic: float
-    """An operation gives a wrong number; twice as often with numbers over 100."""
+    """An operation gives a wrong number; twice as often with numbers above 100."""
     algebra: float
-    """What is asked of a function is taken for something else, or its rule misapplied."""
+    """A question about a function is taken for another, or its rule is applied wrongly."""
     programming: float
     """An operation of a program is written as another."""
     memory: float
-    """Share of the facts that it knows at all. What it does not know it makes up."""
+    """The share of facts that the generalist remembers. It makes up the others."""
     units: float
     """A conversion goes wrong by a power of ten."""
     tries: int
-    """Pairs of numbers that it tries, where only trying helps."""
+    """The number of pairs that the generalist tries for a question that needs trials."""
     search: int
-    """Programs that it tries on examples."""
+    """The number of programs that the generalist tries on examples."""
     trust: float
-    """Probability that it passes on an earlier worker's answer as it is, unless its subtask asks for a check."""
+    """The probability that the generalist repeats an earlier worker's answer, unless its subtask asks for a check."""
 
 
 SKILLS: dict[str, Skill] = {
@@ -77,48 +77,48 @@ SKILLS: dict[str, Skill] = {
         trust=0.3,
     ),
 }
-"""By name as in `local/NAME`: cheap, medium and strong."""
+"""Skills by worker name as in `local/NAME`: cheap, medium and strong."""
 
 
 _NORMAL = NormalDist()
 T = TypeVar("T")
 TREACHERY = 0.4
-"""Share of a misstep's variance that belongs to the question: what misleads one generalist misleads others."""
+"""Share of a misstep's variance that belongs to the question, so that several generalists err on the same questions."""
 FAME = 0.5
-"""Share of a fact's being known that belongs to the fact."""
+"""Share of the variance of recall that belongs to the fact."""
 
 
 class Misstep(NamedTuple):
-    """One thing that went wrong on the way to an answer."""
+    """One misstep on the way to an answer."""
 
     kind: str
     """The skill that failed: "reading", "arithmetic", …"""
     where: str
     what: str
-    """What was made of what."""
+    """The original and its erroneous replacement."""
 
 
 @dataclass
 class Chance:
     """Random draws of one request.
 
-    A misstep has a part that belongs to the question (`TREACHERY`), one that belongs to the worker and the question
-    (it happens again at every attempt), and one that is drawn anew for each request and sample index. `temperature`
-    is the last one's share of what the question leaves, so it controls how independent samples are, not how good: at 0
-    all samples are the same. Above 1 missteps also grow more frequent.
+    A misstep has a part that belongs to the question (`TREACHERY`), a part that belongs to the worker and the question
+    (it recurs at every attempt), and a part that is drawn anew for each request and sample index. `temperature` is the
+    last part's share of the remaining variance, so it controls the independence of samples and not their quality: at 0
+    all samples are equal. Above 1 missteps also become more frequent.
     """
 
     worker: str
     question: str
     request: str
-    """The messages as one text: another subtask or context draws anew."""
+    """The messages as one text, so that another subtask or context has other draws."""
     sample: str = "0"
-    """As `drawn` gives it."""
+    """The sample as `drawn` returns it."""
     temperature: float = 1.0
     missteps: list[Misstep] = field(default_factory=list)
 
     def slips(self, rate: float, kind: str, where: str) -> bool:
-        """Whether the step `where` goes wrong; asked again of the same step, the answer is the same."""
+        """Return whether the step `where` goes wrong; the result is the same for repeated calls."""
         if rate <= 0:
             return False
         fresh = (1 - TREACHERY) * min(1.0, max(0.0, self.temperature))
@@ -129,20 +129,20 @@ class Chance:
         return _NORMAL.cdf(luck) < min(0.95, rate * max(1.0, self.temperature))
 
     def note(self, kind: str, where: str, what: str) -> None:
-        """Record a misstep, which explains why the answer is wrong."""
+        """Record a misstep, which explains a wrong answer."""
         self.missteps.append(Misstep(kind, where, what))
 
     def pick(self, options: Sequence[T], kind: str, where: str) -> T:
-        """One of `options`, drawn for this request."""
+        """Draw one of `options` for this request."""
         return self.random(kind, where).choice(options)
 
     def random(self, kind: str, where: str) -> Random:
-        """A stream of draws for this request; for the question alone at temperature 0."""
+        """Return a random stream for this request; at temperature 0, for the question alone."""
         now = (self.request, self.sample) if self.temperature > 0 else ()
         return Random(self._uniform("draw", kind, where, *now))
 
     def _uniform(self, *parts: str) -> float:
-        """A number in (0, 1) that belongs to the worker, the question and `parts`."""
+        """Return a number in (0, 1) that is determined by the worker, the question and `parts`."""
         return _uniform(self.worker, self.question, *parts)
 
 
@@ -152,13 +152,13 @@ def _uniform(*parts: str) -> float:
 
 
 def drawn(sample: Sample) -> str:
-    """The text that a sample's chance is drawn from, one for each sample with an index below a million."""
+    """Return the seed text of a sample's draws, distinct for each sample with an index below a million."""
     number = f"{sample.repetition}{sample.index:06}" if sample.repetition else str(sample.index)
     return number if sample.namespace is Namespace.ANSWERS else f"{sample.namespace} {number}"
 
 
 def memory(worker: str, name: str, attribute: str) -> float:
-    """How hard a fact is to remember, in (0, 1): equal for all requests and workers."""
+    """Return the difficulty of a fact for this worker, in (0, 1): equal for all requests."""
     fame = _NORMAL.inv_cdf(_uniform(name, attribute)) * FAME**0.5
     return _NORMAL.cdf(fame + _NORMAL.inv_cdf(_uniform(worker, name, attribute)) * (1 - FAME) ** 0.5)
 
@@ -168,32 +168,32 @@ CLAUSES_PER_DOUBLED_ERROR = 6
 
 
 class MethodResult(NamedTuple):
-    """A method's result for a question."""
+    """The result of a method for a question."""
 
     value: str
-    """The answer before it has the form that is asked for, or a program."""
+    """The answer before formatting, or a program."""
     unit: str = ""
     notes: tuple[str, ...] = ()
-    """What was read and done, for the response."""
+    """Notes for the response on what was read and done."""
     proven: bool = False
-    """The result was verified."""
+    """Whether the result was verified."""
 
 
 @dataclass(frozen=True)
 class Mind:
-    """One generalist at one task."""
+    """One generalist with one task."""
 
     task: Task
     skill: Skill
     chance: Chance
 
     def misreads(self, index: int, text: str) -> bool:
-        """Whether clause `index` (from 0) is misread."""
+        """Return whether clause `index` (from 0) is misread."""
         rate = self.skill.reading * (1 + index / CLAUSES_PER_DOUBLED_ERROR)
         return self.chance.slips(rate, "reading", f"clause {index + 1}: {text}")
 
     def numeral(self, index: int, text: str) -> str:
-        """A number of the question as this reader sees it."""
+        """Return a number of the question as this generalist reads it."""
         if not self.misreads(index, text):
             return text
         seen = self.chance.pick(_misread_numerals(text), "reading", text)
@@ -201,7 +201,7 @@ class Mind:
         return seen
 
     def recall(self, name: str, attribute: str) -> str | None:
-        """A fact: from what it was shown, else from memory, else made up; None where there is no such fact."""
+        """Return a fact from the context, else from memory, else made up; None if there is no such fact."""
         for fact in reversed(facts(self.task)):
             if fact.attribute == attribute and fact.name.lower() == name.lower():
                 return fact.value.split(" ")[0] if _is_number(fact.value.split(" ")[0]) else fact.value
@@ -214,12 +214,14 @@ class Mind:
         return guess
 
     def _knows(self, name: str, attribute: str) -> bool:
-        """Memory does not change from one request to the next; what is widely known is known to most."""
+        """Return whether the generalist remembers a fact, equal for
+        all requests; most generalists remember well-known facts.
+        """
         return memory(self.chance.worker, name, attribute) < self.skill.memory
 
 
 Method = Callable[[Mind], MethodResult | None]
-"""A way to answer; None where the question is not of its kind."""
+"""A function that answers questions of one kind; None for other questions."""
 
 
 def _is_number(text: str) -> bool:
@@ -227,7 +229,7 @@ def _is_number(text: str) -> bool:
 
 
 def _misread_numerals(text: str) -> list[str]:
-    """Numbers that look like this one: a digit off, two digits swapped, the point elsewhere."""
+    """Return numbers that look similar: a changed digit, two swapped digits, a shifted decimal point."""
     whole = text.partition(".")[0]
     similar = {str(int(whole) + delta) for delta in (-1, 1, 10) if int(whole) + delta > 0}
     if len(whole) > 1:

@@ -1,4 +1,4 @@
-"""Programs: from a plan or a formula that is shown, from a description, or by trying on examples."""
+"""Programs: from a shown plan or formula, from a description, or by search on examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEEPEST = 3
 
 
 def write(mind: Mind) -> MethodResult | None:
-    """A program, from the best that there is to go by."""
+    """Write a program from the most reliable source that is available."""
     if source := shown_function(mind.task):
         return MethodResult(source)
     shown = shown_plan(mind.task)
@@ -31,7 +31,7 @@ def write(mind: Mind) -> MethodResult | None:
 
 
 def described(mind: Mind, steps: Sequence[str]) -> list[str]:
-    """The operations of a description as they are read, then as they are written."""
+    """Return the operations of a description as they are read and then written."""
     seen = []
     for index, step in enumerate(steps):
         if mind.misreads(index, step):
@@ -53,7 +53,7 @@ def _written(mind: Mind, index: int, step: str) -> str:
 
 
 def _searched(mind: Mind, given: Sequence[ListExample]) -> MethodResult:
-    """The first program that fits the examples, of a budget of short and then of random ones."""
+    """Return the first program that fits the examples, within a budget of short and then of random programs."""
     tries = mind.chance.random("search", "a program")
     names = sorted(OPERATIONS)
     for _ in range(mind.skill.search):
@@ -65,7 +65,7 @@ def _searched(mind: Mind, given: Sequence[ListExample]) -> MethodResult:
 
 
 def program_holds(question: str, source: str) -> bool | None:
-    """Whether a program of known operations does what the question's examples show; None without examples."""
+    """Return whether a program of known operations satisfies the question's examples; None without examples."""
     given = examples(question)
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Word problems: sentences that stand for a formula, stories, accounts of several people, times of day, units."""
+"""Word problems: sentences that represent a formula, stories, accounts of several people, times of day, units."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SIGN = re.compile(r"(?<!\*)[-+*/](?!\*)")
 
 
 def shown_formula(mind: Mind) -> MethodResult | None:
-    """The formula that an earlier worker wrote down."""
+    """Evaluate the formula that an earlier worker wrote."""
     shown = formal.shown_formula(mind.task)
     return _worked_out(mind, *shown) if shown else None
 
 
 def written_formula(mind: Mind) -> MethodResult | None:
-    """A formula between dollar signs, without a variable."""
+    """Evaluate a formula between dollar signs, without a variable."""
     body = formal.written_formula(mind.task.question)
     if body is None or re.search(r"[a-z]", body):
         return None
@@ -32,7 +32,7 @@ def written_formula(mind: Mind) -> MethodResult | None:
 
 
 def sentence(mind: Mind) -> MethodResult | None:
-    """A sentence that stands for a formula."""
+    """Evaluate a sentence that represents a formula."""
     understood = formula_of(mind)
     if understood is None:
         return None
@@ -41,7 +41,7 @@ def sentence(mind: Mind) -> MethodResult | None:
 
 
 def formula_of(mind: Mind) -> tuple[str, str] | None:
-    """A sentence as this reader understands it: formula and unit."""
+    """Return a sentence as this generalist understands it: formula and unit."""
     for formula in FORMULAS:
         if match := re.search(formula.pattern, mind.task.question, re.IGNORECASE):
             return _understood(mind, formula, match), formula.unit
@@ -68,7 +68,7 @@ def _seen(mind: Mind, index: int, text: str) -> str:
 
 
 def story(mind: Mind) -> MethodResult | None:
-    """One pile and what happens to it."""
+    """Solve a story about one quantity and its changes."""
     spoken = readings(mind.task.question, STORY)
     if len(spoken) < 2:
         return None
@@ -88,7 +88,7 @@ def story(mind: Mind) -> MethodResult | None:
 
 
 def _clause_seen(mind: Mind, index: int, clause: str) -> str:
-    """The clause as it is read: right, overlooked, turned round, or with another number."""
+    """Return the clause as it is read: correct, overlooked, reversed, or with another number."""
     if not mind.misreads(index, clause):
         return clause
     how = mind.chance.pick(("overlooked", "contrary", "number"), "reading", f"clause {index + 1}")
@@ -104,7 +104,7 @@ def _clause_seen(mind: Mind, index: int, clause: str) -> str:
 
 
 def account(mind: Mind) -> MethodResult | None:
-    """What several people own, clause by clause, or by the plan that an earlier worker wrote."""
+    """Compute what several people own, clause by clause, or by the plan that an earlier worker wrote."""
     asked_of = re.search(QUESTION, mind.task.question)
     if asked_of is None:
         return None
@@ -142,7 +142,7 @@ _SPAN = re.compile(r"(?:(\d+) hours?)?(?: and )?(?:(\d+) minutes)")
 
 
 def timetable(mind: Mind) -> MethodResult | None:
-    """A time of day, and stretches of time after it."""
+    """Compute a time of day after several durations."""
     start = _CLOCK.search(mind.task.question)
     if start is None or "minutes" not in mind.task.question:
         return None
@@ -156,7 +156,7 @@ def timetable(mind: Mind) -> MethodResult | None:
         else:
             stretch = int(match[1] or 0) * 60 + int(match[2])
         notes.append(f"+{stretch}")
-        # Hours of sixty minutes: a carry is where it goes wrong.
+        # An hour has sixty minutes, so errors occur at carries.
         total = Fraction(now + stretch)
         if (now % 60) + (stretch % 60) >= 60 and mind.chance.slips(
             mind.skill.arithmetic, "arithmetic", f"carry {now}+{stretch}"
@@ -171,7 +171,7 @@ _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)")
 
 
 def conversion(mind: Mind) -> MethodResult | None:
-    """A quantity in another unit."""
+    """Convert a quantity to another unit."""
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", mind.task.question)
     given = next((match for match in _QUANTITY.finditer(mind.task.question) if match[2] in units()), None)
     if given is None or goal is None or goal[1] not in units():
@@ -180,7 +180,7 @@ def conversion(mind: Mind) -> MethodResult | None:
 
 
 def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> MethodResult | None:
-    """`value` in another unit, as this generalist converts it."""
+    """Return `value` in another unit, as this generalist converts it."""
     number = convert(float(value), unit, target)
     if number is None:
         return None
@@ -192,7 +192,7 @@ def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> MethodResult
 
 
 class _Numerals:
-    """Reads one number after the other."""
+    """A reader of one number after the other."""
 
     def __init__(self, mind: Mind) -> None:
         self._mind, self._index = mind, 0

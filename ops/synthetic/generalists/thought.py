@@ -1,4 +1,4 @@
-"""How a generalist comes to an answer: by itself, from what it is shown, by checking, by counting voices."""
+"""The procedure of a generalist: it answers alone, uses what it is shown, checks answers, or counts votes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONTINUING = re.compile(r"\b(?:choose|convert|compute|find|look up)")
 
 
 class Thought(NamedTuple):
-    """A response, and every misstep that was made on the way to it."""
+    """A response, and every misstep on the way to it."""
 
     text: str
     missteps: tuple[Misstep, ...]
@@ -46,7 +46,7 @@ class Thought(NamedTuple):
 def think(
     name: str, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, temperature: float = 1.0
 ) -> Thought:
-    """The response of the generalist `name` to a chat; the same for the same arguments. Raises `KeyError`."""
+    """Return the response of the generalist `name` to a chat; it depends on the arguments alone. Raises `KeyError`."""
     task = read(messages)
     request = "\x1e".join(f"{message['role']}\x1f{message['content']}" for message in messages)
     question = f"{task.question}\x1f{sorted(task.choices.items())}"
@@ -80,7 +80,7 @@ def _finding(mind: Mind, shown: Sequence[str]) -> MethodResult:
     if mind.task.form == "program":
         return programs.write(mind) or MethodResult("print(input())")
     if shown and not _is_final(mind.task, shown[-1]):
-        return MethodResult(shown[-1])  # a value without its form: continue from it
+        return MethodResult(shown[-1])  # an unformatted value: continue from it
     for method in _METHODS:
         if (finding := method(mind)) is not None:
             return finding
@@ -96,7 +96,7 @@ def _guess(mind: Mind) -> MethodResult:
 
 
 def _draft(mind: Mind) -> str | None:
-    """What was asked for instead of an answer: the formula or the plan, as this reader reads it."""
+    """Return the formula or plan that was asked for instead of an answer, as this generalist reads it."""
     if understood := quantities.formula_of(mind):
         return expression_line(mind.task.question, *understood)
     if steps := plan(mind.task.question):
@@ -105,7 +105,7 @@ def _draft(mind: Mind) -> str | None:
 
 
 def _formed(mind: Mind, finding: MethodResult) -> str:
-    """The value with its unit, or the letter of the choice that it is."""
+    """Return the value with its unit, or the letter of the equal choice."""
     value = f"{finding.value} {finding.unit}".strip()
     if not mind.task.choices or re.fullmatch(r"[A-J]", value):
         return value
@@ -117,7 +117,7 @@ def _formed(mind: Mind, finding: MethodResult) -> str:
 
 
 def _in_their_unit(mind: Mind, value: str) -> str:
-    """The value in the unit of the choices, as this generalist converts it."""
+    """Return the value in the unit of the choices, as this generalist converts it."""
     given, offered = quantity(value), quantity(next(iter(mind.task.choices.values())))
     if not given or not offered or not given[1] or not offered[1] or given[1] == offered[1]:
         return value
@@ -137,7 +137,9 @@ def _final(task: Task, answer: str) -> str:
 
 
 def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
-    """The shown answer that can be verified; else the majority, its own attempts included."""
+    """Return the shown answer that can be verified; else the majority
+    answer, including the generalist's own attempts.
+    """
     for answer in reversed(shown):
         if _holds(task, answer):
             return Thought(f"I put it to the test: it holds.\n{_final(task, answer)}", ())
@@ -164,12 +166,12 @@ def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> 
 
 
 def _holds(task: Task, answer: str) -> bool | None:
-    """Whether an answer stands the test that its question allows; None where there is no test but solving again."""
+    """Return whether an answer passes the check that its question allows; None if only solving again would check it."""
     if task.form == "program":
         return programs.program_holds(task.question, answer)
     return algebra.pair_holds(task.question, answer)
 
 
 def _without_answers(text: str) -> str:
-    """An earlier response's facts, formulas and plans, but not its answer."""
+    """Return an earlier response's facts, formulas and plans without its answer."""
     return "\n".join(line for line in text.splitlines() if line.startswith(("FACT: ", "EXPR: ", "PLAN: ")))

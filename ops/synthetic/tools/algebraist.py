@@ -1,7 +1,7 @@
 """Computer algebra (SymPy): works on formulas, never on prose.
 
-It takes its formula from what it was shown (`EXPR:` lines) or from between dollar signs
-in the question, and its command from the subtask: zeros, minimum, derivative, integral.
+The formula comes from `EXPR:` lines of earlier workers or from dollar signs in the question, and the command from the
+subtask: zeros, minimum, derivative, integral.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLANK = "I see no formula to work on. Give me one; then I evaluate it, or find 
 
 
 def answer(task: Task) -> str:
-    """The value of the formula, in the form asked for, with the formula's unit."""
+    """Return the value of the formula in the requested form, with the formula's unit."""
     body, unit = shown_formula(task) or (written_formula(task.question), "")
     if body is None:
         return _BLANK

@@ -1,7 +1,7 @@
-"""Prose to formal text: a story becomes a formula, a description a plan. It computes nothing.
+"""Translation of prose to formal text: a story becomes a formula, a description becomes a plan. It computes nothing.
 
-It reads at most `SPAN` clauses at a time: the subtask says whether the first part or the
-rest. What a formula needs and the question does not say, it takes from `FACT:` lines.
+It reads at most `SPAN` clauses at a time: the subtask selects the first part or the rest. Values that a formula needs
+and the question does not give come from `FACT:` lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SPAN = 4
 
 
 def answer(task: Task) -> str:
-    """An `EXPR:` or a `PLAN:` line, with a remark when something is missing or unread."""
+    """Return an `EXPR:` or a `PLAN:` line, with a remark if something is missing or unread."""
     question = task.question
     for formula in FORMULAS:
         if match := re.search(formula.pattern, question, re.IGNORECASE):

@@ -1,7 +1,7 @@
-"""Final forms: units, comparisons and lettered choices; works on what it is shown.
+"""Final forms: units, comparisons and lettered choices, from the results of earlier workers.
 
-It compares facts (the largest unless the subtask says smallest), judges a claim, turns a
-value into the letter of the choice that equals it, converts units, and counts votes.
+It compares facts (the largest unless the subtask says smallest), judges a claim, converts a value to the letter of the
+equal choice, converts units, and counts votes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING = (
 
 
 def answer(task: Task) -> str:
-    """The final answer in the form asked for."""
+    """Return the final answer in the requested form."""
     if "most" in task.subtask and answers(task):
         return _vote(task)
     shown = facts(task)
@@ -66,14 +66,14 @@ def _choose(task: Task, value: str) -> str:
 
 
 def _vote(task: Task) -> str:
-    """The answer that most of the visible responses give; of equals the earliest."""
+    """Return the most frequent answer of the visible responses; ties go to the earliest."""
     voices = Counter(answers(task))
     answer = voices.most_common(1)[0][0]
     return f"```python\n{answer}\n```" if task.form == "program" else state(task, answer)
 
 
 def _converted(value: str, question: str) -> str:
-    """`value` in the unit that the question asks for ("in kilometres"), where it names one."""
+    """Return `value` in the unit that the question asks for ("in kilometres"), if it names one."""
     given = _QUANTITY.search(value)
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
     if not given or not given[2] or not goal or goal[1] not in units():

@@ -1,4 +1,4 @@
-"""A cheap guess: always answers, in the form asked for, and seldom right."""
+"""A cheap guess, always in the requested form and seldom right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ops.synthetic.reading import Task, state
 
 
 def answer(task: Task) -> str:
-    """A guess that depends on the question alone."""
+    """Return a guess that depends on the question alone."""
     pick = int(hashlib.sha256(task.question.encode()).hexdigest()[:8], 16)
     if task.choices:
         return f"Answer: {sorted(task.choices)[pick % len(task.choices)]}"

@@ -1,7 +1,7 @@
-"""Fact tables: looks up one attribute of the things that are named, and reasons about nothing.
+"""Fact tables: looks up one attribute of the named things, without reasoning.
 
-The subtask names the attribute; failing that, the question must name it literally.
-An entity that an earlier look-up found takes the place of the question's own.
+The subtask names the attribute; otherwise the question must name it literally. An entity from an earlier look-up
+replaces the question's own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ops.synthetic.reading import Task, state
 
 
 def answer(task: Task) -> str:
-    """`FACT:` lines, and the answer where one fact settles the question."""
+    """Return `FACT:` lines, and the answer if one fact determines it."""
     names = subjects(task)
     if not names:
         return "I know none of the things named here."

@@ -1,7 +1,7 @@
 """Programs on lists of integers: from a plan, from a formula, or by search from examples.
 
-It follows `PLAN:` and `EXPR:` lines that it is shown. Without them it searches every
-composition of up to two operations that agrees with the question's examples.
+It follows `PLAN:` and `EXPR:` lines of earlier workers. Without them it searches every composition of up to two
+operations that agrees with the question's examples.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEARCH_DEPTH = 2
 
 
 def answer(task: Task) -> str:
-    """A complete program in one block, or what is missing."""
+    """Return a complete program in one block, or what is missing."""
     if source := shown_function(task):
         return _block(source)
     plan = shown_plan(task)

@@ -30,9 +30,9 @@ _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validat
 
 
 def base_policy_folder(setup: Setup) -> Path:
-    """The folder of the base policy of these inputs; it need not exist.
+    """Return the folder of the base policy of these inputs; the folder need not exist.
 
-    Raises `DataError` where the training mix is needed and missing.
+    Raises `DataError` if the training mix is needed and missing.
     """
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
@@ -59,7 +59,9 @@ def _sha256(mix: Path) -> str:
 
 
 def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
-    """The settings that change a cold start, and the settings of later stages on which its SFT examples depend."""
+    """Return the settings that change a cold start, and the settings
+    of later stages on which its SFT examples depend.
+    """
     settings = recipe.cold_start
     if settings is None:
         return None
@@ -85,10 +87,10 @@ def make_base_policy(
     client: Client,
     on_progress: Progress | None = None,
 ) -> Path:
-    """The folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
+    """Return the folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
 
-    `client` asks the workers where the cold start tries workflows out. Raises `DataError` where the
-    mix or the responses are missing, `DiskFull`, and `OverBudget` and `ConfigError` as the client does.
+    `client` calls the workers if the cold start explores workflows. Raises `DataError` if the mix or the responses are
+    missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
     with full_disk_reported(partial := folder.with_name(folder.name + ".partial")):

@@ -45,12 +45,15 @@ class WorkflowTally:
         self._wins[subject][workflow] += right
 
     def reliability(self, subject: Subject, workflow: Workflow) -> float:
-        """The expected share of right answers, in (0, 1): half before anything was tried."""
+        """The expected share of right answers, in (0, 1); ½ without any try."""
         return (self._wins[subject][workflow] + 1) / (self._tries[subject][workflow] + 2)
 
     def promising(self, subject: Subject, random: Random) -> Workflow | None:
-        """A workflow that was right on the subject, drawn as Thompson does: the surer the better, the less tried the
-        more often. None where none was."""
+        """Draw a successful workflow for the subject by Thompson
+        sampling, which prefers reliable and rarely tried ones.
+
+        None if no workflow succeeded.
+        """
         drawn = {
             workflow: random.betavariate(wins + 1, self._tries[subject][workflow] - wins + 1)
             for workflow, wins in self._wins[subject].items()
@@ -59,7 +62,7 @@ class WorkflowTally:
         return max(drawn, key=drawn.__getitem__) if drawn else None
 
     def best(self, subject: Subject) -> list[Workflow]:
-        """The workflows that were right on the subject, the most reliable first; of equals the shorter."""
+        """Return the successful workflows for the subject, the most reliable first; ties go to the shorter workflow."""
         right = [workflow for workflow, wins in self._wins[subject].items() if wins]
         return sorted(right, key=lambda workflow: (-self.reliability(subject, workflow), len(workflow.steps)))
 

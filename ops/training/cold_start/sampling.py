@@ -102,11 +102,11 @@ class WorkflowSampler:
         return {key: count / totals[key[0]] for key, count in spoken.items()}
 
     def solved_alone(self, problem: Problem) -> bool:
-        """Whether a worker that is nearly always right on the subject answered the problem by itself."""
+        """Return whether a worker that is nearly always right on the subject answered the problem alone."""
         return any(trust >= RELIABLE for _, trust in self._succeeded.get(problem.key, []))
 
     def may_be_luck(self, worker: str, problem: Problem) -> bool:
-        """Whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
+        """Return whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
         accuracy = self._accuracy.get((worker, problem.subject), 0.0)
         return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
 
@@ -156,7 +156,7 @@ class WorkflowSampler:
         return list(islice(there, KEPT))
 
     def vary(self, workflow: Workflow, problem: Problem) -> Workflow:
-        """The workflow with a step added (where there is room), changed or left out (where it has several)."""
+        """Return the workflow with a step added (if there is room), changed or removed (if there are several)."""
         steps = list(workflow.steps)
         ways = ["change", *(["add"] * 2 if len(steps) < self._max_steps else []), *(["drop"] if len(steps) > 1 else [])]
         way, at = self._random.choice(ways), self._random.randrange(len(steps))
@@ -191,7 +191,9 @@ class WorkflowSampler:
 
 
 def _moved(step: Step, at: int, by: int) -> Step:
-    """The step after one was put in at `at` (`by` 1), or the one there was taken out (-1): it sees the same others."""
+    """Return a step after another step was inserted at `at` (`by` 1)
+    or removed there (-1); it sees the same other steps.
+    """
     if not isinstance(step.access, tuple):
         return step
     kept = (seen for seen in step.access if by > 0 or seen != at)

@@ -41,7 +41,7 @@ class Fitted(NamedTuple):
 def scratch_model(
     settings: ScratchPolicy, examples: Sequence[SftExample], seed: int
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
-    """An untrained Qwen2-architecture model and a tokenizer trained on the examples."""
+    """Make an untrained Qwen2-architecture model and a tokenizer trained on the examples."""
     texts = [message["content"] for e in examples for message in (*e["prompt"], *e["completion"])]
     tokenizer = train_tokenizer(texts, settings.vocabulary)
     set_seed(seed)
@@ -54,7 +54,7 @@ def scratch_model(
         num_key_value_heads=settings.heads,
         max_position_embeddings=settings.max_tokens,
         tie_word_embeddings=True,
-        # The default, 0.02, is meant for wide models: a narrow one starts too close to zero to learn quickly.
+        # The default, 0.02, is meant for wide models; a narrow model would start too close to zero to learn quickly.
         initializer_range=settings.hidden**-0.5,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -64,9 +64,9 @@ def scratch_model(
 
 
 def bucketed(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
-    """The examples in batches of similar length, the batches in random order: less padding, no trend.
+    """Return the examples in batches of similar length, with the batches in random order: less padding, no trend.
 
-    (Trainer's own `group_by_length` goes from long to short again and again, which learns worse.)
+    (Trainer's own `group_by_length` repeatedly goes from long to short, which learns worse.)
     """
     random, batches = Random(seed), []
     for start in range(0, len(examples), WINDOW * batch):
@@ -97,10 +97,10 @@ def fit(
     autocast: bool = False,
     checkpointing: bool = False,
 ) -> Fitted:
-    """Train `model` on the completions alone: all of its weights, or low-rank updates that are merged into them.
+    """Train `model` on the completions only: all of its weights, or low-rank updates that are merged into them.
 
-    What reads like a control token of the chat template in an example's texts is learnt as plain text. `autocast`:
-    compute in bfloat16. `checkpointing`: keep what each block reads, and compute the rest again.
+    A control token of the chat template that occurs in an example's text is learnt as plain text. `autocast`: compute
+    in bfloat16. `checkpointing`: keep only the input of each block, and recompute the rest.
     """
     micro_batch = settings.micro_batch or settings.batch
     rows = [_plain(tokenizer, example) for example in bucketed(examples, settings.batch, seed)]

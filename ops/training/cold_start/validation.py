@@ -50,7 +50,7 @@ class Validity(Settings):
 
     @property
     def share(self) -> float:
-        """Share of valid ones, in [0, 1]."""
+        """The share of valid completions, in [0, 1]."""
         return self.valid / self.problems
 
     def __str__(self) -> str:
@@ -72,9 +72,9 @@ class ColdStartRecord(Settings):
     seconds: float = 0.0
     """Seconds of training only."""
     peak_gib: float = 0.0
-    """The most memory that this process has held so far."""
+    """The peak memory of this process until the end of training."""
     validation: Validity | None = None
-    """None: not requested."""
+    """The result of the validation; None if it was not requested."""
 
     @classmethod
     def read(cls, policy: Path) -> ColdStartRecord | None:
@@ -107,9 +107,9 @@ def drawing(recipe: Recipe) -> dict[str, Any]:
 
 
 def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
-    """The problems of the mix that the cold start does not teach, drawn by the seed; none where nothing is validated.
+    """Return the problems of the mix that are excluded from the cold start, drawn by the seed; none without validation.
 
-    Raises `DataError` where the mix is missing, or would be held out whole.
+    Raises `DataError` if the mix is missing, or if it would be held out completely.
     """
     settings = recipe.cold_start
     if settings is None or settings.validation is None:
@@ -122,8 +122,11 @@ def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
 
 
 def validated_on(data: Path, recipe: Recipe) -> list[Problem]:
-    """The problems that the policy's share of workflows is measured on: those that are held out; else some that the mix
-    left out, or of the mix where there are none. None where nothing is asked for. Raises `DataError` as `held_out`."""
+    """Return the problems on which the policy's share of valid workflows is measured; empty if no share is required.
+
+    These are the held-out problems if there are any; otherwise shortlisted problems outside the mix, or else problems
+    of the mix. Raises `DataError` as `held_out`.
+    """
     settings, mix = recipe.cold_start, data / "training_mix.jsonl"
     if settings is None or settings.validation is not None or not settings.least_valid:
         return held_out(mix, recipe)
@@ -141,7 +144,7 @@ def validate(
     recipe: Recipe,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> Validity:
-    """Write one workflow for each problem as GRPO would, and read it as GRPO would; no worker is called.
+    """Write one workflow for each problem and parse it, both with the settings of GRPO; no worker is called.
 
     `on_progress(done, all, note)`. Raises `PromptTooLongError`.
     """
@@ -185,7 +188,7 @@ def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
 
 
 def check_taught(policy: Path, settings: ColdStart | None) -> None:
-    """Raise `NotTaught`, with the share, the commonest failures and the remedy, where GRPO may not start."""
+    """Raise `NotTaught`, with the share, the commonest failures and the remedy, if GRPO may not start."""
     found = verdict(policy, settings)
     if not found.passed:
         raise NotTaught(found.said)

@@ -25,7 +25,9 @@ EXIT_ERROR = 1
 
 
 def main() -> int:
-    """Train, or go on, or find it done; 0 on success, 1 with one line on stderr on a known error."""
+    """Train, or continue a run; return 0 on success or for a finished
+    run, and 1 after one line on stderr for a known error.
+    """
     what = "Train a Conductor by GRPO as the plan in a run's folder says."
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
@@ -33,7 +35,7 @@ def main() -> int:
     for number in REQUESTS:  # before the first step; a shell ignores SIGINT for background processes
         signal.signal(number, signal.SIG_DFL)
     parent_watch.watch()
-    # Dagster listens to one process, so only the first rank reports.
+    # Dagster reads messages from one process, so only the first rank reports.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
@@ -60,7 +62,7 @@ def report(result: RunResult, folder: Path) -> None:
 
 
 def train(folder: Path) -> RunResult | None:
-    """The run's result; None on ranks other than the first. Raises `PodiumError`s of every kind."""
+    """Return the run's result; None on ranks other than the first. Raises every kind of `PodiumError`."""
     plan = RunPlan.read(folder)
     if (done := RunResult.read(folder)) is not None:
         print(f"{folder.name} has finished already: {done.steps} steps")

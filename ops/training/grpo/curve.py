@@ -104,9 +104,9 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._report(state.global_step, state.max_steps, note)
 
     def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
-        """The run in numbers, all attempts together; `counts` of each rank's client are the last attempt's.
+        """Return the run's results over all attempts; `counts` of each rank's client are those of the last attempt.
 
-        Raises `Outage` where no step had a reward.
+        Raises `Outage` if no step had a reward.
         """
         rewards = [row["reward"] for row in self.rows if row["reward"] is not None]
         if not rewards:

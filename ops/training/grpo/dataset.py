@@ -56,8 +56,10 @@ def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple
 
 
 def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None) -> Callable[[Problem, int], Row]:
-    """A function that makes a problem's row in an epoch. It raises `PromptTooLongError` for a prompt that leaves no
-    room for a completion in `context` tokens."""
+    """Return a function that makes a problem's row in an epoch.
+
+    The function raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
+    """
     grpo, adaptive = plan.recipe.grpo, plan.adaptive
 
     def row(problem: Problem, epoch: int) -> Row:
@@ -76,8 +78,10 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
 
 
 def by_length(rows: Sequence[Row], step: int, window: int, seed: int) -> list[Row]:
-    """The rows in an order in which each `step` of them have prompts of like length, those of `window` steps being
-    sorted together; windows and steps are random."""
+    """Order the rows so that each `step` of them have prompts of similar length.
+
+    The rows of `window` steps are sorted together; windows and steps are in random order.
+    """
     random = Random(seed)
     shuffled = random.sample(list(rows), len(rows))
     steps = []

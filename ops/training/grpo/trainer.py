@@ -47,11 +47,11 @@ class RoundsTrainer(InRounds, TimedTrainer):
 
 
 def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[TrainerCallback] = ()) -> RunResult | None:
-    """Train to the end, from the last whole checkpoint if there is one; the policy is written to `folder/policy`.
+    """Train to the end, from the last complete checkpoint if there is one; the policy is written to `folder/policy`.
 
     Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    continue), `Outage` when workers stay away, `Divergence` for numbers that are not finite, `InvalidFirstStep` for a
-    champion that writes no workflows any more, and `Stopped` after SIGTERM or SIGINT.
+    continue), `Outage` if workers stay unreachable, `Divergence` for non-finite numbers, `InvalidFirstStep` for a
+    champion that no longer writes valid workflows, and `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
@@ -64,7 +64,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     model, tokenizer = load_model(plan.base_policy, card)
     precision = model.dtype
     if grpo.deepspeed is None:
-        # A step of 1e-6 vanishes in bfloat16 weights; DeepSpeed keeps its own copy in float32.
+        # A step of 1e-6 would be rounded away in bfloat16 weights; DeepSpeed keeps its own copy in float32.
         model.float()
     # TRL ends completions and masks at the tokens that the model declares, and saves the policy with them.
     model.generation_config.eos_token_id = ends = end_of_turn(model.generation_config, tokenizer)
@@ -127,7 +127,7 @@ def _trainer(
     plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits,
     waiting: Patience, first: FirstStep | None,
 ) -> Callable[..., TimedTrainer]:  # fmt: skip
-    """The trainer of the plan's stage, which lacks what every trainer takes."""
+    """Make the trainer of the plan's stage with the arguments that all stages share."""
     grpo = plan.recipe.grpo
     if plan.recursive is not None:
         rounds = RoundRewards(

@@ -20,7 +20,7 @@ class InvalidFirstStep(PodiumError):
 
 
 class FirstStep:
-    """Judges the first batch of completions and no later one; each of several ranks judges its own part.
+    """A check of the first batch of completions only; each of several ranks checks its own part.
 
     A champion generates valid workflows. If it does not in the first step of fine-tuning, its prompt contains something
     that it was not trained on (a new worker, another style), and training would teach it the format again at the
@@ -32,7 +32,7 @@ class FirstStep:
         self._judged = False
 
     def check(self, texts: Sequence[str], teams: Sequence[Team], cut_off: Collection[int] = ()) -> None:
-        """Read every completion as it would be executed. Raises `InvalidFirstStep` where too many are invalid."""
+        """Parse every completion as for execution. Raises `InvalidFirstStep` if too many are invalid."""
         if self._judged:
             return
         self._judged = True
@@ -62,7 +62,7 @@ class Outage(PodiumError):
 
 @dataclass(frozen=True)
 class Patience:
-    """When to wait, and for how long: `max_unscorable` and `outage_s` of `Grpo`. `sleep` takes seconds."""
+    """The conditions and the duration of a wait: `max_unscorable` and `outage_s` of `Grpo`. `sleep` takes seconds."""
 
     max_unscorable: float
     total_s: float
@@ -101,7 +101,7 @@ async def roll_out_patiently(
         _log.warning("%.0f%% of the step's rollouts have no reward: %s; again in %.0f s", 100 * share, who, pause)
         await patience.sleep(pause)
         waited, pause = waited + pause, 2 * pause
-        while away:  # one call is let through as a probe of a failed worker; once it has recovered, the others follow
+        while away:  # one call is let through as a probe of a failed worker; after its recovery, the other calls follow
             again = await roll_out(
                 [texts[i] for i in away],
                 [problems[i] for i in away],
@@ -124,7 +124,7 @@ def _unscorable(rollouts: Sequence[Rollout]) -> list[int]:
 
 
 def _who(rollouts: Sequence[Rollout]) -> str:
-    """The workers that did not answer, and the last error of the one that failed most."""
+    """Return the workers that did not answer, and the last error of the worker that failed most often."""
     failed = [
         step
         for rollout in rollouts

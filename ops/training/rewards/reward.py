@@ -1,4 +1,6 @@
-"""The reward function for TRL: completions in; 0 / 0.5 / 1 plus the recipe's terms, or None, out; with statistics."""
+"""The reward function for TRL: it maps completions to 0 / 0.5 / 1
+plus the recipe's terms, or None, and counts outcomes.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,12 @@ class WorkerSamples(NamedTuple):
 
     @classmethod
     def wanted(cls, grpo: Grpo) -> WorkerSamples:
-        """The number of this process, from the settings."""
+        """Make the `WorkerSamples` of this process from the settings."""
         return cls(grpo.worker_samples, grpo.rollouts_per_question, int(os.environ.get("RANK", "0")))
 
     def of(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
-        """The sample index of the rollouts at these places of this process's `rows` (None: these are all of them).
+        """Return the sample indices of the rollouts at these places
+        of this process's `rows` (None: these are all of them).
 
         A problem is used once an epoch, so a rollout's place in its group gives a unique index. The rows of a group are
         consecutive over all ranks, and may be on two of them.
@@ -117,11 +120,11 @@ class StepStatistics:
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → outcome → rollouts."""
     sample: str = ""
-    """A workflow that was right, as its text."""
+    """The text of a workflow whose answer was right."""
 
     @property
     def patterns(self) -> dict[str, int]:
-        """The most frequent patterns → rollouts."""
+        """Return the most frequent patterns → rollouts."""
         return dict(self.every_pattern.most_common(TOP))
 
     @property
@@ -248,17 +251,19 @@ def reward_function(
     renumbered: bool = False,
     first_step: FirstStep | None = None,
 ) -> RewardFunction:
-    """An async function for TRL's `reward_funcs`; the data set must have columns `problem` of keys and `epoch`.
+    """Return an async function for TRL's `reward_funcs`; the data set
+    must have the columns `problem` (keys) and `epoch`.
 
-    Where it has a column `offered`, each question's prompt offered these ordinals of the team only (`renumbered`:
-    counted from 0 in their order), and every rollout is read and executed so.
+    If it has a column `offered`, each question's prompt offered only these ordinals of the team (`renumbered`: counted
+    from 0 in their order), and every rollout is read and executed accordingly.
 
-    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that end a
-    completion. A completion without an end was cut off and counts as invalid: if a text that continues after its lists
-    earned as much, the policy would learn not to end it. Empty: every completion counts as ended. Raises `Outage` when
-    workers are away for longer than `patience` lasts, and `InvalidFirstStep` as `first_step` does; None: any is taken.
+    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that
+    end a completion. A completion without an end was cut off and counts as invalid: if a text that
+    continues after its lists earned as much, the policy would not learn to end it. Empty: every
+    completion counts as ended. Raises `Outage` if workers are unreachable for longer than `patience`
+    allows, and `InvalidFirstStep` as `first_step` does (None: any first step is accepted).
 
-    `on_batch` receives what a batch showed, unless the caller passes another callback as `seen`: two batches may
+    `on_batch` receives the statistics of a batch, unless the caller passes another callback as `seen`: two batches may
     end in either order.
     """
 

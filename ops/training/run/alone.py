@@ -12,8 +12,9 @@ from ops.training.run.plan import LOG, RunPlan, RunResult, command, environment
 
 
 def train(folder: Path) -> RunResult:
-    """Train the run in `folder` to its end, unless it has ended. Raises `PodiumError` with the reason where
-    training ended without a result."""
+    """Train the run in `folder` to its end, unless it has ended. Raises
+    `PodiumError` with the reason if training ends without a result.
+    """
     if (result := RunResult.read(folder)) is not None:
         return result
     plan, log = RunPlan.read(folder), folder / LOG

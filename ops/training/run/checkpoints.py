@@ -32,18 +32,20 @@ class DiskFull(PodiumError):
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step after which it was written."""
+    """Return the step after which the checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; a half-written one is passed over."""
+    """Return the newest complete checkpoint; incomplete ones are ignored."""
     whole = [path for path in folder.glob("checkpoint-*") if _whole(path)]
     return max(whole, key=step_of, default=None)
 
 
 def _whole(checkpoint: Path) -> bool:
-    """Whether the checkpoint's last file exists and is complete (`TimedTrainer.save_rng_state` makes it the last)."""
+    """Return whether the checkpoint's last file exists and is
+    complete (`TimedTrainer.save_rng_state` makes it the last).
+    """
     file = checkpoint / "trainer_state.json"
     try:
         if not file.is_file():  # the device used by tests of full disks is not limited
@@ -89,8 +91,10 @@ def full_disk_reported(folder: Path) -> Iterator[None]:
 
 
 def _cut_short(folder: Path, error: BaseException) -> Path | str:
-    """The file that did not become whole: the one that an error names, else the newest of what is not whole yet. (The
-    errors of torch and safetensors name none, nor does one of writing to a file that is open.)"""
+    """Return the incomplete file: the one that an error names, otherwise the newest file that is not complete.
+
+    The errors of torch and safetensors name no file, nor does an error of writing to an open file.
+    """
     for each in _chain(error):
         if isinstance(each, sqlite3.Error):
             return f"{folder}: the response cache or the ledger"
@@ -116,7 +120,7 @@ def _of_a_full_disk(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it came of."""
+    """Return the error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -49,7 +49,7 @@ def why(status: int, log: Path, began: int, grpo: Grpo) -> str:
 
 
 def _signal_of_a_rank(printed: str) -> int | None:
-    """The launcher ends the other ranks by SIGTERM when one is gone: that one's signal is the cause."""
+    """Return the signal of the rank that ended first; the launcher then ends the other ranks by SIGTERM."""
     numbers = [int(number) for number in _RANK_EXIT.findall(printed)]
     return next((number for number in numbers if number != signal.SIGTERM), numbers[0] if numbers else None)
 

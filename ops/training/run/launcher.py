@@ -25,7 +25,9 @@ def forward(number: int, *_: Any) -> None:
 
 
 def main() -> None:
-    """`python -m ops.training.run.launcher`, with the arguments of `accelerate launch`; ends with the ranks."""
+    """Run `python -m ops.training.run.launcher` with the arguments of
+    `accelerate launch`; end when the ranks have ended.
+    """
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other arguments
     for number in REQUESTS:
         signal.signal(number, forward)

@@ -1,7 +1,7 @@
 """Training on several machines: this machine's rank, from environment variables that a deployment sets.
 
-A run's folder is on a volume that all machines share. Each starts accelerate's launcher for its own share of
-`grpo.processes` ranks: the first by the asset, the others by `podium train --run FOLDER`.
+A run's folder is on a volume that all machines share. Each machine starts accelerate's launcher for its own share of
+`grpo.processes` ranks: the asset starts the first machine's, and `podium train --run FOLDER` those of the others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import NamedTuple
 from ops.core.errors import ConfigError
 
 NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
-"""The number of machines that train together; this machine's number, from 0 for the one that writes; HOST:PORT of
-number 0."""
+"""The number of machines that train together; this machine's number,
+where 0 writes the results; HOST:PORT of number 0.
+"""
 
 
 class TrainingNode(NamedTuple):
-    """One machine of `nodes`."""
+    """One of `nodes` machines that train together."""
 
     nodes: int = 1
     rank: int = 0
@@ -25,7 +26,9 @@ class TrainingNode(NamedTuple):
     port: int = 0
 
     def arguments(self, processes: int) -> list[str]:
-        """The arguments of accelerate's launcher. Raises `ConfigError` unless each machine has equally many ranks."""
+        """Return the arguments of accelerate's launcher. Raises
+        `ConfigError` unless each machine has equally many ranks.
+        """
         if self.nodes == 1:
             return ["--num_machines", "1"]
         if processes % self.nodes:

@@ -53,7 +53,9 @@ class RunPlan(Settings):
     recursive: Recursive | None = None
     """The recursive rounds; None: first rounds only."""
     from_champion: bool = False
-    """Whether it fine-tunes a champion, whose first step must be valid workflows (`guards.max_invalid_first_step`)."""
+    """Whether the run fine-tunes a champion, whose first step must be valid workflows
+    (`guards.max_invalid_first_step`).
+    """
     problems: Path
     """The training mix."""
     few_shots: Path
@@ -62,12 +64,12 @@ class RunPlan(Settings):
 
     @property
     def setup(self) -> Setup:
-        """The checkout, recipe and pool of the run."""
+        """Return the checkout, recipe and pool of the run."""
         return Setup(Workspace(self.root), self.recipe, self.pool)
 
     @classmethod
     def read(cls, folder: Path) -> RunPlan:
-        """Raises `DataError` when the folder holds no plan."""
+        """Read the plan in a folder. Raises `DataError` if there is none."""
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -95,7 +97,7 @@ class RunResult(Settings):
     seconds: float
     """Wall time of all attempts together."""
     stopped: str = ""
-    """Why it ended before its last step; empty: it did not."""
+    """The reason for ending before the last step; empty if the last step was reached."""
 
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:
@@ -104,7 +106,7 @@ class RunResult(Settings):
 
 
 def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of the curve in a run's folder, which may be growing; empty before its first step."""
+    """Return the complete lines of the curve in a run's folder, which may be growing; empty before the first step."""
     curve = folder / CURVE
     text = curve.read_text(encoding="utf-8") if curve.is_file() else ""
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
@@ -119,11 +121,11 @@ def write_run(
     *,
     from_champion: bool = False,
 ) -> Path:
-    """Write the plan for these inputs and return its folder: the same inputs, the same folder.
+    """Write the plan for these inputs and return its folder; the same inputs give the same folder.
 
     `deepspeed`: the content of the recipe's DeepSpeed file. `adaptive`: the stage that continues another run's policy
-    on worker subsets; `recursive`: the stage in rounds. `from_champion`: as in the plan. Raises
-    `ConfigError` for subsets that the pool does not have, `DiskFull`.
+    on worker subsets; `recursive`: the stage in rounds. `from_champion`: as in the plan. Raises `ConfigError` for
+    subsets that the pool does not have, and `DiskFull`.
 
     An interrupted run continues there; settings that do not change its result (caps, limits, prices) take their present
     values. A finished run is kept and not executed again.
@@ -161,7 +163,7 @@ def write_run(
 
 
 def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | None) -> Recipe:
-    """The recipe with the GRPO settings of a stage of training."""
+    """Return the recipe with the GRPO settings of a stage of training."""
     stage = adaptive or recursive
     return recipe if stage is None else recipe.model_copy(update={"grpo": stage.grpo(recipe.grpo)})
 
@@ -173,7 +175,9 @@ def run_key(
     adaptive: Adaptive | None = None,
     recursive: Recursive | None = None,
 ) -> str:
-    """The name of the folder that `write_run` gives these inputs; nothing is written. The mix must be there."""
+    """Return the name of the folder that `write_run` gives these
+    inputs, without writing anything. The mix must exist.
+    """
     from ops.conductor.policy import policy_key
 
     recipe = _of_stage(setup.recipe, adaptive, recursive)

@@ -50,7 +50,7 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
             os.write(1, _NOTICE.format(name=self._name).encode())  # the signal may have interrupted `print`
 
     async def sleep(self, seconds: float) -> None:
-        """A pause in a step that cannot be finished now. Raises `Stopped` on a request."""
+        """Pause in a step that cannot be finished now. Raises `Stopped` on a request."""
         for _ in range(round(seconds / _POLL_S)):
             if self._name:
                 raise Stopped(

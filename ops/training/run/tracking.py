@@ -39,9 +39,9 @@ RUN_FILE = "mlflow.json"
 """The file in the run's folder with its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
 _AGAIN_S = 300.0
-"""A server that did not answer is left alone so long: a step waits for it at most 20 s in that time."""
+"""Seconds between attempts to reach a server that did not answer: a step waits for it at most 20 s in that time."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-"""MLflow's own patience is 7 attempts of 120 s each."""
+"""Limits on MLflow's own retries, which are 7 attempts of 120 s each by default."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
 """Parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
 _MAIN = "0 main"
@@ -135,7 +135,7 @@ class Tracking:
         return client
 
     def _begin(self, client: MlflowClient, uri: str) -> str:
-        """A new MLflow run, with the recipe and where it came from; its id."""
+        """Create an MLflow run with the recipe and its origin; return the id."""
         from mlflow.entities import Param
 
         plan, home = self._plan, _experiment(client, uri)
@@ -164,7 +164,7 @@ class Tracking:
 
 
 def tracked_run(folder: Path, uri: str) -> str | None:
-    """The MLflow run of a training run's folder in the store at `uri`; None where it has none there."""
+    """Return the MLflow run of a training run's folder in the store at `uri`; None if the store has none."""
     file = folder / RUN_FILE
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return str(known["run_id"]) if known.get("uri") == uri else None
@@ -193,7 +193,7 @@ def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in a line of `curve.jsonl`, by their names there or those of `_NAMES`.
+    """Return the numbers in a line of `curve.jsonl`, by their names there or those of `_NAMES`.
 
     `use/DOMAIN/WORKER` is the worker's share of the steps in the domain.
     """
@@ -205,7 +205,7 @@ def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers among `values`, under names that MLflow takes."""
+    """Return the finite numbers among `values`, under names that MLflow accepts."""
     return {
         _allowed(name): float(value)
         for name, value in values.items()
@@ -218,7 +218,7 @@ def _allowed(name: str) -> str:
 
 
 def _experiment(client: MlflowClient, uri: str) -> str:
-    """The id of the experiment, which is created if needed; a SQLite store's artifacts are stored beside it."""
+    """Return the id of the experiment, which is created if needed; a SQLite store's artifacts are stored beside it."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     if (existing := client.get_experiment_by_name(name)) is not None:
         return str(existing.experiment_id)

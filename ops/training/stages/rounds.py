@@ -1,10 +1,10 @@
 """Two rounds of one question in GRPO: which rollout continues which, and their rewards.
 
 Section 3.2 of arXiv:2512.04388. Half of a question's rollouts are first rounds; each of the others continues one of
-them: its prompt holds that round's completion and final response. A recursive round earns its own outcome (where it
-keeps the answer, that of the round before), a first round the blend (1 - γ) of its own and γ of what followed. All
-rollouts of a question are one group: TRL normalises each by the mean and deviation of both rounds together, so that γ,
-which is no factor of the whole group, does not cancel.
+them: its prompt contains that round's completion and final response. A recursive round earns its own outcome (if it
+keeps the answer, the outcome of the earlier round). A first round earns (1 - γ) of its own outcome plus γ of the mean
+of its following rounds. All rollouts of a question are one group: TRL normalises each by the mean and deviation of both
+rounds together, so that γ, which is not a factor of the whole group, does not cancel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ops.workflow.team import Team
 
 
 def chosen(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list[Problem]:
-    """The problems of the mix that the stage asks, in the mix's order."""
+    """Return the problems of the mix that the stage asks, in the mix's order."""
     by_benchmark: dict[str, list[str]] = {}
     for problem in problems:
         if recursive.benchmarks is None or problem.benchmark in recursive.benchmarks:
@@ -42,7 +42,7 @@ def chosen(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list
 
 
 def recursive_places(questions: Sequence[str]) -> list[bool]:
-    """Whether each rollout is in the second half of its question's; a question's rollouts stand together."""
+    """Return whether each rollout is in the second half of its question's rollouts, which are consecutive."""
     places: list[bool] = []
     for _, group in groupby(questions):
         size = len(list(group))
@@ -51,7 +51,7 @@ def recursive_places(questions: Sequence[str]) -> list[bool]:
 
 
 def followed(questions: Sequence[str], ready: Sequence[bool]) -> list[int | None]:
-    """The rollout that each rollout continues; None: it is a first round.
+    """Return the rollout that each rollout continues; None for a first round.
 
     `ready`: whether a rollout is a first round that can be continued. Those of a question are continued in turn; if
     there is none, the second half are first rounds as well.
@@ -67,8 +67,11 @@ def followed(questions: Sequence[str], ready: Sequence[bool]) -> list[int | None
 
 
 def blended(own: float | None, later: Sequence[float | None], gamma: float) -> float | None:
-    """A first round's reward: (1 - γ) of its own and γ of the mean of the rounds after it. Where none followed, or of
-    none it is known what it gave, its answer stands: its own. None for a round whose own is unknown."""
+    """Return a first round's reward: (1 - γ) of its own outcome plus γ of the mean of its following rounds.
+
+    The own outcome alone counts if no round followed or none of their
+    outcomes is known. None if the own outcome is unknown.
+    """
     known = [reward for reward in later if reward is not None]
     return own if own is None or not known else (1 - gamma) * own + gamma * fmean(known)
 
@@ -83,8 +86,8 @@ class _Begun:
 
 
 class RoundRewards:
-    """The reward of one step in two parts: `begin` once the first rounds are written, `workflow_reward` (TRL's) once
-    the others are.
+    """The reward of a step in two parts: `begin` after the first
+    rounds are generated, `workflow_reward` (TRL's) after the others.
 
     The arguments are those of `ops.training.rewards.reward.reward_function`. `fits`: whether a prompt leaves room for a
     completion.

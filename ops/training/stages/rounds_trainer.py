@@ -38,7 +38,7 @@ class InRounds:
         return super().score_rollouts(inputs)  # type: ignore[misc]
 
     def _round(self: Any, rows: Sequence[Row]) -> Any:
-        """A step that asks other questions than the data set's, once or again (`refill.py`)."""
+        """Run a step with other questions than the data set's, for the first time or again (`refill.py`)."""
         self._asked = self._own([row for row in rows for _ in range(self.num_generations)])
         return super()._round(rows)  # type: ignore[misc]
 
@@ -102,7 +102,7 @@ class InRounds:
 
 
 def _by_company(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> list[torch.Tensor]:
-    """The rows whose prompt stands in other rows too, and the others; one part where there is only one kind."""
+    """Return the rows that share their prompt with other rows, and the remaining rows; empty parts are omitted."""
     wide = input_ids.shape[1] - completion
     prompts = torch.cat([(input_ids * attention_mask)[:, :wide], attention_mask[:, :wide]], dim=1)
     _, group, sizes = torch.unique(prompts, dim=0, return_inverse=True, return_counts=True)

@@ -55,7 +55,7 @@ class Order:
         """Domain and subject → sums of the observed and of the expected variances."""
 
     def ask(self, count: int) -> list[Problem]:
-        """The problems of the next step."""
+        """Return the problems of the next step."""
         for key, share in self.shares().items():
             self._claims[key] += min(1.0, count * share)
         return self.others(count)

@@ -1,9 +1,9 @@
 """GRPO that overlaps worker calls with generation and updates.
 
-At step n the policy of step n generates the rollouts of step n + 1 and calls their workers at once; they answer during
-the update on the rollouts of step n. A rollout is therefore exactly one update old when it is used, and a ratio of the
-two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's probabilities
-to vLLM's. The first step, and the first after a restart, generate their own rollouts and wait.
+At step n the policy of step n generates the rollouts of step n + 1 and calls their workers at once; the workers answer
+during the update on the rollouts of step n. A rollout is therefore exactly one update old when it is used, and a ratio
+of the two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's
+probabilities to vLLM's. The first step, and the first after a restart, generate their own rollouts and wait.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Flight:
 
 
 class OverlappedTrainer(TimedTrainer):
-    """GRPO that prepares the next step's rollouts meanwhile."""
+    """GRPO that prepares the next step's rollouts during an update."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -48,7 +48,7 @@ class OverlappedTrainer(TimedTrainer):
         self._following: Any = None
         """The prefetched part of the data set, for the following step."""
         self._ahead: Rows | None = None
-        """The rows of the next step; None: there is none."""
+        """The rows of the next step; None if there is no next step."""
         self._coming: Flight | None = None
         self._landing: Flight | None = None
 
@@ -87,7 +87,7 @@ class OverlappedTrainer(TimedTrainer):
         return super().generate_rollouts(prompts) if self._landing is None else self._landing.generated
 
     def _start(self, rows: Rows) -> Flight:
-        """Write with the policy as it is, and ask the workers without waiting for them."""
+        """Generate with the present policy, and call the workers without waiting for them."""
         generated = super().generate_rollouts([row["prompt"] for row in rows])
         prompts, written, _, completions, *_ = generated
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
@@ -116,7 +116,9 @@ class OverlappedTrainer(TimedTrainer):
         return padded.to(self.accelerator.device)
 
     async def _landed(self, **_: Any) -> list[float | None]:
-        """The reward function that TRL knows: what was asked for long ago."""
+        """Return the rewards of the rollouts whose workers were called
+        one step earlier; TRL calls this as its reward function.
+        """
         flight, began = self._landing, time.perf_counter()
         assert flight is not None
         rewards = await asyncio.wrap_future(flight.rewards)

@@ -21,7 +21,7 @@ from ops.training.step.order import Order
 from ops.training.step.trl_private import ExportableState, HookedTrainer
 
 Row = dict[str, Any]
-"""A question as the data set has it: prompt, problem's key, epoch, and in the adaptive stage its offer."""
+"""A question as a row of the data set: prompt, problem's key, epoch, and in the adaptive stage the offered workers."""
 DEAD, DEAD_LEFT, REFILLS = "frac_reward_zero_std", "frac_reward_zero_std/left", "refills"
 """TRL's log keys: the share of zero-variance groups before and after replacement, and the number of added groups."""
 
@@ -59,14 +59,14 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     order: Order
     chosen: bool
-    """Whether `order` chooses a step's questions; else the data set does, and `order` only those that are added."""
+    """Whether `order` chooses a step's questions; otherwise the data set chooses, and `order` only adds questions."""
     refills: int
-    """Groups that may be added to a step's own."""
+    """Maximum number of groups that may be added to a step."""
     row: Callable[[Problem, int], Row]
-    """The question of a problem in an epoch."""
+    """A function that returns the question of a problem in an epoch."""
 
     def first(self, slots: Sequence[Row]) -> list[Row]:
-        """The questions of a step that the data set has these for."""
+        """Return the questions of a step, for which the data set proposes the rows `slots`."""
         if self.chosen:
             return self._rows(self.order.ask(len(slots)), slots)
         self.order.count(slot["problem"] for slot in slots)
@@ -120,7 +120,7 @@ class RefillTrainer(HookedTrainer):
     def _rounds(
         self, asking: StepQuestions, slots: Sequence[Row]
     ) -> tuple[list[RolloutGroup], list[RolloutGroup], list[RolloutGroup]]:
-        """The groups of the step's own questions, those to update on, and all that were written."""
+        """Return the groups of the step's own questions, the groups to update on, and all generated groups."""
         every = asked = self._round(asking.first(slots))
         groups, left = list(asked), asking.refills
         unit = self.accelerator.num_processes // gcd(self._together, self.accelerator.num_processes)

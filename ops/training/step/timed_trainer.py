@@ -59,15 +59,18 @@ class TimedTrainer(RefillTrainer):
 
     @property
     def packs(self) -> bool:
-        """Whether a group is processed as one sequence: on CPUs, in one process (not tried
-        on GPUs), by a model whose attention takes a mask of its own and is full in every layer."""
+        """Return whether a group is processed as one sequence.
+
+        This is so on CPUs, in one process (not tried on GPUs), with a model
+        whose attention takes a custom mask and is full in every layer.
+        """
         config = self.model.config
         full = set(getattr(config, "layer_types", None) or FULL) == FULL and self.attention == "sdpa"
         return full and self.accelerator.num_processes == 1 and self.accelerator.device.type == "cpu"
 
     @property
     def samples_plainly(self) -> bool:
-        """Whether completions are drawn from the distribution as it is at the temperature, by transformers."""
+        """Return whether transformers draws completions from the unmodified distribution at the temperature."""
         drawn = self.args
         others = drawn.generation_kwargs or drawn.cache_implementation or drawn.gradient_checkpointing
         whole = drawn.top_p == 1.0 and not drawn.top_k and not drawn.min_p and drawn.repetition_penalty == 1.0
@@ -75,7 +78,7 @@ class TimedTrainer(RefillTrainer):
 
     @property
     def merges(self) -> bool:
-        """Whether the gradient is linear in the advantages and the rows of this process are all that there are."""
+        """Return whether the gradient is linear in the advantages and this process has all the rows."""
         plain = self.beta == 0 and not self.rewards_entropy and not self.use_vllm
         return plain and self.loss_type in AVERAGED and self.accelerator.num_processes == 1
 

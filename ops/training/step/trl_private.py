@@ -97,7 +97,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     @property
     def rewards_entropy(self) -> bool:
-        """Whether the loss has a bonus for entropy."""
+        """Whether the loss includes a bonus for entropy."""
         return bool(self._entropy_bonus_enabled)
 
     @property

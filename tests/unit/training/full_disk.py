@@ -1,7 +1,7 @@
-"""A training on a disk that is full at one moment after another, and at last is not.
+"""Train on a disk that fills up at several moments, and finally on one with enough space.
 
-`python -m tests.unit.training.full_disk DISK`: prints a JSON line of each attempt. DISK is a small file system of its
-own.
+`python -m tests.unit.training.full_disk DISK` prints a JSON line for
+each attempt. DISK is a separate small file system.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ATTEMPTS: tuple[tuple[Moment, int], ...] = (
     ("save", 300), ("start", 0), ("save", 0), ("save", 30), ("save", 120), ("save", 200), ("end", 0), ("end", 20),
     ("end", 60), ("never", 0),
 )  # fmt: skip
-"""When the disk fills up, and the KiB that are left then. A checkpoint is saved after every step."""
+"""When the disk fills up, and the remaining KiB. A checkpoint is saved after every step."""
 KIB, BALLAST, STEPS = 1024, "ballast", 3
 SETTINGS: dict[str, Any] = {"steps": STEPS, "learning_rate": 1e-3, "temperature": 1.5}
 
 
 class Filling(TrainerCallback):  # type: ignore[misc]
-    """Leaves little of a disk at a moment of a training."""
+    """Fill a disk at one moment of a training."""
 
     def __init__(self, disk: Path, moment: Moment, left: int) -> None:
         self._disk, self._moment, self._left = disk, moment, left * KIB
@@ -64,7 +64,7 @@ def filled(disk: Path, moment: Moment, left: int) -> Iterator[Filling]:
 
 
 def attempt(plan: RunPlan, folder: Path, moment: Moment, left: int) -> dict[str, Any]:
-    """What one command said, and what it left."""
+    """Return the output of one command, and the files that it left."""
     said = ""
     with filled(plan.root, moment, left) as filling:
         try:

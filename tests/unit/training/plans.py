@@ -1,4 +1,4 @@
-"""Plans of a training whose files nothing reads."""
+"""Plans of a training whose files are not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = ROOT / "config"
 
 
 def plan_of(recipe: Recipe, **fields: Any) -> RunPlan:
-    """A plan of `recipe`, but for `fields`."""
+    """Return a plan of `recipe` with other `fields`."""
     values = {
         "root": ROOT, "recipe": recipe, "pool": load_pool(CONFIG, recipe.pool), "offered": ("a",),
         "base_policy": Path("base"), "problems": Path("mix"), "few_shots": Path("data"),
@@ -23,6 +23,6 @@ def plan_of(recipe: Recipe, **fields: Any) -> RunPlan:
 
 
 def quick_plan(**grpo: Any) -> RunPlan:
-    """A plan of the quickstart's recipe, but for `grpo`."""
+    """Return a plan of the quickstart's recipe with other settings of `grpo`."""
     quick = load_recipe(CONFIG, "quickstart")
     return plan_of(Recipe.model_validate(quick.model_dump() | {"grpo": quick.grpo.model_dump() | grpo}))

@@ -1,4 +1,4 @@
-"""Small inputs of the cold start: problems, the answers of two workers, and SFT examples made of them."""
+"""Small inputs of the cold start: problems, the answers of two workers, and SFT examples made from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.training.tiny import ROOT
 RECIPE = load_recipe(ROOT / "config", "quickstart")
 POOL = load_pool(ROOT / "config", RECIPE.pool)
 RIGHT, WRONG = 0, 1
-"""Ordinals: who is right on every second problem, and who never is."""
+"""Ordinals of a worker that is right on every second problem, and of one that is always wrong."""
 PROBLEMS = generate("math500", "train", 40, 1)
 QUESTIONS = {problem.question: problem for problem in PROBLEMS}
 
@@ -35,7 +35,7 @@ def solved(worker: int, problem: Problem) -> bool:
 
 
 def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length: int = 1) -> None:
-    """What these workers answered in precaching, repeated."""
+    """Write the precached answers of these workers, repeated."""
     for worker in workers:
         name = POOL.names[worker]
         rows = [
@@ -49,7 +49,7 @@ def store(workspace: Workspace, workers: Sequence[int] = (RIGHT, WRONG), length:
 
 
 def laid_out(root: Path) -> Setup:
-    """A workspace with a mix and subtasks, and no responses yet."""
+    """Make a workspace with a mix and subtasks, without responses."""
     workspace = Workspace(root)
     write_problems(workspace.data / "training_mix.jsonl", PROBLEMS)
     (workspace.data / "cold_start").mkdir()

@@ -1,4 +1,4 @@
-"""The adaptive stage: GRPO in which every question offers a random part of the workers."""
+"""The adaptive stage: GRPO in which every question offers a random subset of the workers."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan, train
 
 CONFIG = Workspace.find().config
-STEPS = 6  # of two questions; the eight problems are an epoch of four
+STEPS = 6  # two questions per step; the eight problems make an epoch of four steps
 
 
 @dataclass
 class Trained:
-    """One run's rollouts as they were executed, step by step."""
+    """The rollouts of one run as they were executed, step by step."""
 
     folder: Path
     steps: list[tuple[list[str], list[Team], list[Rollout]]] = field(default_factory=list)
 
     @property
     def offers(self) -> list[list[tuple[str, tuple[int, ...]]]]:
-        """(problem, ordinals on offer) of each rollout, step by step."""
+        """Return (problem, ordinals on offer) of each rollout, step by step."""
         return [
             [(key, tuple(team.ordinals)) for key, team in zip(keys, teams, strict=True)]
             for keys, teams, _ in self.steps
@@ -84,7 +84,7 @@ def test_every_rollout_is_read_and_executed_by_what_its_prompt_offered(whole: Tr
             if rollout.parsed.failure == FormatFailure.UNKNOWN_WORKER:
                 refused += 1
                 assert rollout.reward == 0.0
-    assert executed and refused  # the policy knows one worker, who is on offer at times
+    assert executed and refused  # the policy names a single worker, which is sometimes on offer
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_group_shares_its_offer_and_epochs_differ(whole: Trained) -> None:
 @pytest.mark.slow
 def test_an_interrupted_run_has_the_same_offers_and_rewards(whole: Trained, tmp_path: Path) -> None:
     resumed = trained(tmp_path / "cut", cut_at=3)
-    assert len(resumed.offers) == STEPS + 1  # the third step was cut before its checkpoint, and is done again
+    assert len(resumed.offers) == STEPS + 1  # the third step ended before its checkpoint, and is repeated
     assert resumed.offers[:3] + resumed.offers[4:] == whole.offers
     assert resumed.rewards == whole.rewards
 
@@ -152,7 +152,7 @@ def test_an_impossible_stage_is_refused_with_the_recipe(prompting: dict, adaptiv
 
 @pytest.fixture
 def base(tmp_path: Path) -> tuple[Setup, Path]:
-    """Of the quickstart, and where a policy of it lies."""
+    """The quickstart's recipe, and the folder of its policy."""
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "training_mix.jsonl").write_text("", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a crash leaves behind: a half-written checkpoint is passed over, the curve is cut back to the whole one."""
+"""The remains of a crash: a half-written checkpoint is ignored, and the curve is cut back to the last complete one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(tmp_pa
     plan, folder = tiny_plan(tmp_path)
 
     def report(step: int, *_: object) -> None:
-        """Before the second step's line and checkpoint."""
+        """Crash before the second step's line and checkpoint."""
         if step == 1 and file == CURVE:
             (folder / CURVE).rename(folder / "kept")
             (folder / CURVE).symlink_to("/dev/full")
@@ -57,7 +57,7 @@ def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(tmp_pa
             (folder / CHECKPOINTS / "checkpoint-2").mkdir()
             (folder / CHECKPOINTS / "checkpoint-2" / file).symlink_to("/dev/full")
 
-    # (A link's own time does not say that it was written to last: test_full_disk.py has real files.)
+    # (The time of a link does not show that it was written last: test_full_disk.py has real files.)
     named = file if file == CURVE else ""
     why = f"{folder}/.*{named}: could not be written: .*is full .*GB are free.*same command goes on from checkpoint-1$"
     with pytest.raises(DiskFull, match=why), full_disk_reported(folder):

@@ -40,7 +40,7 @@ Make = Callable[..., Setup]
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand random weights whose query heads share their keys, and a tokenizer."""
+    """Make a Llama of a few thousand random weights with shared keys, and a tokenizer."""
     folder = tmp_path_factory.mktemp("pretrained")
     texts = [problem.question for problem in generate("math500", "train", 40, 1)]
     tokenizer = train_tokenizer([*texts, Workflow.single(1).render(), "Models: 0 1 2 3 4 5 6 7 8"], 400)
@@ -51,7 +51,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path, pretrained: Path) -> Make:
-    """A workspace with a mix and responses, in which one worker is always right."""
+    """Make a workspace with a mix and responses, in which one worker is always right."""
     freeze_objects()
     quick = load_recipe(ROOT / "config", "quickstart")
     pool = load_pool(ROOT / "config", quick.pool)
@@ -94,7 +94,7 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
     assert record.loss[-1] < record.loss[0] / (2 if lora is None else 1.2)
     assert record.examples == 320 and record.tokens > 320 * 20 and record.seconds > 0 and record.peak_gib > 0.1
     before, after = load_file(pretrained / "model.safetensors"), load_file(folder / "model.safetensors")
-    assert after.keys() == before.keys()  # a plain model, whatever it was taught by
+    assert after.keys() == before.keys()  # a plain model after either kind of training
     assert {tensor.dtype for tensor in after.values()} == {getattr(torch, dtype)}
     changed = {name for name in before if not torch.equal(before[name].to(after[name].dtype), after[name])}
     assert changed == {name for name in before if lora is None or "proj" in name}
@@ -122,7 +122,7 @@ def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:
     one = base_policy_folder(make(plain))
     assert base_policy_folder(make(plain.model_copy(update={"micro_batch": 4}))) == one
     checked = plain.model_copy(update={"validation": Validation(problems=8)})
-    assert base_policy_folder(make(checked)) != one  # which is not taught these eight
+    assert base_policy_folder(make(checked)) != one  # the cold start excludes these eight problems
     lower = checked.model_copy(update={"validation": Validation(problems=8, least_valid=0.1)})
     assert base_policy_folder(make(lower)) == base_policy_folder(make(checked))
     assert base_policy_folder(make(plain.model_copy(update={"lora": Lora()}))) != one
@@ -163,12 +163,14 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
     assert RunResult.read(run) is None and not (run / "checkpoints").exists()
     anyway = setup.recipe.cold_start.model_copy(update={"validation": Validation(problems=8, least_valid=0.0)})
     lower = make(anyway)
-    assert taught(lower) == folder  # nothing is taught again
+    assert taught(lower) == folder  # no cold start is repeated
     check_taught(folder, lower.recipe.cold_start)
 
 
 def test_without_a_validation_section_half_of_the_completions_must_be_workflows(make: Make) -> None:
-    """Measured on problems of the mix, none of which is held out: the policy is the same as without a threshold."""
+    """The share is measured on problems of the mix without holding
+    any out: the policy is the same as without a threshold.
+    """
     setup = make(SETTINGS.model_copy(update={"steps": 1, "validation": None}))
     assert setup.recipe.cold_start is not None
     folder = taught(setup)

@@ -1,6 +1,6 @@
-"""What a recipe says of the machine reaches TRL's own configuration, and what cannot start is refused by name.
+"""The machine's settings in a recipe reach TRL's configuration; impossible ones are refused by name.
 
-vLLM is not installed here: these are the settings that it would be started with.
+vLLM is not installed here: the tests read the settings that it would be started with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: P
     assert (made.vllm_gpu_memory_utilization, made.vllm_max_model_length) == (0.45, 10_240)
     assert (made.vllm_enable_sleep_mode, made.vllm_tensor_parallel_size) == (True, 1)
     alone = quick_plan(**engine)
-    # Two ranks without their launcher: as one of them sees it.
+    # Settings of one of two ranks, without the launcher.
     spread = alone.recipe.grpo.model_copy(update={"vllm_tensor_parallel": 2, "processes": 2})
     of_two = alone.model_copy(update={"recipe": alone.recipe.model_copy(update={"grpo": spread})})
     assert configuration(of_two, tmp_path).vllm_tensor_parallel_size == 2

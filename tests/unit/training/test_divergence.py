@@ -1,4 +1,6 @@
-"""Numbers that are not finite end a training before they reach the weights or a checkpoint; what is kept goes on."""
+"""Non-finite numbers end a training before they reach the weights or
+a checkpoint; the last checkpoint can be continued.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 class Poison(TrainerCallback):  # type: ignore[misc]
-    """NaN in one place, in the second step."""
+    """Insert NaN in one place in the second step."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -40,7 +42,7 @@ class Poison(TrainerCallback):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunPlan, Path]:
-    """A plan, and the folder of its run that nothing happened to."""
+    """Make a plan, and the folder of its undisturbed run."""
     plan, folder = tiny_plan(tmp_path_factory.mktemp("divergence"), learning_rate=1e-3, temperature=1.5)
     run(plan, folder, lambda *_: None)
     return plan, folder

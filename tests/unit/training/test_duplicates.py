@@ -1,4 +1,4 @@
-"""One row for equal rollouts: the same gradient, by TRL's own loss, from less work."""
+"""One row for equal rollouts gives the same gradient, by TRL's own loss, with less work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.training.tiny import tiny_plan
 
 
 def inputs(*rows: tuple[list[int], list[int], float]) -> dict[str, Any]:
-    """Prompts padded on the left and completions on the right, by one token each."""
+    """Make prompts padded on the left and completions padded on the right, by one token each."""
     wide, long = max(len(p) for p, _, _ in rows) + 1, max(len(c) for _, c, _ in rows) + 1
     return {
         "prompt_ids": torch.tensor([[0] * (wide - len(p)) + p for p, _, _ in rows]),
@@ -34,7 +34,7 @@ def test_copies_add_up_and_padding_goes() -> None:
         (tuple(p[m == 1].tolist()), tuple(c[k == 1].tolist())): float(a)
         for p, m, c, k, a in zip(*(left[name] for name in list(left)[:5]), strict=True)
     }
-    # Three rows of four are left: their mean must weigh as the four rows' mean did.
+    # Three rows of four are left: their mean must have the weight of the four rows' mean.
     assert rows == {((5, 6), (7,)): 1.5, ((5, 6), (8, 9)): -2.25, ((5,), (7,)): 0.75}
     assert left["prompt_ids"].shape == (3, 2) and left["completion_ids"].shape == (3, 2)
 
@@ -47,7 +47,7 @@ def test_a_group_with_uniform_rewards_has_no_gradient_and_one_row_remains() -> N
 
 
 def test_an_end_token_is_not_confused_with_equal_padding() -> None:
-    whole = inputs(([5], [7, 0], 1.0), ([5], [7], -2.0))  # 0 pads, and the first completion really says it
+    whole = inputs(([5], [7, 0], 1.0), ([5], [7], -2.0))  # 0 is padding and a real token
     assert len(without_duplicates(whole)["advantages"]) == 2
 
 
@@ -57,7 +57,7 @@ def test_the_gradient_is_that_of_all_rollouts(tmp_path: Path, monkeypatch: pytes
     seen: list[tuple[int, int]] = []
 
     def compared(self: TimedTrainer, model: Any, given: dict[str, Any]) -> Any:
-        # The little policy writes one workflow: rewards are made up so that its copies pull different ways.
+        # The small policy writes one workflow: artificial rewards make its copies' gradients differ.
         given = given | {"advantages": torch.linspace(-1, 2, len(given["advantages"]))}
         merged = without_duplicates(given)
         losses = [GRPOTrainer._compute_loss(self, model, each) for each in (given, merged)]

@@ -1,7 +1,7 @@
 """The token that closes a turn in the chat template ends generation, in evaluation as in training.
 
-As in Qwen2.5's base model: its end-of-text token is its only one that ends generation, and its template closes
-turns with another. The policy here is a real model whose weights make each token name the next one.
+The configuration is that of Qwen2.5's base model: only its end-of-text token ends generation, and its template closes
+turns with another token. The policy here is a real model whose weights make each token name the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST = 12
 
 
 def chatml(template: str = CHATML) -> PreTrainedTokenizerFast:
-    """One token a byte, and ChatML's three."""
+    """One token per byte, and ChatML's three control tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *alphabet])}
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -47,7 +47,7 @@ def chatml(template: str = CHATML) -> PreTrainedTokenizerFast:
 
 
 def speaker(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
-    """It says "ok", ends its turn and runs on: "ok<|im_end|>ABABAB…"."""
+    """Make a model that says "ok", ends its turn and continues: "ok<|im_end|>ABABAB…"."""
     size = len(tokenizer)
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -70,7 +70,7 @@ def speaker(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
-    """One step of GRPO on the speaker."""
+    """Make a plan of one GRPO step with that model."""
     settings = {"steps": 1, "max_completion_tokens": LONGEST}
     made, _ = tiny_plan(tmp_path_factory.mktemp("turns"), **settings)
     tokenizer = chatml()
@@ -119,9 +119,9 @@ def test_vllm_receives_the_stop_tokens(plan: RunPlan, tmp_path: Path) -> None:
         (CHATML, {"<|endoftext|>", "<|im_end|>"}),
         # closes turns with the end-of-text token itself
         (CHATML.replace("<|im_end|>", "<|endoftext|>"), {"<|endoftext|>"}),
-        # closes no turn: the next one's opening ends it
+        # closes no turn: only the next turn's opening ends it
         (CHATML.replace("<|im_end|>", ""), {"<|endoftext|>", "<|im_start|>"}),
-        # plain words between turns: nothing to stop at but the end of the text
+        # plain words between turns: generation ends only at the end of the text
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", {"<|endoftext|>"}),
     ],
 )

@@ -1,4 +1,4 @@
-"""What exploration takes for reliable, and what it tries next."""
+"""The workflows that exploration counts as reliable, and those that it tries next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_reliability_takes_more_than_one_lucky_try() -> None:
     made = tally()
     assert made.reliability(MATH, SURE) > made.reliability(MATH, LUCKY) > made.reliability(MATH, SOMETIMES)
     assert made.reliability(MATH, Workflow.single(9)) == 0.5  # never tried
-    assert made.best(MATH) == [SURE, LUCKY, LONG, SOMETIMES]  # of equals the shorter, and never what never was right
+    assert made.best(MATH) == [SURE, LUCKY, LONG, SOMETIMES]  # ties go to the shorter one
 
 
 def test_workflows_with_proven_success_are_drawn_most_often() -> None:

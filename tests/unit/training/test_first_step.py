@@ -1,4 +1,4 @@
-"""Fine-tuning whose first step is mostly invalid is stopped before workers are asked; another training is not."""
+"""A fine-tuning whose first step is mostly invalid is stopped before workers are called; other trainings continue."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.unit.training.tiny import tiny_plan
 
 
 def plan_of(folder: Path, **more: Any) -> tuple[RunPlan, Path]:
-    """A training of the tiny policy, which has learned to name `guesser` alone: that worker is not on offer."""
+    """Make a training of the tiny policy, which always names `guesser`, a worker that is not on offer."""
     plan, run_folder = tiny_plan(folder, steps=1)
     pool = plan.pool.model_copy(update={"workers": tuple(w for w in plan.pool.workers if w.name != "guesser")})
     return plan.model_copy(update={"pool": pool, **more}), run_folder
 
 
 def calls(plan: RunPlan) -> int:
-    """Calls of workers that were paid."""
+    """Return the number of paid worker calls."""
     return sum(spent.calls for spent in Ledger(plan.setup.workspace.ledger).by_run().values())
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, a small file system of its own, while a training begins, saves a checkpoint or ends."""
+"""A full disk (a small file system) while a training begins, saves a checkpoint or ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.training.tiny import ROOT, tiny_plan, train
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    needs.bubblewrap,  # which makes the small file system
+    needs.bubblewrap,  # which creates the small file system
 ]
 BYTES = 4_000_000
 
@@ -31,7 +31,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def attempts(disk: Path) -> list[dict[str, Any]]:
-    """What each of `ATTEMPTS` said and left, one after another on the same run."""
+    """Return the output and the files of each of `ATTEMPTS`, made one after another on the same run."""
     inside = ["bwrap", "--dev-bind", "/", "/", "--size", str(BYTES), "--tmpfs", str(disk), "--die-with-parent"]
     program = [sys.executable, "-m", "tests.unit.training.full_disk", str(disk)]
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Completions of a group, written side by side: those of separate rows, by the real trainer's model."""
+"""Completions of a group, generated together, equal those of separate rows, by the real trainer's model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ END = 0
 
 @pytest.fixture(scope="module", params=["qwen2", "llama, shared keys"])
 def model(request: pytest.FixtureRequest) -> Any:
-    """Weights as they were drawn: what such a model writes next is open, and depends on all that it has read."""
+    """Make a model with its random initial weights, whose next token is uncertain and depends on the whole input."""
     torch.manual_seed(3)
     settings, architecture, keys = LlamaConfig, LlamaForCausalLM, 2
     if request.param == "qwen2":
@@ -37,7 +37,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
-    """What comes after `said`, read in a row of its own."""
+    """Return the continuation of `said` in a separate row."""
     with torch.no_grad():
         logits: torch.Tensor = model(torch.tensor([[*prompt, *said]])).logits[0, -1]
     return logits
@@ -45,7 +45,7 @@ def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
 
 def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:
     torch.manual_seed(1)
-    completions = write(model, PROMPTS, 4, 12, [END], 0.01)  # so cold that the likeliest is all but sure
+    completions = write(model, PROMPTS, 4, 12, [END], 0.01)  # the likeliest token is nearly certain
     assert len({tuple(said) for said in completions}) > 1
     for prompt, said in zip([prompt for prompt in PROMPTS for _ in range(4)], completions, strict=True):
         for at, token in enumerate(said):

@@ -1,4 +1,4 @@
-"""Tokens are drawn as the recipe says, in training, evaluation and serving; a model's own files have no say."""
+"""The recipe's sampling settings apply in training, evaluation and serving; those in a model's files do not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECLARED = {
     "do_sample": True, "top_p": 0.3, "top_k": 2, "min_p": 0.5, "repetition_penalty": 3.0, "no_repeat_ngram_size": 1,
     "max_length": 7,
 }  # fmt: skip
-"""As Qwen2.5-7B-Instruct's `generation_config.json`, and stronger, so that it would show."""
+"""The `generation_config.json` of Qwen2.5-7B-Instruct with stronger values, so that an effect would show."""
 CHAT = [{"role": "user", "content": "What is 12 + 30?"}]
 
 
@@ -36,7 +36,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
 
 @pytest.fixture(scope="module")
 def opinionated(plan: RunPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plan's policy with a generation configuration of its own."""
+    """Return the plan's policy with a generation configuration."""
     folder = tmp_path_factory.mktemp("opinionated") / "policy"
     shutil.copytree(plan.base_policy, folder)
     file = folder / "generation_config.json"

@@ -1,4 +1,4 @@
-"""Each guard warns of a curve that has its fault, and of none that has not."""
+"""Each guard warns of a curve with its fault, and of no other curve."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ SOUND: dict[str, tuple[Any, Any]] = {
     ),
     "top_patterns": ({"0": 20, "1": 20, "0 1<0": 10}, {"0": 40, "0 1<0": 30}),
 }
-"""What a sound curve says, at its beginning and at its end."""
+"""Values of a sound curve, at its beginning and at its end."""
 
 
 def curve(**at_the_end: Any) -> list[dict[str, Any]]:
-    """A sound curve, but for what its second half says."""
+    """Make a sound curve with other values in its second half."""
     rows = []
     for step in range(1, STEPS + 1):
         late = step > STEPS // 2
@@ -148,7 +148,7 @@ def test_the_window_sets_the_number_of_compared_steps() -> None:
 
 
 def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
-    """Of one step, in which no worker was reached."""
+    """The step is one in which no worker was reached."""
     lost = {"share/right": 0.0, "share/wrong": 0.0, "share/invalid": 0.0, "share/unscorable": 1.0}
     [row] = curve()[:1]
     row |= lost | {"zero_variance_groups": float("nan"), "use": {}, "top_patterns": {}, "diversity": 0.0}
@@ -157,7 +157,7 @@ def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
 
 
 class TestOnARun:
-    """The guards over a run's files, and as Dagster runs and keeps them."""
+    """The guards on a run's files, and as Dagster runs and stores them."""
 
     @pytest.fixture
     def podium(self, project: Workspace) -> Podium:

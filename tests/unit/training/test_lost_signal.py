@@ -1,4 +1,4 @@
-"""A run without a signal ends in good order, and says what is always right, wrong or invalid."""
+"""A run without a signal ends regularly, and reports which rollouts are always right, wrong or invalid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_silent_steps_are_counted_from_the_end() -> None:
     assert silent_steps([]) == 0
     assert silent_steps([row(1, 1.0), row(2, 0.5), row(3, 1.0), row(4, 0.97)]) == 2
     assert silent_steps([row(1, 1.0), row(2, None)]) == 0
-    assert silent_steps([row(1, 1.0, left=0.5), row(2, 1.0, left=1.0)]) == 1  # what was refilled is no silence
+    assert silent_steps([row(1, 1.0, left=0.5), row(2, 1.0, left=1.0)]) == 1  # replaced groups do not count as silence
 
 
 def test_the_diagnosis_names_each_domain_and_what_to_do() -> None:

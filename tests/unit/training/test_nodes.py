@@ -1,4 +1,4 @@
-"""Which of several machines this one is, and the arguments of accelerate's launcher there."""
+"""The number of this machine among several, and the arguments of accelerate's launcher there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which problems a step asks: in proportion to what is expected of them, evenly, and the same after a restart."""
+"""The problems of a step: chosen in proportion to their expectations, evenly, and equally after a restart."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_rewards_correct_the_forecast_of_their_subject_and_are_forgotten() -> No
     for _ in range(10):
         order.learn([(KEYS[0], 0.0), (KEYS[1], 0.02)])
     silent = by_subject(order)["facts"]
-    assert 0.1 < silent < 0.2  # what is spread alike, and a little more
+    assert 0.1 < silent < 0.2  # slightly more than the share that is spread evenly
     for _ in range(200):
         order.learn([])
     assert by_subject(order)["facts"] == pytest.approx(0.5, abs=0.01)
@@ -81,7 +81,7 @@ def test_more_problems_of_a_step_are_others_until_there_is_none() -> None:
 
 
 def test_an_order_of_questions_continues_from_its_state() -> None:
-    """Whatever was forecast since."""
+    """Later forecasts do not change the restored order."""
     expected = {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)}
     order = Order(PROBLEMS, 1, expected)
     asked(order, 5)
@@ -97,7 +97,7 @@ def test_the_forecast_is_that_of_the_precached_responses(tmp_path) -> None:
     recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
     setup = Setup(Workspace(tmp_path), recipe, pool)
     answer = Response("A", 1, 1, 0.0, 0.0, "stop")
-    rows = [  # of ten all know, of ten every other does
+    rows = [  # ten problems that every worker solves, ten that every other worker solves
         ResponseRow(name, "mmlu", str(number), 0, "ok", answer, float(number < 10 or place % 2))
         for number in range(20)
         for place, name in enumerate(pool.names)
@@ -105,5 +105,5 @@ def test_the_forecast_is_that_of_the_precached_responses(tmp_path) -> None:
     write_responses(rows, setup.workspace.data / "responses" / "all.parquet")
     expected = expected_variances(setup, PROBLEMS[:21])
     known, disputed = expected[KEYS[0]], expected[KEYS[15]]
-    assert 0 < 3 * known < disputed < 0.25 / 4 + 1e-9  # no chance has more variance than one half
-    assert known < expected[KEYS[20]] < disputed  # never asked: as its benchmark is
+    assert 0 < 3 * known < disputed < 0.25 / 4 + 1e-9  # a variance is largest at a probability of one half
+    assert known < expected[KEYS[20]] < disputed  # never asked: counts like its benchmark

@@ -1,4 +1,4 @@
-"""With a staleness of 1 workers answer one step's rollouts while another's are learned from."""
+"""With a staleness of 1, workers answer one step's rollouts during the update on another step's."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ TEMPERATURE = 1.5
 SETTINGS: dict[str, Any] = {
     "staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24, "temperature": TEMPERATURE,
 }  # fmt: skip
-"""Eight problems, two a step: the second epoch begins at step 5. At that temperature some texts are no workflows, and
-the policy moves."""
+"""Eight problems, two per step: the second epoch begins at step 5. At
+this temperature some completions are invalid, so that the policy changes.
+"""
 
 
 class Written(NamedTuple):
-    """Rollouts as they were written: at which step, with which weights."""
+    """Rollouts at generation: the step and the weights."""
 
     step: int
     weights: dict[str, torch.Tensor]
@@ -39,16 +40,16 @@ class Written(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Rollouts as they were learned from."""
+    """Rollouts at the update."""
 
     step: int
     ids: torch.Tensor
-    """Prompts and completions, padded; so is the mask."""
+    """Prompts and completions, padded like the mask."""
     mask: torch.Tensor
     said: torch.Tensor
     """Mask of the completions."""
     old: torch.Tensor
-    """What the loss takes for the probabilities that they were written with (nats)."""
+    """The loss's log-probabilities of the generating policy (nats)."""
 
 
 class Watched(NamedTuple):
@@ -100,7 +101,7 @@ def completions(learned: Learned) -> set[tuple[int, ...]]:
 
 
 def test_a_rollout_is_learned_from_one_update_after_it_was_written(watched: Watched) -> None:
-    # The first step waits for its own.
+    # The first step waits for its own rollouts.
     assert [each.step for each in watched.written] == [0, 0, 1, 2, 3, 4]
     for step, written in enumerate(watched.written):
         parts = [completions(learned) for learned in watched.learned if learned.step == step]
@@ -109,7 +110,7 @@ def test_a_rollout_is_learned_from_one_update_after_it_was_written(watched: Watc
 
 def test_the_loss_knows_the_probabilities_that_a_rollout_was_written_with(watched: Watched) -> None:
     model = AutoModelForCausalLM.from_pretrained(watched.policy)
-    learners = {each.step: each.weights for each in watched.written}  # each step writes before it learns
+    learners = {each.step: each.weights for each in watched.written}  # each step generates before it updates
     gaps: dict[int, float] = {}
     for learned in watched.learned:
         old = learned.old[learned.said]
@@ -123,7 +124,7 @@ def test_the_loss_knows_the_probabilities_that_a_rollout_was_written_with(watche
 
 @torch.no_grad()
 def _logps(model: Any, weights: dict[str, torch.Tensor], learned: Learned) -> torch.Tensor:
-    """Of the tokens that were said, by a model with these weights."""
+    """Return log-probabilities of the completions' tokens by a model with these weights."""
     model.load_state_dict(weights)
     width = learned.said.size(1)
     positions = (learned.mask.cumsum(1) - 1).clamp(min=0)
@@ -143,7 +144,7 @@ def test_a_line_of_the_curve_describes_its_own_rollouts(watched: Watched) -> Non
 
 
 class Ended(TrainerCallback):  # type: ignore[misc]
-    """Says when the first update has been made."""
+    """Record the end of the first update."""
 
     def __init__(self) -> None:
         self.first = threading.Event()
@@ -153,7 +154,7 @@ class Ended(TrainerCallback):  # type: ignore[misc]
 
 
 def asking(patch: pytest.MonkeyPatch, before: Any) -> None:
-    """Let `before(n)` be awaited ahead of the workers of the n-th batch."""
+    """Await `before(n)` before the workers of the n-th batch are called."""
     make = trainer.reward_function
 
     def made(*arguments: Any, **settings: Any) -> Any:
@@ -173,7 +174,7 @@ def test_workers_answer_while_the_step_before_is_learned_from(tmp_path: Path, mo
     ended, waited = Ended(), list[bool]()
 
     async def after_the_first_update(batch: int) -> None:
-        if batch == 1:  # one after another this would never come
+        if batch == 1:  # without overlap this would never arrive
             waited.append(await asyncio.to_thread(ended.first.wait, 60))
 
     asking(monkeypatch, after_the_first_update)
@@ -194,7 +195,7 @@ def test_an_error_of_workers_ends_the_run_when_its_step_is_learned_from(
         asking(patch, spent)
         with pytest.raises(OverBudget, match="the cap"):
             run(plan, folder, lambda *_: None)
-    # Started again, it goes on from the checkpoint: the step that failed writes for itself.
+    # A restarted run continues from the checkpoint: the failed step generates for itself.
     result = run(plan, folder, lambda *_: None)
     assert result is not None
     assert result.steps == 4

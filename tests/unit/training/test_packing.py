@@ -1,4 +1,4 @@
-"""A group in one sequence: the log-probabilities and entropies of separate rows, by the real trainer's model."""
+"""A group in one sequence has the log-probabilities and entropies of separate rows, by the real trainer's model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No process of a training outlives the one that asked for it, nor its launcher."""
+"""No process of a training outlives the process that started it, nor its launcher."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str
     assert launcher.stdout.readline() == "watching\n"
     try:
         (launcher if victim == "launcher" else asker).kill()
-        rank.wait(timeout=60)  # it would sleep on, were it not watching
+        rank.wait(timeout=60)  # without the watch it would continue to sleep
     finally:
         for process in (asker, launcher):
             process.kill()

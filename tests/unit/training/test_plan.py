@@ -1,4 +1,4 @@
-"""Recipes and plans: they load, validate, multiply out and say what is wrong."""
+"""Recipes and plans: they load, validate, give the derived numbers, and report errors."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str)
 
 
 def _trainable(root: Path, recipe: Recipe, pool: Pool) -> tuple[Setup, Path]:
-    """A recipe's setup below `root` with an empty mix, and the folder of its base policy: what `write_run` reads."""
+    """Return a recipe's setup below `root` with an empty mix, and the folder of its base policy, for `write_run`."""
     setup, base = Setup(Workspace(root), recipe, pool), root / "base"
     setup.workspace.data.mkdir()
     (setup.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")

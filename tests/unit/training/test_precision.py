@@ -1,4 +1,4 @@
-"""A policy keeps the precision that its recipe states: through its making, GRPO, and loading for use."""
+"""A policy keeps the precision of its recipe: when it is made, in GRPO, and when it is loaded for use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def types(policy: Conductor) -> set[torch.dtype]:
 
 
 def made(plan: RunPlan, cold_start: ColdStart | None = None) -> Path:
-    """The base policy that the plan's recipe makes of its pretrained model."""
+    """Make the base policy of the plan's recipe from its pretrained model."""
     workspace = Workspace(plan.root)
     workspace.data.mkdir(exist_ok=True)
     (workspace.data / "training_mix.jsonl").write_bytes(plan.problems.read_bytes())

@@ -1,4 +1,4 @@
-"""Ids are unique within a benchmark only: wherever problems of several benchmarks meet, the key tells them apart."""
+"""Ids are unique only within a benchmark: keys distinguish problems of several benchmarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OFFERED = [Worker(name="adder", model="local/adder"), Worker(name="atlas", model
 
 
 def says(worker: Worker, _: Sequence[Message]) -> str:
-    """Each worker is right on its own benchmark only."""
+    """Let each worker be right only on its own benchmark."""
     return "Answer: 7" if worker.name == "adder" else "Answer: B"
 
 

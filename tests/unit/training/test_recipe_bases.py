@@ -1,4 +1,4 @@
-"""A recipe over another says what differs; an error names the file at fault."""
+"""A recipe with a base states only the differences; an error names the file that contains it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ STATED: dict[str, Any] = {
     "curation": {"near_duplicate_jaccard": 0.8},
     "grading": {"isolation": "bubblewrap"},
 }  # fmt: skip
-"""What a recipe with real workers has to say over the quickstart; it keeps generated problems of one benchmark."""
+"""The settings that a recipe with real workers must change in the
+quickstart; it keeps generated problems of one benchmark.
+"""
 
 
 @pytest.fixture

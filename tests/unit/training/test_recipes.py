@@ -1,4 +1,4 @@
-"""The recipes for GPUs: what each says differs from the paper's, and what they are made of is there."""
+"""The recipes for GPUs: their stated differences from the paper are complete, and the files that they name exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ON_GPUS = ("paper", "paper-code", "paper-3b", "paper-server", "paper-async", "op
 
 
 def differences(one: Any, other: Any, path: str = "") -> dict[str, Any]:
-    """Path → what `other` says there, where the two differ."""
+    """Return path → value in `other` for every difference."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return {} if one == other else {path: other}
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The recursive stage: GRPO in which half of a question's rollouts go on from the answers of the other half."""
+"""The recursive stage: GRPO in which half of a question's rollouts continue from the answers of the other half."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from ops.workflow.grammar import Workflow
 from tests.unit.training.tiny import tiny_plan, train
 
 CONFIG = Workspace.find().config
-STEPS = 4  # of two questions, four rollouts each
+STEPS = 4  # two questions, four rollouts each
 FIRST, OTHERS = (0, 1, 4, 5), (2, 3, 6, 7)
-"""Places of the first rounds, and of those that go on from them."""
+"""Places of the first rounds, and of the rounds that continue them."""
 LIMITS = RoundLimits(rounds=2, answer_tokens=16)
 
 
 @dataclass
 class Trained:
-    """One run: what was executed, and TRL's rows, step by step."""
+    """One run: the executed rollouts, and TRL's rows, step by step."""
 
     folder: Path
     executed: list[list[Rollout]] = field(default_factory=list)
     """First rounds, then the others, of each step."""
     batches: list[dict[str, Any]] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
-    """Largest one between log-probabilities scored by parts and all together."""
+    """Largest difference between log-probabilities scored by parts and all together."""
 
     @property
     def curve(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ class Trained:
 
     @property
     def steps(self) -> list[dict[int, Rollout]]:
-        """Place → rollout, of each step."""
+        """Return place → rollout of each step."""
         pairs = zip(self.executed[::2], self.executed[1::2], strict=True)
         return [dict(zip((*FIRST, *OTHERS), (*first, *later), strict=True)) for first, later in pairs]
 
@@ -122,7 +122,7 @@ def test_a_first_round_earns_the_blend_and_the_group_is_normalised_as_one(whole:
         expected = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
         assert batch["advantages"].cpu() == pytest.approx(expected.flatten(), abs=1e-3)
         spread += int((groups.std(1) > 0).sum())
-    assert spread  # some group has something to teach
+    assert spread  # at least one group has a gradient
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_the_curve_distinguishes_the_rounds(whole: Trained) -> None:
 @pytest.mark.slow
 def test_an_interrupted_run_continues_as_without_the_interruption(whole: Trained, tmp_path: Path) -> None:
     resumed = trained(tmp_path / "cut", cut_at=3)
-    # The third step was cut before its checkpoint, and is done again.
+    # The third step ended before its checkpoint, and is repeated.
     texts = [[rollout.text for rollout in step.values()] for step in resumed.steps]
     assert texts[:3] + texts[4:] == [[rollout.text for rollout in step.values()] for step in whole.steps]
     assert [row["reward"] for row in resumed.curve] == [row["reward"] for row in whole.curve]
@@ -171,9 +171,9 @@ def test_dead_groups_are_refilled_by_groups_of_both_rounds(tmp_path: Path) -> No
 
 
 class Engine:
-    """In vLLM's place, which takes a GPU: what TRL asks of it, and answers in its form.
+    """A replacement for vLLM, which needs a GPU: it accepts TRL's requests, and answers in vLLM's form.
 
-    The probabilities that it claims tell a row's prompt and a token's place.
+    The probabilities that it returns identify a row's prompt and a token's place.
     """
 
     def __init__(self, trainer: RoundsTrainer) -> None:
@@ -181,7 +181,7 @@ class Engine:
         texts = [Workflow.single(ordinal).render() for ordinal in range(len(team.workers))]
         self._ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts]
         self.asked: list[tuple[int, int]] = []
-        """Prompts and completions of each, call by call."""
+        """The numbers of prompts and of completions per prompt, call by call."""
         self.synced = 0
 
     def sync_weights(self) -> None:
@@ -189,7 +189,7 @@ class Engine:
 
     def generate(self, prompts: list[list[int]], images: None, num_generations: int, profiler: Any) -> Any:
         self.asked.append((len(prompts), num_generations))
-        for start in range(0, len(prompts), num_generations):  # a server is sent one of these
+        for start in range(0, len(prompts), num_generations):  # a server receives each prompt once
             alike = prompts[start : start + num_generations]
             assert all(prompt == alike[0] for prompt in alike)
         said = [self._ids[place % len(self._ids)] for place in range(len(prompts))]
@@ -221,7 +221,7 @@ def test_vllm_is_asked_for_both_rounds_by_the_same_call(tmp_path: Path) -> None:
         patch.setattr(RoundsTrainer, "_generate_and_score_completions", scoring)
         run(plan, folder, lambda *_: None)
     [engine] = engines
-    assert engine.asked == [(4, 2), (4, 1)] * 2  # first rounds, two to a prompt; then each with its own
+    assert engine.asked == [(4, 2), (4, 1)] * 2  # first rounds share prompts, others do not
     assert engine.synced == 2
     for batch in batches:
         lengths, shown = batch["prompt_mask"].sum(1), batch["completion_mask"].bool()
@@ -240,7 +240,7 @@ def test_the_second_half_of_a_questions_rollouts_are_recursive() -> None:
         ("aaa---", [None, None, None, 0, 1, 2]),
         ("-a----", [None, None, None, 1, 1, 1]),
         ("a-a---", [None, None, None, 0, 2, 0]),
-        ("------", [None] * 6),  # nothing to go on from: first rounds all
+        ("------", [None] * 6),  # no round to continue: all are first rounds
         ("---aaa", [None] * 6),
     ],
 )
@@ -261,7 +261,7 @@ def test_recursive_rollouts_continue_the_first_rounds(ready: str, expected: list
         (0.5, [1.0, None], 0.25, 0.625),
         (0.5, [1.0], 0.0, 0.5),
         (0.5, [1.0], 1.0, 1.0),
-        (0.0, [], 0.25, 0.0),  # no workflow: nothing follows
+        (0.0, [], 0.25, 0.0),  # not a workflow, so no round follows
         (1.0, [None], 0.25, 1.0),
         (None, [], 0.25, None),
     ],

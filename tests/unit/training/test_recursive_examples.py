@@ -1,4 +1,4 @@
-"""The cold start's recursive rounds: what they show, what they teach, and that without them nothing changes."""
+"""The cold start's recursive rounds: their prompts, their completions, and no effect when they are turned off."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> 
 
 
 def test_after_a_wrong_answer_what_was_tried_is_not_written_again(setup: Setup) -> None:
-    """Of all that is known to work on a problem, only what was tried on it."""
+    """The excluded workflow is the tried one, not every workflow that is known to succeed on the problem."""
     store(setup.workspace, workers=(WRONG,))
     alone = Team([POOL.workers[WRONG]], NO_CLIENT, RECIPE.prompting.model_copy(update={"max_steps": 1}))
     settings = ColdStart(recursive_share=0.5)
@@ -135,7 +135,7 @@ def test_examples_continue_from_explored_workflows_without_another_call(setup: S
     for each in explored:
         last = POOL.names[each.tried.steps[-1].worker]
         assert each.shown == f"Response: {last} has no idea.\nAgain?"
-    assert all(each.completion != KEPT for each in rounds)  # nothing was ever right
+    assert all(each.completion != KEPT for each in rounds)  # no answer was right
 
 
 def test_held_out_problems_are_in_no_round(setup: Setup) -> None:

@@ -1,4 +1,4 @@
-"""A step whose questions are chosen, and asked again: what is updated on, what is counted, and a restart."""
+"""A step with chosen and replaced questions: the rollouts of its update, its counts, and a restart."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Trained:
 
     @property
     def steps(self) -> list[list[list[str]]]:
-        """The rounds of each step."""
+        """Return the rounds of each step."""
         steps: dict[int, list[list[str]]] = {}
         for at, keys in self.rounds:
             steps.setdefault(at, []).append(keys)
@@ -121,7 +121,7 @@ def test_every_written_step_counts(refilled: Trained) -> None:
 )
 def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grpo: dict[str, Any]) -> None:
     whole, resumed = trained(tmp_path / "whole", **grpo), trained(tmp_path / "cut", cut_at=3, **grpo)
-    assert len(resumed.steps) == STEPS + 1  # the third step was cut before its checkpoint, and is done again
+    assert len(resumed.steps) == STEPS + 1  # the third step ended before its checkpoint, and is repeated
     assert resumed.steps[2] == resumed.steps[3]
     assert resumed.steps[:3] + resumed.steps[4:] == whole.steps
     assert resumed.rewards == whole.rewards
@@ -130,7 +130,7 @@ def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grp
 
 def test_by_signal_no_problem_waits_for_an_epoch_to_end(tmp_path: Path) -> None:
     made = trained(tmp_path / "run", sampling="signal")
-    assert [len(rounds) for rounds in made.steps] == [1] * STEPS  # nothing is asked twice
+    assert [len(rounds) for rounds in made.steps] == [1] * STEPS  # no question is repeated
     assert "refills" not in made.rows[0]
     assert all(len(set(keys)) == QUESTIONS for [keys] in made.steps)
 

@@ -1,4 +1,4 @@
-"""A training that was cut, in its first epoch or a later one, comes to where it would have come."""
+"""An interrupted training, in its first epoch or a later one, has the same result as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.training.run.plan import read_curve
 from tests.unit.training.tiny import tiny_plan, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-STEPS = 11  # of two questions; the eight problems are an epoch of four
+STEPS = 11  # two questions per step; the eight problems make an epoch of four steps
 
 
 def trained(folder: Path, cut_at: int | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""From a completion to its reward: 0, 0.5, 1, or nothing when a worker could not be reached."""
+"""From a completion to its reward: 0, 0.5, 1, or None if a worker is unreachable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problem(name: str = "p", answer: str = "B") -> Problem:
 
 
 class Scripted:
-    """Workers that do one thing each."""
+    """Workers with one fixed behaviour each."""
 
     def __init__(self) -> None:
         self.finished = 0
@@ -116,7 +116,7 @@ def test_exploration_keeps_successful_workflows_and_reuses_them_in_the_domain() 
     ticks: list[tuple[int, int]] = []
     team = Team(OFFERED[:2], Scripted(), PROMPTING)
     found = asyncio.run(explore(problems, sampler, 1, team, lambda done, total: ticks.append((done, total)))).taught
-    assert len(found) > 20  # half by luck, most of the rest by a workflow that worked elsewhere
+    assert len(found) > 20  # half by guessing, most of the rest by a workflow that succeeded elsewhere
     assert all(workflow.steps[-1].worker == 0 for workflows in found.values() for workflow in workflows)
     assert ticks[0] == (60, 60) or ticks[0][0] <= ticks[-1][0]
     sampler.learn(found)
@@ -134,7 +134,7 @@ def test_a_lucky_guess_is_not_an_sft_example() -> None:
 
 
 def test_successful_workflows_are_reused_within_their_subject_first() -> None:
-    """Subject "s" is won by the first worker, "t" by the second: neither is tried with the other's."""
+    """The first worker solves subject "s", the second subject "t": neither is tried on the other's."""
     problems = [replace(problem(f"p{i}", "B" if i % 2 else "C"), subject="s" if i % 2 else "t") for i in range(60)]
     sampler = WorkflowSampler(["good", "bad"], [], [Subtask("Go.", "go")], success_share=0.7, max_steps=1, seed=1)
     solved = asyncio.run(explore(problems, sampler, 4, Team(OFFERED[:2], Scripted(), PROMPTING))).taught

@@ -1,4 +1,4 @@
-"""What a recursive round is worth, whom it asks, and how a curve counts it."""
+"""The reward of a recursive round, the workers that it calls, and its counts in a curve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECK = Workflow((Step(1, "Check it.", "all"),))
 
 
 def right_or_wrong(worker: Worker, _: Sequence[Message]) -> str:
-    """`right` answers rightly, `wrong` wrongly."""
+    """Let `right` answer correctly and `wrong` incorrectly."""
     return "\\boxed{42}" if worker.name == "right" else "\\boxed{41}"
 
 
@@ -34,7 +34,7 @@ def team_of(says: Callable[[Worker, Sequence[Message]], str] = right_or_wrong) -
 
 
 def rounds(first: Workflow, *texts: str) -> tuple[list[Rollout], list[list[Message]]]:
-    """A first round and what each of the texts makes of it, and what workers were sent."""
+    """Return a first round, the rounds that follow from each of the texts, and the messages to workers."""
     client = Answering(right_or_wrong)
     team = replace(team_of(), client=client)
     [begun] = asyncio.run(roll_out([first.render()], [PROBLEM], team))

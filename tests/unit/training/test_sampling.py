@@ -79,7 +79,7 @@ def test_a_variation_is_a_workflow_that_differs_by_a_step() -> None:
     assert all(workflow.steps[0].access == "none" for workflow in varied)
     assert all(sum(a != b for a, b in zip(w.steps, start.steps, strict=False)) <= 3 for w in varied)
     longer = [sampler.vary(Workflow.single(1), problem) for _ in range(300)]
-    assert {len(workflow.steps) for workflow in longer} == {1, 2}  # the last step cannot be left out
+    assert {len(workflow.steps) for workflow in longer} == {1, 2}  # the last step cannot be removed
     pairs = [workflow.steps for workflow in longer if len(workflow.steps) == 2]
     assert any((first.worker, first.subtask) == (second.worker, second.subtask) for first, second in pairs)
 
@@ -95,7 +95,7 @@ def test_fine_grained_workflows_name_the_steps_that_they_see_and_variations_keep
         assert parse(workflow.render(), offered=len(OFFERED), max_steps=5, access="fine_grained").workflow == workflow
     later = [step.access for workflow in drawn for step in workflow.steps[2:]]
     some = sum(isinstance(access, tuple) for access in later)
-    assert 0.3 < some / len(later) < 0.55  # half of those that see anything
+    assert 0.3 < some / len(later) < 0.55  # half of the steps that see any step
     assert {access for workflow in drawn for access in (step.access for step in workflow.steps[:2])} == {"none", "all"}
 
 
@@ -104,8 +104,8 @@ def test_a_step_put_in_or_left_out_moves_what_the_others_see() -> None:
     sampler = WorkflowSampler(["a"], [], (), success_share=0.5, max_steps=5, seed=1, access="fine_grained")
     start = Workflow((Step(0, "x"), Step(0, "y"), Step(0, "z", (1,))))
     varied = {sampler.vary(start, problem) for _ in range(500)}
-    assert Workflow((Step(0, "y"), Step(0, "z", (0,)))) in varied  # x was left out
-    assert Workflow((Step(0, "x"), Step(0, "z"))) in varied  # y was: it sees nothing any more
+    assert Workflow((Step(0, "y"), Step(0, "z", (0,)))) in varied  # x was removed
+    assert Workflow((Step(0, "x"), Step(0, "z"))) in varied  # y was removed, so the step sees nothing
     assert Workflow((Step(0, "x"), Step(0, "x"), Step(0, "y"), Step(0, "z", (2,)))) in varied  # x was repeated
 
 

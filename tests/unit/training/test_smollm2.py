@@ -1,4 +1,6 @@
-"""The language model that comes with a Python package: read, told apart its turns, and written side by side."""
+"""The language model that comes with a Python package: it is read,
+its turns are recognised, and groups are generated.
+"""
 
 from __future__ import annotations
 

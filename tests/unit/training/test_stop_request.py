@@ -1,4 +1,6 @@
-"""Asked to stop, a training finishes its step, writes a checkpoint, and learns what it would have when it goes on."""
+"""After a request to stop, a training finishes its step and writes a
+checkpoint; a continued run has the same result.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LAUNCHER = (
 RANK = (
     "import os, signal, time;"
     "heard = [];"
-    # Not `print`, which must not be interrupted by the next signal's own.
+    # Not `print`, because the next signal's own `print` must not interrupt it.
     "signal.signal(signal.SIGTERM, lambda *_: (heard.append(1), os.write(1, b'heard\\n')));"
     "print('listening', flush=True);"
     "deadline = time.monotonic() + 60;\n"

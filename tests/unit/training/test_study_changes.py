@@ -1,4 +1,4 @@
-"""What a study changes: every change that is stated leaves another recipe, and a mistake names its file and field."""
+"""The changes of a study: each stated change gives another recipe, and an error names its file and field."""
 
 from pathlib import Path
 

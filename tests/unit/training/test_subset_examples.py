@@ -32,7 +32,7 @@ def offered(example: SftExample) -> tuple[int, ...]:
 def test_an_example_names_only_offered_workers(setup: Setup) -> None:
     examples = sft_examples(setup, ColdStart(parts_share=0.5), 600)
     parts = [each for each in examples if offered(each) != WHOLE]
-    assert 0.35 < len(parts) / len(examples) < 0.55  # half, less those whose part is the whole pool
+    assert 0.35 < len(parts) / len(examples) < 0.55  # half, minus those whose subset is the whole pool
     assert {len(offered(each)) for each in examples} == set(range(1, len(WHOLE) + 1))
     for each in examples:
         text = each["completion"][0]["content"]
@@ -49,7 +49,7 @@ def test_successful_workers_are_in_examples_only_if_offered(setup: Setup) -> Non
         if solved(RIGHT, problem) and len(offered(each)) > 1:
             ends[RIGHT in offered(each)].append(workflow.steps[-1].worker == RIGHT)
     assert len(ends[False]) > 50 and not any(ends[False])
-    assert sum(ends[True]) > 0.6 * len(ends[True]) > 60  # the surer, the more the worker is right on the subject
+    assert sum(ends[True]) > 0.6 * len(ends[True]) > 60  # more certain for a worker with higher accuracy on the subject
 
 
 def test_a_renumbered_subset_renumbers_the_workflow() -> None:

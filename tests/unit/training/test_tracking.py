@@ -1,4 +1,6 @@
-"""A training run in a real MLflow store: every number of every step, one MLflow run for all attempts, and no harm."""
+"""A training run in a real MLflow store: every number of every step,
+one MLflow run for all attempts, and no failures.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,7 @@ def test_records_that_a_store_refused_are_sent_when_it_is_back(
 
 
 def closed_port() -> str:
-    """The address of a server that is not there."""
+    """Return the address of a server that does not exist."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}"

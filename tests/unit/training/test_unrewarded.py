@@ -1,4 +1,6 @@
-"""A step in which no rollout has a reward is a line without one; a run of such steps says that nothing was learnt."""
+"""A step in which no rollout has a reward is a line without one; a
+run of such steps reports that nothing was learnt.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens
 
 
 class Cut(TrainerCallback):  # type: ignore[misc]
-    """The end of a process after a step, before its checkpoint."""
+    """End the process after a step, before its checkpoint."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -64,7 +64,7 @@ def freeze_objects() -> None:
 
 
 def train(plan: RunPlan, folder: Path, cut_at: int | None = None) -> None:
-    """To the end; with `cut_at` in two attempts, the first of which is cut there."""
+    """Train to the end; with `cut_at`, the first of two attempts ends there."""
     if cut_at is not None:
         with pytest.raises(KeyboardInterrupt):
             run(plan, folder, lambda *_: None, [Cut(cut_at)])
@@ -72,7 +72,7 @@ def train(plan: RunPlan, folder: Path, cut_at: int | None = None) -> None:
 
 
 def as_llama(policy: Path) -> None:
-    """Put another architecture's random weights in the place of a policy's: four query heads to two key heads."""
+    """Replace a policy's weights by random ones of another architecture: four query heads share two key heads."""
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -87,8 +87,11 @@ def as_llama(policy: Path) -> None:
 
 
 def compiled() -> Path:
-    """What DeepSpeed compiles for ranks on CPUs, more than a minute of a core: made once on a machine, and copied into
-    the folder that each run has for it."""
+    """Return the folder of DeepSpeed's compiled operations for ranks on CPUs.
+
+    The compilation takes more than a minute of a core; it is done once
+    per machine, and the result is copied into the folder of each run.
+    """
     versions = [sys.prefix, *(version(name) for name in ("deepspeed", "torch"))]
     place = Path(tempfile.gettempdir()) / f"podium-deepspeed-{digest(versions)}"
     with FileLock(f"{place}.lock"):
@@ -103,7 +106,7 @@ def compiled() -> Path:
 
 
 def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32", **grpo: Any) -> tuple[RunPlan, Path]:
-    """A plan whose root is `folder`, and the run's folder with the plan written in it."""
+    """Write a plan whose root is `folder`; return it and the run's folder."""
     freeze_objects()
     quick = load_recipe(ROOT / "config", "quickstart")
     policy = folder / "base"
@@ -139,7 +142,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
 
 
 def _fit(place: Path, examples: list[SftExample], dtype: str) -> None:
-    """Put a policy that has learnt `examples` by heart into `place`."""
+    """Write a policy that has memorised `examples` into `place`."""
     import torch
 
     model, tokenizer = scratch_model(SCRATCH, examples, 1)

@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server on loopback that fails on command, and clients that ask it."""
+"""A real OpenAI-compatible server on loopback that fails on request, and clients that call it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.faults.server import Server
 
 
 class Loopback(Server):
-    """The server of tests/faults in a thread: `plan` holds what the next requests meet, `requests` what came in."""
+    """The server of tests/faults in a thread: `plan` lists the faults
+    of the next requests, `requests` those received.
+    """
 
     def __init__(self, log: Path) -> None:
         super().__init__(log)
@@ -75,7 +77,7 @@ STEPS = {
     "truncated empty": json.dumps({"says": {"content": "", "finish_reason": "length"}}),
     "pause": json.dumps({"status": 429, "body": {}, "headers": {"retry-after": "0.6"}}),
 }
-"""What it can be told to do, beside the faults and statuses that every fault server knows."""
+"""Additional entries of `plan`, besides the faults and statuses of every fault server."""
 KEY = "sk-loopback-0123456789abcdefghijkl"
 
 

@@ -1,4 +1,4 @@
-"""One call's path: cache, budget, retries, errors, limits; against a real server on loopback."""
+"""The path of one call: cache, budget, retries, errors, limits; on a real server on loopback."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_after_the_last_retry_it_is_unreachable(loopback: Any, make_client: Any,
         ask(client, worker)
     assert len(loopback.requests) == (0 if failure == "no server" else 3)
     assert (client.counts.failed, len(client.cache), client.ledger.in_flight("run")) == (1, 0, 0)
-    # An error's status costs nothing, and neither does what never arrived; a broken connection may have cost a call.
+    # An error status or a request that never arrived costs nothing; a broken connection may have cost a call.
     lost = sum(spent.lost for spent in client.ledger.by_run().values())
     assert lost == (3 if failure == "reset" else 0)
     assert (client.ledger.spent("run") > 0) == (lost > 0)
@@ -201,7 +201,7 @@ def test_concurrent_calls_count_their_own_retries(loopback: Any, make_client: An
 
 def test_retry_after_is_honoured_by_every_call_to_that_worker(loopback: Any, make_client: Any) -> None:
     client, worker = make_client(), loopback.worker()
-    ask(client, worker, sample=9)  # LiteLLM's first call takes its time
+    ask(client, worker, sample=9)  # LiteLLM's first call is slow
     loopback.times.clear()
     loopback.plan.append("pause")
 
@@ -342,14 +342,14 @@ def test_the_cap_holds_under_200_concurrent_calls_and_the_rest_is_told(loopback:
     assert len(answered) + len(refused) == 200
     assert len(answered) == len(loopback.requests)
     assert 0 < client.ledger.spent("run") <= cap + 1e-12
-    # What is left over is less than one more call's worst case: waiting for it was worth while.
+    # The rest is less than one more call's worst case, because calls waited for unused reservations.
     assert len(answered) >= 24
     more = make_client(cap_usd=10.0)
     asyncio.run(more.complete(worker, ASK, sample=199))
 
 
 def test_a_reservation_waits_for_what_a_call_in_flight_leaves_over(loopback: Any, make_client: Any) -> None:
-    worker = loopback.worker(max_tokens=1000)  # worst case 2e-3 USD and a little, real cost 2e-5
+    worker = loopback.worker(max_tokens=1000)  # worst case 2e-3 USD and a little, actual cost 2e-5
     client = make_client(cap_usd=2.2e-3)
     loopback.latency_s = 0.05
 

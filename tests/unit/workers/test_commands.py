@@ -1,4 +1,4 @@
-"""`podium cache …` and `podium ledger`: what a person sees, and what goes wrong with a word for it."""
+"""`podium cache …` and `podium ledger`: their output, and an error message for each failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ MISS = ["cache", "why-miss", "--pool", "quickstart", "--benchmark", "rlpr"]
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A checkout with the real pools, one shortlisted problem, one confidential one, and an answer of one worker."""
+    """Make a checkout with the real pools, a public and a
+    confidential shortlisted problem, and an answer of one worker.
+    """
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "pools").symlink_to(ROOT / "config" / "pools")
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))

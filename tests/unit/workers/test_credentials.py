@@ -1,4 +1,4 @@
-"""Calls that this machine cannot make: credentials, a package or a parameter. They are no outage."""
+"""Calls that this machine cannot make, for lack of credentials, a package or a parameter, do not count as an outage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARIABLES = (
 
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, litellm_at_hand: None) -> None:
-    """No key, no cloud login, and no metadata server that could be asked for one."""
+    """Remove every key and cloud login, and make the metadata server unreachable."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_GCE_CHECK", "true")
@@ -86,7 +86,7 @@ def test_a_parameter_that_litellm_does_not_send_is_named(loopback: Any, make_cli
 
 
 def test_credentials_that_are_lost_in_a_run_are_tried_again_first(loopback: Any, make_client: Any) -> None:
-    """A metadata server that hands them out may be away for a moment."""
+    """A metadata server that provides credentials may be unreachable for a moment."""
     exceptions = pytest.importorskip("google.auth.exceptions")
     from ops.workers.failures import Transient, read_failure
     from ops.workers.providers import litellm
@@ -102,7 +102,7 @@ def test_credentials_that_are_lost_in_a_run_are_tried_again_first(loopback: Any,
 
 @pytest.mark.parametrize("words", ["Missing credentials", "Your default credentials were not found", "missing api key"])
 def test_an_outage_with_words_of_a_refusal_is_an_outage(loopback: Any, make_client: Any, words: str) -> None:
-    """A provider's own 500 is no fault of this machine's settings."""
+    """A provider's own error 500 is not a fault of this machine's settings."""
     client = make_client()
     step = json.dumps({"status": 500, "body": {"error": {"message": words, "type": "x", "code": "some_code"}}})
     loopback.plan.extend([step] * 2)

@@ -1,4 +1,4 @@
-"""A price that is announced to change: the plan names it, and calls are booked at the price of their day."""
+"""An announced change of a price: the plan names it, and calls are booked at the price of their day."""
 
 from __future__ import annotations
 

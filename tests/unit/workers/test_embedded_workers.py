@@ -1,4 +1,6 @@
-"""The embedded generalists through LiteLLM: sample index and temperature reach them, and the cache keeps each."""
+"""The embedded generalists through LiteLLM: sample index and
+temperature reach them, and are part of the cache's key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates: what is cached costs nothing, what was measured is used, and no bill is above the worst case."""
+"""Estimates: cached calls cost nothing, measurements are used, and no bill is above the worst case."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def row(name: str, prompt_tokens: int, completion_tokens: int, benchmark: str = 
 def estimated(
     asks: Iterable[Ask], cache: ResponseCache, measured: Measured | None = None, pool: Sequence[Worker] = ()
 ) -> Cost:
-    """Of a pool that has the workers who are asked, unless it is given."""
+    """Estimate calls to a pool that contains the workers, unless another pool is given."""
     every = list(asks)
     workers = pool or list({ask.worker.name: ask.worker for ask in every}.values())
     return estimate(every, cache, Prices(workers, measured, pool_file="config/pools"))
@@ -81,7 +81,7 @@ def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache:
     both = [worker(), worker("other")]
     measured = Measured({("other", "rlpr"): MeanTokens(10.0, 1.0)})
     short = estimated(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
-    assert short.usd.expected < made.usd.expected  # the other answers in a word: so may this one
+    assert short.usd.expected < made.usd.expected  # the others answer in one word, so this worker may too
     assert short.usd.high == made.usd.high
 
 
@@ -97,7 +97,9 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(
 
 
 def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: Path) -> None:
-    """Before anything was measured: within three times of what the calls then cost, and never above the most."""
+    """The estimate without measurements is within a factor of three
+    of the actual cost, which is at most the worst case.
+    """
     pool = load_pool(Workspace.find().config, "quickstart")
     questions = [problem for name in training_benchmarks() for problem in generate(name, "train", 12, 5)]
     client = WorkerClient(ResponseCache(tmp_path), Ledger(tmp_path / "ledger.sqlite"), Account("run", "precache", 1.0))
@@ -129,7 +131,7 @@ def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: 
         return estimated(precache_asks(problems(1), [worker(**settings)], 1), cache, usages).usd.expected
 
     elsewhere = Measured.of([row("w", 100, 40, benchmark="mmlu")])
-    assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker, on another benchmark
+    assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker on another benchmark
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
     completions = {"other": 10, "tool": 3, "gone": 999}
     usages = Measured({(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()})
@@ -161,7 +163,7 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     assert client.counts.usd <= before.usd.high - halfway.usd.high
     rest = client.counts.usd
     asyncio.run(precache(problems(8), remote, client, 2))
-    assert client.counts.usd - rest == pytest.approx(halfway.usd.expected)  # every answer is as long
+    assert client.counts.usd - rest == pytest.approx(halfway.usd.expected)  # all answers have the same length
     done = estimated(asks, client.cache)
     assert (done.to_make, done.usd.high) == (0, 0.0)
     assert "nothing to pay" in str(done)

@@ -1,4 +1,4 @@
-"""The ledger: caps hold whatever happens at once, and what is settled stays settled."""
+"""The ledger: caps hold under concurrent calls, and settled calls stay settled."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_cap_holds_in_any_order_and_nothing_leaks(
         try:
             held.append((ledger.reserve("run", worst, cap), worst * share))
         except OverBudget:
-            # Refused only when it really does not fit beside what is spent and reserved.
+            # A call is refused only if it does not fit beside the spent and reserved amounts.
             assert total + sum(r.usd for r, _ in held) + worst > cap - 1e-6
         if finish and held:
             reservation, usd = held.pop(0)
@@ -160,7 +160,9 @@ def test_the_cap_holds_in_any_order_and_nothing_leaks(
 
 
 def _storm(path: Path, process: int, together: Any, results: Any) -> None:
-    """125 calls at once in threads; each costs up to its worst case, and says what was in the books with it."""
+    """Make 125 calls at once in threads; each costs up to its worst
+    case, and reports the ledger's state at that time.
+    """
     ledger, paid, highest = Ledger(path), 0.0, 0.0
     together.wait(100)
 
@@ -197,11 +199,11 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
         process.join(30)
     ledger = Ledger(path)
     assert ledger.spent("run") == pytest.approx(sum(paid for paid, _ in outcomes))
-    # 500 calls of about 0.0016 USD want some 0.8 USD: the cap was met, and never passed at any moment.
+    # 500 calls of about 0.0016 USD need about 0.8 USD: the cap was reached, and never exceeded at any moment.
     assert 0.45 <= ledger.spent("run") <= 0.5 + 1e-9
     assert max(highest for _, highest in outcomes) <= 0.5 + 1e-9
     assert ledger.open_reservations() == {}
-    assert len(ledger.reserve_many("run", [0.1, 0.1], 1.0)) == 2  # a larger cap goes on
+    assert len(ledger.reserve_many("run", [0.1, 0.1], 1.0)) == 2  # a larger cap allows more calls
 
 
 _SENDER = """
@@ -224,12 +226,12 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
         assert sender.stdout is not None
         assert sender.stdout.readline().strip() == "ready"
         ledger = Ledger(path)
-        assert ledger.by_run() == {"run": Spent(0.1, 1)}  # it runs: it may still get the answer
+        assert ledger.by_run() == {"run": Spent(0.1, 1)}  # the holder still runs and may receive the answer
         assert ledger.open_reservations()["run"] >= 0.7
         with pytest.raises(OverBudget):
             ledger.reserve("run", 0.3, 1.0)
         os.kill(sender.pid, signal.SIGKILL)
-    waited = ledger.reserve("run", 0.6, 1.0)  # refused before, it has room now that the holder is gone
+    waited = ledger.reserve("run", 0.6, 1.0)  # refused before; there is room after the holder's end
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.1, 1.0)
     assert ledger.by_run() == {"run": Spent(0.4, 1, lost=1, lost_usd=0.3)}
@@ -240,7 +242,7 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
 
     [held] = ledger.mark_sent(Departure(waited, "test", "w", "key"))
     ledger.settle(Bill(held, "test", "w", 0.1, 10, 5, key="key"))
-    # The same question's answer says what the lost one cost; it was paid for all the same.
+    # The answer to the same question gives the cost of the lost call, which was paid as well.
     assert ledger.by_run() == {"run": Spent(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
     assert ledger.unmeasured() == []
     assert ledger.mean_tokens("test") == {"w": (5.0, 2.5)}

@@ -1,4 +1,4 @@
-"""A worker's limits and its circuit breaker, on a clock of the test's own where time matters."""
+"""A worker's limits and its circuit breaker, with a test clock if time matters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def worker(**settings: Any) -> Worker:
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -59,7 +59,7 @@ def test_many_429s_halve_the_calls_in_flight_once_and_successes_bring_them_back(
     limits = Limits(worker(concurrency=32), clock)
     crowd(limits, 4, sent_at=99.0)
     assert limits.allowed == 16
-    crowd(limits, 28, sent_at=99.0)  # all sent before the halving
+    crowd(limits, 28, sent_at=99.0)  # all were sent before the limit was halved
     assert limits.allowed == 16
     clock.now = 101.0
     crowd(limits, 4, sent_at=100.5)
@@ -110,7 +110,7 @@ def test_tokens_per_minute_are_estimated_before_and_corrected_after() -> None:
         return starts
 
     starts = asyncio.run(calls())
-    # 20 tokens at 100 a second are 0.2 s; the estimate of a first call, 1,010 tokens, would have been ten.
+    # 20 tokens at 100 per second take 0.2 s; the estimate of a first call, 1,010 tokens, would have taken ten.
     assert 3 * 0.15 < starts[-1] - starts[0] < 4
 
 
@@ -171,7 +171,7 @@ def test_cancelled_waits_give_their_places_back() -> None:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         limits.leave(first, 1)
-        # Both places are there, and the pace of the cancelled ones was given back.
+        # Both slots are free, and the cancelled calls' share of the rate was returned.
         return [await asyncio.wait_for(limits.enter(4), 10) for _ in range(2)]
 
     assert len(asyncio.run(race())) == 2
@@ -187,7 +187,7 @@ def test_the_circuit_opens_probes_and_closes() -> None:
     clock.now += 31
     assert breaker.rest_s("a") == 0 and breaker.is_probe("a")
     assert breaker.rest_s("b") > 0
-    breaker.left("a")  # cancelled: the next one tries
+    breaker.left("a")  # cancelled, so the next call is the probe
     assert breaker.rest_s("b") == 0
     breaker.failed("b", "Timeout")
     assert breaker.rest_s("c") == 30

@@ -1,4 +1,4 @@
-"""A machine's slots and times: real files and locks, and two holders that know nothing of each other."""
+"""The slots and times of a machine: real files and locks, and two holders without a common state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ops.workers.machine import MachineLimits, machine_limits
 
 
 def free(limits: MachineLimits, slots: int) -> int | None:
-    """A slot if one is to be had at once."""
+    """Return a slot if one is free now."""
 
     async def take() -> int | None:
         try:
@@ -52,7 +52,7 @@ def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_no_call(tmp_p
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_forked_child_shares_nothing_with_its_parent(tmp_path: Path, asks: bool) -> None:
-    """Neither one that asks for a slot itself nor one that only inherited the open files."""
+    """This holds for a child that requests a slot, and for a child that only inherited the open files."""
     limits = MachineLimits(tmp_path)
     assert free(limits, 1) == 0
     read, write = os.pipe()

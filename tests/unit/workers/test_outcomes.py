@@ -1,4 +1,4 @@
-"""Real outcomes of real models, as published: profiles and forecast of a pool, and responses replayed and graded."""
+"""Published outcomes of real models: profiles and forecast of a pool, and replayed and graded responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools: those that come with the project, bad files, and the difference between two."""
+"""Pools: the shipped ones, invalid files, and the difference between two."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def test_the_local_pool_is_the_quickstarts_and_a_model() -> None:
 def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = load_pool(ROOT / "config", "paper")
     for worker in paper.workers:
-        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in its table; costlier above 200k tokens
+        if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in LiteLLM's table; costlier above 200k tokens
             continue
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
         assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
 
 
 def test_the_models_of_today_are_in_litellms_map_and_take_what_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By LiteLLM's own map and translation of parameters, offline: no provider was asked."""
+    """The test uses LiteLLM's own map and translation of parameters, offline and without a call to a provider."""
     library = litellm()
     for worker in load_pool(ROOT / "config", "frontier").workers:
         model, provider, *_ = library.get_llm_provider(worker.model)
@@ -89,7 +89,7 @@ def test_the_models_of_today_are_in_litellms_map_and_take_what_they_are_asked(mo
         monkeypatch.setenv(str(worker.api_key_env), "test-key")
         settings = request_settings(worker, "frontier.yaml")
         sent = {name: settings[name] for name in settings.keys() & SAMPLING}
-        library.get_optional_params(model=model, custom_llm_provider=provider, **sent)  # raises for one not taken
+        library.get_optional_params(model=model, custom_llm_provider=provider, **sent)  # raises if rejected
         prompt, completion = worst_price(worker, "frontier.yaml")
         assert 0 < prompt < completion
 

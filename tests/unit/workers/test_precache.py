@@ -27,7 +27,7 @@ from tests.faults.processes import Process
 
 
 def problems(count: int) -> list[Problem]:
-    """Sums in short text; the server answers 4 to all of them, which is right for every other one."""
+    """Make sums in short text; the server answers 4 to all of them, which is right for every other one."""
     return [
         make_problem(id=f"rlpr-{n:03}", question=f"Number {n}: what is 2+{2 + n % 2}?", answer=str(4 + n % 2))
         for n in range(count)
@@ -114,7 +114,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     while len(loopback.requests) < count // 3:
         time.sleep(0.005)
     assert process.kill(), "it had ended before"
-    time.sleep(3 * loopback.latency_s)  # the server finishes what it was asked
+    time.sleep(3 * loopback.latency_s)  # the server finishes the requests in flight
     before = len(loopback.requests)
     kept = len(ResponseCache(tmp_path))
     assert count // 3 <= before < count
@@ -128,7 +128,7 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
     assert sum(times - 1 for times in counts.values()) == before - kept
     table = load_responses(tmp_path / "rows.parquet")
     assert len(table) == count
-    # What was in flight at the kill was paid for as well, and its cost is that of the same question's answer.
+    # Calls in flight at the kill were paid as well, at the cost of the same question's answer.
     spent = Ledger(tmp_path / "ledger.sqlite").by_run()["run"]
     each = sum(row.response.cost_usd for row in table) / count
     assert before - kept <= spent.lost <= concurrency

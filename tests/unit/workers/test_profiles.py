@@ -1,4 +1,4 @@
-"""Profiles: the arithmetic against values worked out by hand, and its properties."""
+"""Profiles: the arithmetic against values computed by hand, and its properties."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def recorded(number: int, **changes: Any) -> ResponseRow:
 
 
 def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **policy: Any) -> ReplayClient:
-    """A replay client on the same cache and ledger."""
+    """Make a replay client on the same cache and ledger."""
     problems = [problem(number) for number in range(10)]
     return ReplayClient(
         like.cache, like.ledger, Account("rehearsal", "rehearsal", 10.0),
@@ -94,7 +94,7 @@ def test_a_replay_miss_can_be_a_paid_live_call(loopback: Any, make_client: Any) 
 
 
 class TestByProblem:
-    """`match: problem`: the tables answer, by worker, problem and sample."""
+    """With `match: problem`, the tables give the answer, by worker, problem and sample."""
 
     def test_for_any_subtask_and_context(self, loopback: Any, make_client: Any) -> None:
         client = replaying(make_client(), [recorded(3), recorded(3, worker="other", text="other")], match="problem")
@@ -172,7 +172,7 @@ def test_a_rehearsal_replaces_no_recorded_table(loopback: Any, tmp_path: Path) -
     paid, _ = materialize(real)
     file = response_file(tmp_path / "data" / "responses", "remote", "rlpr")
     before = file.read_bytes()
-    # Another endpoint: nothing in the cache answers, and the tables must outlive that.
+    # With another endpoint the cache has no answer, and the tables must be kept.
     moved = checkout(tmp_path, loopback.worker(api_base="http://127.0.0.1:9/v1"), 4, match="prompt")
     rows, client = materialize(moved)
     assert [row.response.text for row in rows] == [row.response.text for row in paid]

@@ -1,4 +1,4 @@
-"""Who shares a worker's answers: precaching, training, evaluation and serving do; repeated steps and probes do not."""
+"""Shared worker answers: precaching, training, evaluation and serving share them; repeated steps and probes do not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOLVER = Worker.model_validate(
     {"name": "solver", "model": "local/solver", "temperature": 0.7, "price": {"input": 5.0, "output": 20.0}}
 )
 AGAIN = Workflow((Step(0, SOLVE), Step(0, SOLVE), Step(0, SOLVE), Step(0, "Vote.", "all")))
-"""Four calls: three answers to one prompt, and one that sees them."""
+"""Four calls: three samples of one prompt, and one call that sees them."""
 PROBING = Probing(reference=8, questions=4, false_alarms=0.2)
 
 
@@ -49,7 +49,7 @@ def client(make_client: Callable[[], WorkerClient]) -> WorkerClient:
 
 
 def live(client: WorkerClient) -> int:
-    """Calls since this was asked last."""
+    """Return the number of calls since the last query."""
     before, client.counts.live = client.counts.live, 0
     return before
 
@@ -60,7 +60,7 @@ def test_precaching_training_evaluation_and_baselines_share_first_answers(
     team, alone = Team((SOLVER,), client), Workflow.single(0)
     asyncio.run(precache(problems, SOLVER, client, samples=2))
     assert live(client) == 2 * len(problems)
-    for repeat in (0, 1):  # of training and evaluation alike
+    for repeat in (0, 1):  # of both training and evaluation
         asyncio.run(roll_out([alone.render()] * len(problems), problems, team, sample=repeat))
     asyncio.run(evaluate_method(Method.static(alone), problems, team, Evaluation(repeats=2)))
     assert live(client) == 0

@@ -1,4 +1,4 @@
-"""What LiteLLM would send is what the pool says: each setting that it drops, changes or refuses is one line."""
+"""LiteLLM must send the pool's settings: each setting that it drops, changes or refuses is reported in one line."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_setting_sent_under_another_name_is_not_an_error(settings: dict[str, A
 def test_the_projects_pools_are_sent_as_they_stand(
     name: str, loopback: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compared with the bodies that LiteLLM really posts."""
+    """The pool's settings are compared with the bodies that LiteLLM really posts."""
     pool = load_pool(ROOT / "config", name)
     assert pool.name == name
     for variable in pool.missing_keys().values():

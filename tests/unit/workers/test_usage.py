@@ -1,4 +1,4 @@
-"""A provider's usage is a claim: what is booked stays possible, and the worker stops at the first impossible one."""
+"""A provider's usage is checked: impossible counts are not booked, and the worker stops at the first one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ LONG = "The answer follows from the sum of both sides. " * 40
     ("\u1019\u103c\u1014\u103a\u1019\u102c\u1005\u102c" * 40, 60, True), ("=" * 1920, 40, True),
 ])  # fmt: skip
 def test_a_claim_of_too_few_tokens_is_compared_with_our_own_count(text: str, claim: int, believed: bool) -> None:
-    """Of other alphabets tokenizers differ by more, and a run of spaces may be one token."""
+    """In other alphabets tokenizers differ by more, and a run of spaces may be one token."""
     price = {"input": 1, "output": 2}
     asked = Worker.model_validate({"name": "a", "model": "openai/x", "max_tokens": 500, "price": price})
     for side, question, answer in (("prompt", text, "four"), ("completion", "2+2?", text)):
@@ -124,7 +124,7 @@ def test_litellms_price_takes_no_claimed_discount(server: FaultServer, client: W
 def test_a_provider_that_ignores_max_tokens_exceeds_the_cap_only_by_calls_in_flight(
     server: FaultServer, make_client: Any, claims: str
 ) -> None:
-    """Ten times max_tokens a call, forty calls wanted, four at once, a cap of about twenty."""
+    """Each call returns ten times max_tokens; forty calls are requested, four at a time, with a cap of about twenty."""
     cap, tokens = 0.003, 640
     text = "word " * tokens
     usage = {"honest": counts(10, tokens), "none": "none", "a lie": counts(10, 5)}[claims]
@@ -149,7 +149,7 @@ def test_a_provider_that_ignores_max_tokens_exceeds_the_cap_only_by_calls_in_fli
 def test_a_call_that_waited_for_room_does_not_leave_after_an_impossible_claim(
     server: FaultServer, make_client: Any
 ) -> None:
-    """The cap holds two calls; each claim is booked below its reservation, so that the others have room after it."""
+    """The cap holds two calls; each claim is booked below its reservation, so that later calls have room."""
     client = make_client(cap_usd=0.00032)
     server.order(plan=[reply(counts(-5, 5))] * 6, latency_s=0.2)
 
@@ -173,7 +173,7 @@ CLAIMS = st.one_of(
     text=st.one_of(st.text(max_size=300), st.integers(1, 2000).map("word ".__mul__)),
     max_tokens=st.integers(1, 300), reason=st.sampled_from(["stop", "length"]),
 )  # fmt: skip
-@example(prompt=None, completion=-1, thought=1, text="", max_tokens=1, reason="stop")  # -1 and 1 made 0: no claim
+@example(prompt=None, completion=-1, thought=1, text="", max_tokens=1, reason="stop")  # -1 and 1 add up to 0: no count
 @example(prompt=None, completion=-1, thought=5, text="four", max_tokens=9, reason="stop")
 def test_booked_usage_is_possible_for_any_claim(
     prompt: Any, completion: Any, thought: Any, text: str, max_tokens: int, reason: str

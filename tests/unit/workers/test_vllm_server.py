@@ -1,4 +1,4 @@
-"""Start, use and end of a model server: a stand-in program in the place of vLLM, with real processes, ports and logs.
+"""Start, use and end of a model server: a substitute program for vLLM, with real processes, ports and logs.
 
 vLLM itself is started in tests/local_llm.
 """
@@ -85,7 +85,7 @@ def engines(workspace: Workspace) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; its parent may be gone."""
+    """Return whether a process has ended; its parent may have ended as well."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for _ in range(100):
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -188,7 +188,7 @@ def test_a_server_of_another_model(workspace: Workspace) -> None:
 
 @contextmanager
 def another_run(workspace: Workspace, port: int) -> Iterator[subprocess.Popen[str]]:
-    """A process that uses the server until a line comes to its standard input, or until it is killed."""
+    """Start a process that uses the server until it reads a line from standard input or is killed."""
     script = (
         "import sys\nfrom pathlib import Path\nfrom ops.config import Pool\n"
         "from ops.local_models.vllm_server import serving\nfrom ops.core.workspace import Workspace\n"

@@ -1,4 +1,4 @@
-"""A response that is too long keeps its beginning and its end, and says how much is missing."""
+"""A response that is too long keeps its beginning and its end, and states how much is missing."""
 
 from __future__ import annotations
 

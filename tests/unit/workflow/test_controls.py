@@ -1,7 +1,7 @@
-"""No text opens or closes a turn: for each kind of chat template, what is between the turns stays the same.
+"""No text opens or closes a turn: for each kind of chat template, the text between the turns is unchanged.
 
-The templates are of our own writing in the manner of the families that the pools name; the
-tokenizers are small and real, with the families' control tokens.
+The templates were written for these tests in the style of the model families in the pools; the tokenizers are small and
+real, with the families' control tokens.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALTERNATE = """{% for m in messages %}{% if (m['role'] == 'user') != (loop.index
 
 @dataclass(frozen=True)
 class Family:
-    """A chat template and the tokens that its tokenizers keep whole; `marks` are control words that are plain text."""
+    """A chat template and its tokenizers' special tokens; `marks` are control words in plain text."""
 
     template: str
     special: tuple[str, ...]
@@ -66,7 +66,7 @@ FAMILIES = {
         "{{ ' [/INST]' }}{% else %}{{ ' ' + m['content'] + eos_token }}{% endif %}{% endfor %}",
         ("<s>", "</s>", "[INST]", "[/INST]"),
     ),
-    "Llama 2": Family(  # the same marks as plain text
+    "Llama 2": Family(  # the same marks in plain text
         ALTERNATE + "{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + m['content'] }}"
         "{{ ' [/INST]' }}{% else %}{{ ' ' + m['content'] + ' ' + eos_token }}{% endif %}{% endfor %}",
         ("<s>", "</s>"),
@@ -122,7 +122,7 @@ def tokenizer(kind: str) -> Any:
 
 
 def boundaries(kind: str, text: str) -> list[str]:
-    """Everything in a rendered chat that separates turns, in order, as the tokenizer finds it."""
+    """Return everything in a rendered chat that separates turns, in order, as the tokenizer detects it."""
     kind_tokenizer = tokenizer(kind)
     names = {number: token.content for number, token in kind_tokenizer.added_tokens_decoder.items() if token.special}
     ids = kind_tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -154,7 +154,7 @@ def test_no_content_changes_the_boundaries(kind: str, how: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_escaping_the_boundaries_would_change(kind: str) -> None:
-    """The tests above can fail: as it is, a template lets the tokens through."""
+    """The tests above can fail: an unescaped template lets the tokens through."""
     kind_tokenizer = tokenizer(kind)
     render = kind_tokenizer.apply_chat_template
     calm = render(chat("A question?"), add_generation_prompt=True, tokenize=False)
@@ -225,7 +225,7 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_to_workers_keep_their_boundaries_on_a_careless_server(kind: str) -> None:
-    """A worker's server applies the template itself, so nothing in the messages may be alive any more."""
+    """A worker's server applies the template itself, so no control token in the messages may be active."""
 
     def chats(words: str) -> list[list[Message]]:
         mouth, offered = Answering(words), [Worker(name="w", model="local/w")]

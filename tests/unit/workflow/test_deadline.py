@@ -1,4 +1,4 @@
-"""A deadline counts a workflow's own work along its longest chain, on a clock of the test's own."""
+"""A deadline limits the work along a workflow's longest chain of steps, measured with a test clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def worker(slots: int) -> Worker:
 
 
 class Slow:
-    """A client whose calls take `CALL_S`, or what the subtask's own entry says."""
+    """A client whose calls take `CALL_S`, or the seconds given for their subtask."""
 
     def __init__(self, **seconds: float) -> None:
         self.seconds = seconds
@@ -58,7 +58,7 @@ def run_all(
 
 
 def test_256_chains_that_queue_for_32_slots_are_all_answered() -> None:
-    """480 seconds of queue and work for everybody, of which 60 are a chain's own."""
+    """All chains together take 480 seconds of queueing and work, of which a single chain needs 60."""
     client = Slow()
     traces = run_all([CHAIN] * 256, 32, 120.0, client)
     assert Counter(trace.status for trace in traces) == {"answered": 256}
@@ -75,7 +75,7 @@ def test_own_work_beyond_the_deadline_still_times_out() -> None:
 
 
 def test_steps_side_by_side_count_once_and_not_more_for_having_one_slot() -> None:
-    """The longest chain is "a" and "end"; that three steps share a slot is the pool's doing."""
+    """The longest chain is "a" and "end"; the three steps share a slot only because of the pool's limit."""
     workflow = Workflow((Step(0, "a"), Step(0, "b"), Step(0, "c"), Step(0, "end", "all")))
     [trace] = run_all([workflow], 1, 41.0, Slow())
     assert (trace.status, trace.wall_s) == ("answered", pytest.approx(80))
@@ -85,7 +85,7 @@ def test_steps_side_by_side_count_once_and_not_more_for_having_one_slot() -> Non
 
 
 def test_only_the_longest_chain_counts() -> None:
-    """ "short" ends long before "long" does, on which the end waits too."""
+    """The step "short" ends long before "long", for which the last step waits too."""
     workflow = Workflow((Step(0, "short"), Step(0, "long"), Step(0, "end", "all")))
     client = Slow(short=1.0, long=30.0, end=5.0)
     assert run_all([workflow], 9, 35.5, client)[0].status == "answered"
@@ -94,7 +94,7 @@ def test_only_the_longest_chain_counts() -> None:
 
 def test_a_clients_reported_waiting_does_not_count() -> None:
     class Queue:
-        """A client that keeps its limits by itself, as `WorkerClient` does."""
+        """A client that applies its own limits, as `WorkerClient` does."""
 
         takes_turns = True
 

@@ -1,4 +1,4 @@
-"""Execution gives what reading the steps one after another gives, only sooner and cheaper."""
+"""Parallel execution has the result of executing the steps one after another, sooner and at a lower cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, o
 def test_the_answer_is_that_of_the_sequential_reading(
     workflow: Workflow, sample: int, limits: list[int] | None, chance: random.Random
 ) -> None:
-    """Whatever the limits, and in whatever order the workers answer."""
+    """This holds for all limits and any order of the workers' answers."""
 
     async def dawdle(_: str) -> None:
         for _ in range(chance.randrange(6)):
@@ -125,7 +125,7 @@ def test_independent_steps_are_in_flight_together() -> None:
 
         async def meet(subtask: str) -> None:
             if subtask != "join":
-                await barrier.wait()  # no call passes before all three are here
+                await barrier.wait()  # no call continues before all three have arrived
 
         async with asyncio.timeout(10):
             return await execute(workflow, QUESTION, Team(WORKERS, Tool(meet)))
@@ -134,7 +134,7 @@ def test_independent_steps_are_in_flight_together() -> None:
 
 
 def test_a_step_waits_for_what_it_sees_and_for_nothing_else() -> None:
-    # "late" sees nothing, "after a" only "a", "end" both. "late" is held until "after a" is through.
+    # "late" sees nothing, "after a" only "a", "end" both. "late" is held until "after a" has ended.
     workflow = Workflow((Step(0, "a"), Step(1, "late"), Step(2, "after a", (0,)), Step(3, "end", (1, 2))))
 
     async def scenario() -> list[str]:
@@ -174,7 +174,7 @@ def test_a_failed_step_ends_the_workflow_and_says_why(error: Exception, status: 
     assert [step.status for step in trace.steps] == ["ok", status, "not_run"]
     assert trace.steps[0].response.text
     assert [call[0] for call in client.calls] == ["w0", "w1"]
-    assert trace.cost_usd == pytest.approx(0.001)  # the call that did succeed was paid for
+    assert trace.cost_usd == pytest.approx(0.001)  # the successful call was paid
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
@@ -193,7 +193,7 @@ def test_a_blank_response_fails_its_step_and_is_shown_to_no_later_one(text: str)
 
 def test_nothing_is_started_after_a_failure() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
-    client = failing("a", WorkerRefused("no"))  # answers at once: "b" has not had its turn yet
+    client = failing("a", WorkerRefused("no"))  # answers at once: "b" has not been called yet
     assert [step.status for step in run(workflow, client).steps] == ["refused", "not_run", "not_run"]
     assert len(client.calls) == 1
 
@@ -305,7 +305,7 @@ def test_totals_and_critical_path() -> None:
     assert trace.tokens == trace.prompt_tokens + trace.completion_tokens
     assert trace.cost_usd == pytest.approx(0.004)
     assert trace.cached == 2
-    assert trace.latency_s == 3.0  # a, c, end: b runs beside them
+    assert trace.latency_s == 3.0  # a, c, end: b runs in parallel
     assert trace.wall_s > 0
     row = json.loads(json.dumps(trace.as_row()))
     assert row["workflow"] == workflow.render()

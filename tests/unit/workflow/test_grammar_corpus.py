@@ -1,4 +1,4 @@
-"""What models really write, and how each of it must be read: the corpus lies in `corpus/`, with the reasons."""
+"""Real completions of models and their required parse: the corpus is in `corpus/`, with the reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.pictures import AGGREGATE
 
 CORPUS = Path(__file__).parent / "corpus"
 TIMES = re.compile(r"\{(\d+) times: (.*?)\}", re.DOTALL)
-"""`{300 times: 1, }` in a text stands for what a file should not spell out."""
+"""`{300 times: 1, }` in a text represents a long repetition."""
 
 
 class Case(NamedTuple):
@@ -51,7 +51,7 @@ def step(worker: int, subtask: str, access: str | list[int] = "none") -> Step:
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: f"{case.file}: {case.name}")
 def test_reading(case: Case) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a model's backslashes must not become Python's warnings
+        warnings.simplefilter("error")  # a model's backslashes must not cause warnings of Python
         parsed = parse(case.text, **{"offered": 6, **case.mode})
     assert parsed.workflow == case.reads, f"{case.why} Got {parsed.failure}: {parsed.detail}"
     assert parsed.failure == case.fails, f"{case.why} Got {parsed.detail}"

@@ -1,4 +1,4 @@
-"""The grammar is total, reads back what it renders, and its modes nest."""
+"""The grammar accepts any text, parses what it renders, and its modes are nested."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def workflows(draw: st.DrawFn, *, mode: str = "binary", most: int = 5) -> Workfl
     return Workflow(tuple(steps))
 
 
-# Pieces of the grammar in any order: far likelier to come near a workflow than random characters.
+# Pieces of the grammar in any order come near a workflow far more often than random characters.
 PIECES = (
     "model_id", "subtasks", "access_list", "model_id = ", "subtasks = ", "access_list=", ": list[int]", " = ", "[",
     "]", "[]", '["all"]', '"all"', ",", ", ", "0", "1", "-2", "7", "1.5", "09", '"', "'", '"""', "'''", "\\", "\\x",
@@ -64,13 +64,13 @@ PIECES = (
 pieces = st.sampled_from(PIECES)
 texts = st.one_of(
     st.text(max_size=300),
-    st.text(alphabet=st.characters(), max_size=100),  # lone surrogates included
+    st.text(alphabet=st.characters(), max_size=100),  # including lone surrogates
     st.lists(pieces, max_size=40).map("".join),
 )
 
 
 def check_total(text: str, mode: str, recursive: bool, offered: int, most: int) -> None:
-    """A valid workflow within what was allowed, or a reason in words; and never a warning."""
+    """Check that the result is a valid workflow within the limits or a reason in words, without any warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parsed = parse(text, offered=offered, max_steps=most, access=mode, recursive=recursive)
@@ -96,7 +96,7 @@ def test_any_text_gives_a_valid_workflow_or_a_reason(
     check_total(text, mode, recursive, offered, most)
 
 
-# A byte names a piece, which hypothesis draws ten times as fast as a list.
+# A byte selects a piece, since hypothesis draws bytes ten times as fast as a list.
 of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
 of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
 SOME, MANY = (
@@ -139,7 +139,7 @@ def check_pieces(indices: bytes, settings: int) -> None:
 
 
 def check_placed(text: str, place: int) -> None:
-    """Alone, and where a value is expected: as a list, inside a list, inside a string."""
+    """Check a text alone and in place of a value: as a list, inside a list, inside a string."""
     whole = ("{}", "model_id = {}", "subtasks = [{}]", 'access_list = [["{}"]]')[place].replace("{}", text)
     check_total(whole, "binary", False, 7, 5)
 
@@ -272,7 +272,7 @@ ADVERSARIAL = {
 def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
     text = ADVERSARIAL[kind]
     assert parse(text, offered=OFFERED).failure is not None
-    if kind in {"quotes", "other quotes"}:  # the workflow below is then part of the string that never ends
+    if kind in {"quotes", "other quotes"}:  # the workflow below is then part of the unterminated string
         tail = "\n\n"
     elif kind in {"comments", "backslashes"}:
         tail = "\n"
@@ -286,9 +286,10 @@ def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
 def test_time_is_linear_for_any_text(kind: str) -> None:
     text = ADVERSARIAL[kind]
     part = min(_seconds(text[: len(text) // 16]) for _ in range(4))
-    # Six for what stays linear: a text that fits no cache takes longer a character. A square would be sixteen times.
+    # Linear time may grow by a factor of six, since a text outside the cache takes longer per character; quadratic time
+    # would grow sixteenfold.
     allowed = 16 * 6 * part + 0.01
-    # What the reader needs, and not what the machine does besides: one measurement of four within the limit is enough.
+    # Other work on the machine must not count: one measurement of four within the limit suffices.
     measured: list[float] = []
     while not measured or (len(measured) < 4 and measured[-1] >= allowed):
         measured.append(_seconds(text))

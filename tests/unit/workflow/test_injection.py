@@ -1,6 +1,6 @@
-"""What a worker answers is words: it changes no workflow, no other step's messages and no one's role.
+"""A worker's answer is plain text: it changes no workflow, no other step's messages and no role.
 
-Rendering of chat templates, where control tokens could come alive, is tested with the prompt.
+Chat templates, in which control tokens could become active, are tested with the prompt.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOSTILE = {
 
 
 class Mouth:
-    """Worker w0 says `text`; the others say who they are. Notes who was asked what."""
+    """A client whose worker w0 answers `text` and whose others answer their names; it records all calls."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""A subtask that quotes a question with LaTeX says exactly what the question says."""
+"""A subtask that quotes a question with LaTeX keeps the exact text of the question."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COMMANDS = re.findall(
 \varphi \vdots \vec \vspace \xi \xrightarrow \{ \} \[ \] \( \) \$ \% \! \# \, \; \: \& \_ \|
 """,
 )
-"""What MATH's training questions use of that which begins like an escape of Python, and marks."""
+"""LaTeX commands of MATH's training questions that begin like an escape sequence of Python, and escaped signs."""
 
 
 def pasted(text: str) -> str:
-    """On one line as a model pastes it: quotes and new lines escaped, backslashes left alone."""
+    """Return the text on one line as a model pastes it: quotes and new lines escaped, backslashes unchanged."""
     return '"' + text.replace('"', '\\"').replace("\r", "\\r").replace("\t", "\\t").replace("\n", "\\n") + '"'
 
 
@@ -38,7 +38,7 @@ def pasted_on_lines(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """As Python and JSON want it."""
+    """Return the text escaped as Python and JSON require."""
     return json.dumps(text, ensure_ascii=False)
 
 

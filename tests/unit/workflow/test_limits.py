@@ -1,4 +1,4 @@
-"""What bounds an execution: its deadline, the length of what is carried on, memory; and what its record tells."""
+"""The limits of an execution (deadline, length of earlier responses, memory), and the content of its record."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_within_the_deadline_nothing_changes() -> None:
 
 
 class Talker(Tool):
-    """Answers at length."""
+    """A client with long answers."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         await super().complete(worker, messages, sample=sample)
@@ -90,9 +90,9 @@ def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
     assert shown.endswith("Answer: 42")
     assert "[… cut: 40 of " in shown
     assert len(shown) < 400
-    assert trace.steps[0].response.text.count("and so on") == 500  # the trace keeps it whole
+    assert trace.steps[0].response.text.count("and so on") == 500  # the trace keeps the whole response
     assert trace.steps[0].cut_tokens > 900
-    assert trace.answer == trace.steps[2].response.text  # and so is the answer
+    assert trace.answer == trace.steps[2].response.text  # and so does the answer
 
 
 def test_without_a_limit_nothing_is_cut() -> None:
@@ -189,7 +189,7 @@ def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
         return after_three - after_one, peak, peak_of_one
 
     growth, peak, peak_of_one = asyncio.run(scenario())
-    assert peak_of_one > 900_000  # bytes: what a round needs
-    # Two rounds more may leave a tenth of what they needed: other tests' threads allocate as well.
+    assert peak_of_one > 900_000  # bytes: the memory of a round
+    # Two more rounds may keep a tenth of that memory, because the threads of other tests allocate as well.
     assert growth < 0.1 * 2 * peak_of_one
     assert peak < 1.5 * peak_of_one

@@ -1,4 +1,4 @@
-"""A part of the workers on offer: what the prompt lists, what is read, who can be asked."""
+"""A subset of the workers on offer: the prompt's list, the parsed ordinals, and the workers that can be called."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def last(offered: Team) -> str:
 def test_omitted_workers_are_missing_in_the_list_and_the_others_keep_their_ordinals() -> None:
     compact = team(style="compact").offering([4, 1])
     assert last(compact) == "Why?\nModels: 1 4"
-    assert compact.names == NAMES  # "1" is whom it always was
+    assert compact.names == NAMES  # "1" is always the same worker
     full = last(team(style="full").offering([1, 3, 4]))
     assert full.count("Models on offer: Model 1, Model 3, Model 4\n") == 5  # four examples, and the question
     assert "Model 0" not in full and "Model 2" not in full
-    assert "model_id = [3, 1]" in full  # how the lists look
+    assert "model_id = [3, 1]" in full  # the form of the lists
 
 
 def test_renumbered_workers_count_from_nought_in_their_order() -> None:

@@ -1,4 +1,4 @@
-"""Steps that ask the same worker the same thing are different samples of it."""
+"""Steps that ask the same worker the same question are different samples."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_another_worker_subtask_or_view_is_no_repetition() -> None:
 
 
 def test_steps_that_are_not_run_do_not_count() -> None:
-    """The first step reaches no answer, so the second is the first that asks."""
+    """The first step does not contribute to the answer, so the second is the first that is executed."""
     step = Step(0, "Solve.", "none")
     assert samples(step, step) == [("a", Sample())]

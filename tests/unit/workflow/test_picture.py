@@ -1,4 +1,4 @@
-"""The drawn workflow: valid SVG that shows what is there, whatever the texts, up to fifty steps."""
+"""The drawn workflow is valid SVG with all steps, for any texts and up to fifty steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(picture: str) -> list[str]:
 
 
 def boxes(picture: str) -> list[tuple[float, float, float, float]]:
-    """(left, top, right, bottom) of each step's frame."""
+    """Return (left, top, right, bottom) of each step's frame."""
     frames = [node for node in ET.fromstring(picture).iter(f"{SVG}rect") if node.get("rx") == "6"]
     corners = [tuple(float(node.get(name, "")) for name in ("x", "y", "width", "height")) for node in frames]
     return [(x, y, x + width, y + height) for x, y, width, height in corners]
@@ -48,7 +48,7 @@ def test_shows_ordinals_names_and_subtasks() -> None:
 
 
 def test_an_arrow_for_everything_that_is_seen() -> None:
-    # The question to each step that sees nothing else, what is seen, and the answer.
+    # Arrows: the question to each step without other input, each visible response, and the answer.
     assert arrows(render(AGGREGATE, "svg")) == 2 + 2 + 1
     assert arrows(render(TREE, "svg")) == 2 + 4 + 1
     assert arrows(render(Workflow.single(0), "svg")) == 2

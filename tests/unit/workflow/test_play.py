@@ -1,4 +1,4 @@
-"""Rounds end for a reason that is named, never cost more than allowed, and read completions only."""
+"""Rounds end for a stated reason, never cost more than allowed, and depend on completions only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def problem(name: str = "p") -> Problem:
 
 
 class Tool:
-    """Answers with who it is and how often it was asked."""
+    """A client that answers with the worker's name and its number of calls."""
 
     def __init__(self) -> None:
         self.chats: list[list[Message]] = []
@@ -47,7 +47,7 @@ class Tool:
 
 
 class Script:
-    """A Conductor that writes prepared texts, and keeps what it was shown."""
+    """A Conductor that writes prepared texts, and records its prompts."""
 
     def __init__(self, *texts: str) -> None:
         self.texts = list(texts)
@@ -88,7 +88,7 @@ def rounds_of(script: Script, team: Team, limits: RoundLimits) -> Trace:
         ((FIRST, SECOND, THIRD), {"ratio": 2.0}, "budget", "one #2", 2),
         ((FIRST, "I am content."), {}, "invalid", "zero #1", 1),
         (("I do not know.",), {}, "invalid", None, 0),
-        ((KEEP,), {}, "invalid", None, 0),  # there is nothing to keep yet
+        ((KEEP,), {}, "invalid", None, 0),  # there is no answer to keep yet
         ((Workflow.single(2),), {}, "unreachable", None, 0),
         ((FIRST, Workflow.single(2)), {}, "unreachable", "zero #1", 1),
         ((FIRST, Workflow.single(3)), {}, "refused", "zero #1", 1),
@@ -208,7 +208,7 @@ def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
 def together(
     texts: dict[str, list[str]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
 ) -> dict[str, Trace]:
-    """Problem → its rounds, all problems one set; each is answered by its own texts, in order."""
+    """Return problem → its rounds, with all problems in one set; each has its own prepared texts, in order."""
     left = {name: list(own) for name, own in texts.items()}
 
     async def write(prompts: list[list[Message]]) -> list[str]:
@@ -225,7 +225,7 @@ def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:
     wide = Workflow((Step(0, "One."), Step(1, "Two.", "all"), Step(0, "Three.", "all"))).render()
     alone = together({"a": [FIRST.render(), wide]}, limits)
     assert alone["a"].stop == "budget" and alone["a"].calls == 1
-    # Two others keep their answers, and leave it what they do not take.
+    # Two other problems keep their answers, and leave it the calls that they do not make.
     keep = [FIRST.render(), KEEP]
     made = together({"a": [FIRST.render(), wide], "b": keep, "c": keep}, limits)
     assert {name: rounds.stop for name, rounds in made.items()} == {"a": "cap", "b": "kept", "c": "kept"}
@@ -236,7 +236,7 @@ def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
     texts = {name: [FIRST.render(), THIRD.render()] for name in "abcdef"}
     ends = [[trace.stop for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
     assert ends[0] == ends[1]
-    assert sorted(ends[0]) == ["budget"] * 3 + ["cap"] * 3  # six calls are left, and each would make two
+    assert sorted(ends[0]) == ["budget"] * 3 + ["cap"] * 3  # six calls are left, and each problem would make two
     assert sum(trace.calls for trace in together(texts, RoundLimits()).values()) == 12
 
 

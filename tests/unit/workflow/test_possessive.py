@@ -1,4 +1,6 @@
-"""Patterns for the Pythons that match possessive quantifiers of groups wrongly: the corpus is read there with these."""
+"""Patterns for Python versions with faulty possessive quantifiers of
+groups: the corpus is parsed with these patterns.
+"""
 
 from __future__ import annotations
 

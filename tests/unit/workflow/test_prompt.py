@@ -1,4 +1,4 @@
-"""What the Conductor is shown: ordinals, never names; examples that obey the grammar they teach."""
+"""The Conductor's prompt: ordinals, never names; examples that obey the grammar that they teach."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_no_example_exceeds_the_stated_limit(most: int) -> None:
 
 
 def blocks(text: str) -> list[str]:
-    """The three lists of each workflow that is shown, the form's own first."""
+    """Return the three lists of each workflow in the prompt, beginning with the form's own."""
     shown = re.findall(r"^model_id = .*\nsubtasks = .*\naccess_list = .*$", text, re.MULTILINE)
     assert shown
     return shown
@@ -115,7 +115,7 @@ def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(name: str,
     assert len(shown) >= len(shots)
     offers = re.findall(r"^Model(?:s on offer|s): (.*)$", text, re.MULTILINE)
     assert len(offers) == len(shots) + 1
-    assert len(set(offers)) == 1  # the examples' offer is the question's
+    assert len(set(offers)) == 1  # the examples offer the same workers as the question
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -146,7 +146,7 @@ def test_no_shown_text_names_a_strategy(name: str, access: str) -> None:
     [message] = conductor_messages(CHOICE, 5, prompting, load_few_shots(DATA, name))
     assert not STRATEGIES.findall(message["content"])
     shapes = [shape(parsed) for block in blocks(message["content"]) if (parsed := parse(block, offered=5).workflow)]
-    assert set(shapes) <= {"single", "chain", "aggregate"}  # the graphs of parts of the work, none named by its wording
+    assert set(shapes) <= {"single", "chain", "aggregate"}  # graphs of partial tasks, none named by wording
     if name != "none":
         assert set(shapes) == {"single", "chain", "aggregate"}
 

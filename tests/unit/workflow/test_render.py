@@ -1,4 +1,4 @@
-"""Pictures and texts of a workflow: they show what ran, and no model's text can break out of them."""
+"""Pictures and texts of a workflow show the executed steps, and no model's text can break their markup."""
 
 from __future__ import annotations
 

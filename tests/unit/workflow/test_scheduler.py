@@ -1,4 +1,4 @@
-"""A busy worker takes the call whose workflow has most still to do; no call is lost, no slot is leaked."""
+"""A busy worker takes the call of the workflow with the most remaining work; no call is lost, no slot is leaked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_slots_survive_cancellation_and_errors(calls: list[tuple[int, int, bool]
             await asyncio.sleep(0)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(limit):  # every slot is free again, or this would wait for ever
+        for _ in range(limit):  # every slot is free again; otherwise this would wait forever
             await asyncio.wait_for(_taken(scheduler, limit), 5)
         return most, []
 
@@ -97,8 +97,8 @@ def test_workers_have_slots_of_their_own() -> None:
     async def scenario() -> int:
         scheduler = Scheduler()
         a, b = (scheduler.slot(worker(1, name), lambda: 1.0) for name in "ab")
-        async with a, b:  # both held at once, though each has one slot
-            await _taken(scheduler, 1)  # and a third worker's is free
+        async with a, b:  # both calls are active, though each worker has one slot
+            await _taken(scheduler, 1)  # and a third worker's slot is free
             return scheduler.waiting(worker(1, "a"))
 
     assert asyncio.run(asyncio.wait_for(scenario(), 5)) == 0
@@ -119,7 +119,7 @@ def test_a_workers_speed_is_learnt_unless_it_is_declared() -> None:
 
 
 class Recorder:
-    """Notes in which order the calls reach one busy worker."""
+    """Record the order in which the calls reach one busy worker."""
 
     def __init__(self) -> None:
         self.order: list[str] = []
@@ -140,12 +140,12 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
         await asyncio.gather(*(execute(w, "Q", Team(offered, client), scheduler=scheduler) for w in [*lone, chain]))
         return client.order
 
-    # Between a step's end and its successor's call the slot goes to a waiting call: "lone 1", "lone 2".
+    # Between a step's end and its successor's call, a waiting call takes the slot: "lone 1", "lone 2".
     assert asyncio.run(scenario()) == ["lone 0", "first", "lone 1", "second", "lone 2", "third"]
 
 
 def test_cached_responses_wait_for_no_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is asked already is not asked again: a slot is held only while a worker is really called."""
+    """A call that is already in flight is not repeated; a slot is held only during a real call of a worker."""
     from ops.config import load_pool
     from ops.core.workspace import Workspace
 

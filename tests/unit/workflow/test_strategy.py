@@ -1,4 +1,4 @@
-"""Which shape a workflow has, decided by hand for each of these, and counts over many of them."""
+"""The shape of each of these workflows, classified by hand, and counts over many of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ops.workflow.strategy import SHAPES, Diversity, direct, diversity, pattern,
 
 
 def workflow(*steps: str | tuple[str, Access]) -> Workflow:
-    """Steps of workers 0, 1, 2 …: a subtask, or a subtask with its access."""
+    """Make steps of workers 0, 1, 2 …: each a subtask, or a subtask with its access."""
     pairs = [step if isinstance(step, tuple) else (step, "none") for step in steps]
     return Workflow(tuple(Step(index, subtask, access) for index, (subtask, access) in enumerate(pairs)))
 
@@ -35,7 +35,7 @@ TABLE: list[tuple[str, Workflow]] = [
     ("chain", workflow(A, ("List every bug.", "all"), ("Write the corrected program.", "all"))),
     ("chain", workflow(A, ("Use the result above to compute y, then check it.", "all"))),
     ("chain", workflow(A, ("Read the rest.", "all"))),
-    ("chain", workflow("Lies das Rätsel.", ("Prüfe die Lösung.", "all"))),  # only English is read
+    ("chain", workflow("Lies das Rätsel.", ("Prüfe die Lösung.", "all"))),  # only English is recognised
     ("verify_last", workflow(A, ("Check the result above.", "all"))),
     ("verify_last", workflow(A, ("Double-check the arithmetic and give the final answer.", "all"))),
     ("verify_last", workflow(A, ("Carefully verify each step, then answer.", "all"))),
@@ -65,7 +65,7 @@ TABLE: list[tuple[str, Workflow]] = [
     ("debate", workflow(A, B, ("Critique both attempts.", "all"), ("Give the better one.", "all"))),
     ("debate", workflow(A, B, ("Refute whichever is wrong and answer.", "all"))),
     ("debate", workflow(A, B, ("Defend A.", (0, 1)), ("Defend B.", (0, 1)), ("Check who is right.", (2, 3)))),
-    ("chain", workflow(A, ("Argue against it.", "all"), ("Answer.", "all"))),  # only one attempt to argue with
+    ("chain", workflow(A, ("Argue against it.", "all"), ("Answer.", "all"))),  # only one attempt to criticise
     ("aggregate", workflow("Challenge the premise.", A, ("Merge.", "all"))),
     ("abdication", workflow("Plan the rest of the work.")),
     ("abdication", workflow("Decide which model should solve it.", (A, "all"))),
@@ -111,7 +111,7 @@ def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: in
     everything = [(seen, index) for index in range(count) for seen in workflow.visible(index)]
     assert set(edges) <= set(everything)
     assert reached(edges) == reached(everything)
-    for edge in edges:  # and none of them can be spared
+    for edge in edges:  # and none of them can be removed
         assert edge not in reached([other for other in edges if other != edge])
 
 

@@ -1,4 +1,4 @@
-"""A trace sums up its steps, names its critical path, and can be written without a word of the question."""
+"""A trace summarises its steps, names its critical path, and can be written without any text of the question."""
 
 from __future__ import annotations
 

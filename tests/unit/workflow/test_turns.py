@@ -1,4 +1,4 @@
-"""What is written after the model's turn is never read: our own prompts go on as a base model goes on."""
+"""Text after the end of the model's turn is never read, even if a base model continues with another prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INVENTED = Workflow.single(2, "Invented.")
 
 
 def prompts(style: str, few_shots: str) -> list[str]:
-    """Each message of a user, as a run-on repeats it, in the first round and in a recursive one."""
+    """Return each user message as a run-on text repeats it, in the first round and in a recursive one."""
     prompting = Prompting.model_validate({"style": style})
     shots = load_few_shots(DATA, few_shots)
     first = conductor_messages(PROBLEM, 3, prompting, shots)

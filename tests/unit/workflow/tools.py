@@ -1,4 +1,4 @@
-"""Deterministic workers, random workflows, and a second, sequential interpreter to compare with."""
+"""Deterministic workers, random workflows, and a second, sequential interpreter for comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORKERS = tuple(Worker(name=f"w{index}", model=f"local/w{index}") for index in r
 
 
 def reply(worker: str, messages: Sequence[Message], sample: int) -> str:
-    """Depends on everything that a worker is given, so two different contexts show in the answer."""
+    """Return an answer that depends on the whole input, so that two different contexts give different answers."""
     material = json.dumps([worker, list(messages), sample], sort_keys=True)
     return f"{worker} says {hashlib.sha256(material.encode()).hexdigest()[:16]}"
 
@@ -51,7 +51,7 @@ class Tool:
 
 
 def one_after_another(workflow: Workflow, sample: int) -> dict[int, str]:
-    """The specification read literally, and independently of the code under test: every step, in order."""
+    """Execute every step in order: the literal specification, independent of the code under test."""
     said: dict[int, str] = {}
     for index, step in enumerate(workflow.steps):
         turns: list[Message] = []

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer: hours of waiting in no time, the same on any machine."""
+"""An event loop whose clock jumps to the next timer: hours of waiting take no time, on any machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Selector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]
-    """Instead of sleeping until a timer it moves the clock there."""
+    """A selector that moves the clock to the next timer instead of sleeping."""
 
     now = 0.0
 
@@ -23,7 +23,7 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[valid-type,misc]
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Nothing outside the loop may be waited for: no thread, no socket."""
+    """An event loop on virtual time; it cannot wait for anything outside the loop, such as threads or sockets."""
 
     def __init__(self) -> None:
         self.clock = _Selector()

@@ -31,7 +31,7 @@ SNAPSHOT = "podium/snapshot"
 ONE_AT_A_TIME = {"podium/pipeline_run": "true"}
 """Run tag of the jobs that exclude each other, because they write the same files."""
 RETRAINING = "retraining"
-"""The job that executes what a change of the champion's pool requires."""
+"""The job that executes the work that a change of the champion's pool requires."""
 
 
 class OnProgress(Protocol):

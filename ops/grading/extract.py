@@ -34,7 +34,7 @@ def after_thought(text: str) -> str:
 
 
 class Boxed(NamedTuple):
-    r"""One `\boxed{content}` or `\fbox{content}`: it stands from `start` to `end`."""
+    r"""A box `\boxed{content}` or `\fbox{content}` between the positions `start` and `end`."""
 
     start: int
     end: int
@@ -153,7 +153,7 @@ class Statement(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """The span of an announcement: what it announces begins at `end`. `formal` is as in `Statement`."""
+    """The span of an announcement; the announced text begins at `end`. `formal` is as in `Statement`."""
 
     start: int
     end: int

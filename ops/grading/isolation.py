@@ -102,7 +102,7 @@ class Libraries:
     commands: str
     """A folder of commands, first on the program's PATH."""
     home: str = ""
-    """The virtual environment, where it is not Podium's own."""
+    """The virtual environment; empty for Podium's own."""
 
 
 @dataclass
@@ -248,7 +248,7 @@ def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> lis
         shutil.which("bwrap") or "bwrap", *_namespaces(user), "--die-with-parent", *privileges,
         *own, "/tmp", "--perms", "0777", "--dir", INSIDE,
         *_open_parents(places), *binds[:system], *hidden, *binds[system:],
-        # As root bubblewrap itself leaves /proc/sys writable, which decides what the machine's kernel executes.
+        # As root, bubblewrap itself leaves /proc/sys writable, which controls the machine's kernel.
         "--proc", "/proc", "--remount-ro", "/proc",
         "--dev", "/dev", *own, "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE,
         *(part for descriptor in filters for part in ("--seccomp", str(descriptor))), *change_user,

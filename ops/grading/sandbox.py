@@ -74,7 +74,7 @@ class ProgramLimits:
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """The result: `results` as `harness.py` reports them, or None and `why` there is no report."""
+    """The result of a run: `results` as reported by the harness, or None and the reason `why` there is no report."""
 
     results: list[Any] | None
     why: str
@@ -92,12 +92,12 @@ def run(
     keep: Sequence[int] = (),
     chosen: Libraries | None = None,
 ) -> SandboxResult:
-    """Run `program` on `tests` in a sandbox; of what it prints, the most of `keep` bytes is kept for each input.
+    """Run `program` on `tests` in a sandbox; for each input, output up to the largest value in `keep` (bytes) is kept.
 
-    `chosen` are the libraries that it can import (default: Podium's own). Tests of kind "unittest" are one module,
-    which gets a sandbox of its own: nothing that a run leaves behind is there in the next one. Safe from any thread.
-    Raises `OSError`
-    when the machine cannot start a process, `ConfigError` when the machine has no isolation that the recipe accepts.
+    `chosen` are the libraries that the program can import (default: Podium's own). Tests
+    of kind "unittest" are one module, which gets a separate sandbox: no run sees the
+    remains of an earlier one. Safe from any thread. Raises `OSError` if the machine cannot
+    start a process, `ConfigError` if the machine has no isolation that the recipe accepts.
     """
     nonce, wall, given = secrets.token_hex(16), accepted_wall(), chosen or own_libraries()
     source = None

@@ -109,8 +109,8 @@ def equal(gold: str, answer: str) -> bool | None:
 def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
     """Return both with new names for letters that math-verify confuses with each other or misreads.
 
-    math-verify converts capitals to lower case (renamed here only if neither expression has both cases of one letter),
-    drops primes, reads a `d` as a differential, and reads `i` as the imaginary unit only if it stands alone.
+    math-verify converts capitals to lower case (prevented here if an expression has both cases of one letter), drops
+    primes, reads a `d` as a differential, and reads `i` as the imaginary unit only if it stands alone.
     """
     used = [{match[1] for match in _LETTER.finditer(text)} for text in (gold, answer)]
     differential = _DIFFERENTIAL.search(gold + " " + answer) is not None

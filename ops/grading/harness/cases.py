@@ -81,8 +81,9 @@ def _report_of_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
 
 
 def _read(descriptor: int, child: int, seconds: float, bound: int) -> tuple[bytes, bool]:
-    """Return what the child wrote until its end (a process that it left may hold the pipe open), and whether it was in
-    time."""
+    """Return the child's output until its end, and whether it ended
+    in time; a remaining process may hold the pipe open.
+    """
     parts: list[bytes] = []
     deadline, size, ended = time.monotonic() + seconds, 0, False
     while (left := deadline - time.monotonic()) > 0 and size <= bound:
@@ -95,7 +96,7 @@ def _read(descriptor: int, child: int, seconds: float, bound: int) -> tuple[byte
             size += len(part)
         elif ended:
             return b"".join(parts), True
-        else:  # what it wrote before it ended is read in the next turns
+        else:  # output from before its end is read in the next iterations
             ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return b"".join(parts), size > bound
 

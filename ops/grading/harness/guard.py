@@ -95,7 +95,7 @@ def guard(job: dict[str, Any]) -> None:
 
 
 def silence() -> None:
-    """Read nothing, and print into a file of this process's own: the file limit bounds what a program prints."""
+    """Make the input empty, and print into an unnamed file, because the file limit bounds the printed text."""
     null = os.open(os.devnull, os.O_RDWR)
     noise = os.open("noise", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     os.unlink("noise")

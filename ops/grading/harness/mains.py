@@ -92,7 +92,7 @@ def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
 
 
 def _leave() -> None:
-    """Do what the interpreter does at its end: wait for threads, call exit functions, flush."""
+    """Do the interpreter's work at exit: wait for threads, call exit functions, flush."""
     if threading := sys.modules.get("threading"):
         threading._shutdown()
     if atexit := sys.modules.get("atexit"):

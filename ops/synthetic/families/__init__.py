@@ -1,7 +1,7 @@
 """Seeded problem families of the synthetic environment.
 
-What belongs here: generators of questions whose answer is known by construction and proved a second way. One module per
-training domain, one for the unseen benchmarks.
+What belongs here: generators of questions whose answer is known by construction and confirmed by a second derivation.
+One module per training domain, one for the unseen benchmarks.
 """
 
 from __future__ import annotations

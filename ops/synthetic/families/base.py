@@ -23,7 +23,7 @@ class ProblemDraft(NamedTuple):
     proof: tuple[Any, Any]
     """The answer derived in two independent ways; they must be equal."""
     solution: tuple[tuple[str, str], ...]
-    """A chain of (worker, subtask) that answers it; the shortest one known. For tests and docs only."""
+    """The shortest known chain of (worker, subtask) that answers the question. For tests and docs only."""
     choices: tuple[str, ...] = ()
     tests: tuple[CodeTest, ...] = ()
 

@@ -1,6 +1,6 @@
 """The cold start's recursive rounds: a problem, a tried workflow, its answer, and the right continuation.
 
-GRPO reinforces only what is sampled: a policy without such examples never keeps an answer, so GRPO cannot teach it.
+GRPO reinforces only sampled behaviour: a policy without such examples never keeps an answer, so GRPO cannot teach it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 from ops.config import Grpo
 
 ERROR = "error: "
-"""Prefix of the trainer's line for an error that it knows."""
+"""Prefix of the trainer's line for an expected error."""
 INVALID_FIRST_STEP = "training stopped in its first step"
 """Prefix of the error of fine-tuning without valid workflows (`ops.training.rewards.outage`)."""
 _LAST_LINES = 8

@@ -29,9 +29,9 @@ class Divergence(PodiumError):
 
 
 class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
-    """Raises `Divergence` before a gradient that is not finite reaches the weights, or such weights a checkpoint.
+    """Raise `Divergence` before a non-finite gradient reaches the weights, or non-finite weights reach a checkpoint.
 
-    DeepSpeed steps in its own backward pass, where it drops a gradient that is not finite; its norm shows it here.
+    DeepSpeed steps in its own backward pass, in which it drops a non-finite gradient; the gradient's norm reveals this.
     """
 
     def __init__(self, grpo: Grpo) -> None:

@@ -8,7 +8,7 @@ from assets.shortlist import shortlist
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
-from ops.core.rows import ResponseRow
+from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile
@@ -35,16 +35,18 @@ def worker_responses(
     client = open_client(setup, "precache")
     benchmarks = training_benchmarks(partitions.in_recipe(context, setup.recipe))
     snapshot = podium.snapshot()
-    workers = setup.pool.names if snapshot.change is None else required(snapshot).precache
-    cells = [Cell(worker, benchmark) for worker in workers for benchmark in benchmarks]
+    asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
+    cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
-        responses = materialize_responses(setup, client, cells, reporter.progress(context))
-    for benchmark in benchmarks:
-        rows = {worker: responses[Cell(worker, benchmark)] for worker in workers}
+        materialize_responses(setup, client, cells, reporter.progress(context))
+    folder = setup.workspace.data / "responses"
+    for benchmark in benchmarks:  # what is stored, of workers that this run did not ask too
+        files = {worker: response_file(folder, worker, benchmark) for worker in setup.pool.names}
+        rows = {worker: load_responses(file) for worker, file in files.items() if file.is_file()}
         context.add_asset_metadata(
             {"responses": sum(map(len, rows.values())), "workers": _by_worker(rows)}, partition_key=benchmark
         )

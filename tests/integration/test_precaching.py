@@ -142,6 +142,12 @@ def test_a_change_without_a_worker_to_ask_sets_the_removed_ones_answers_aside(
     assert done.success and all(check.passed for check in done.get_asset_check_evaluations())
     [event] = done.asset_materializations_for_node("worker_responses")[:1]
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
+    shown = {
+        record.data["worker"]
+        for each in done.asset_materializations_for_node("worker_responses")
+        for record in (each.metadata["workers"].records if "workers" in each.metadata else ())
+    }
+    assert shown == {"librarian"}, "the page shows what is stored, not what this run asked"
     assert [folder.name for folder in (shortlisted.data / "responses").iterdir()] == ["librarian"]
 
 

@@ -17,7 +17,7 @@ from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
 from ops.spending.ledger import NEXT_CALL
 from ops.training.run.ending import INVALID_FIRST_STEP
-from pipelines.home import bury_dead_runs, process_of
+from pipelines.home import fail_orphaned_runs, process_of
 
 
 def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
@@ -40,13 +40,13 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
             return dg.SkipReason(f"run {run.run_id[:8]} begins again")
         if process_of(run):
             return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which sends the alert")
-        tell_of_failure(podium.workspace(), context.instance, run)
+        alert_on_failed_run(podium.workspace(), context.instance, run)
         return None
 
     return sensor
 
 
-def tell_of_failure(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Send one alert that the run has failed, of kind `budget` if a cap ended it. Raises nothing."""
     errors = list(_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
@@ -75,10 +75,10 @@ def the_same_command(job: str, recipe: str, seed: str = "") -> str:
     return (alone | decided).get(job, "podium dev, then Re-execute on the run's page")
 
 
-def bury_and_tell(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+def fail_orphaned_runs_and_alert(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     """Mark runs of killed processes as failed and send their alerts. Raises nothing."""
-    for run in bury_dead_runs(instance):
-        tell_of_failure(workspace, instance, run)
+    for run in fail_orphaned_runs(instance):
+        alert_on_failed_run(workspace, instance, run)
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
-from pipelines.alerts import bury_and_tell
+from pipelines.alerts import fail_orphaned_runs_and_alert
 from pipelines.ending import ends_like_ctrl_c
 from pipelines.home import CODE_LOCATION, open_instance, prepare
 
@@ -36,7 +36,7 @@ def serve(workspace: Workspace) -> int:
     prepare(workspace)
     ends_like_ctrl_c()
     with open_instance(workspace) as instance:
-        bury_and_tell(workspace, instance)
+        fail_orphaned_runs_and_alert(workspace, instance)
     with free_port(3000) as dagster_port, free_port(5000) as mlflow_port:
         return _serve(workspace, console, dagster_port, mlflow_port)
 

@@ -83,7 +83,7 @@ def process_of(run: dg.DagsterRun) -> str | None:
     return run.tags.get(PROCESS) if run.parent_run_id is None else None
 
 
-def bury_dead_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
+def fail_orphaned_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
     """Mark runs of killed processes as failed, which the UI would otherwise show as running, and return them."""
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))

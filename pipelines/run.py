@@ -111,20 +111,20 @@ class Here:
             execute_in_process(job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ())
         except dg.DagsterExecutionInterruptedError:
             if not _attended():
-                self._tell(run_id)
+                self._send_alert(run_id)
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a failed check: its name and reason have been printed already
-            self._tell(run_id)
+            self._send_alert(run_id)
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
         except Exception:
-            self._tell(run_id)
+            self._send_alert(run_id)
             raise
 
-    def _tell(self, run_id: str) -> None:
-        from pipelines.alerts import tell_of_failure
+    def _send_alert(self, run_id: str) -> None:
+        from pipelines.alerts import alert_on_failed_run
 
         if run := self.instance.get_run_by_id(run_id):
-            tell_of_failure(self.podium.workspace(), self.instance, run)
+            alert_on_failed_run(self.podium.workspace(), self.instance, run)
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _here(
     from assets.placement import TEAM
     from assets.resources import Podium
     from ops.core.processes import one_at_a_time
-    from pipelines.alerts import bury_and_tell
+    from pipelines.alerts import fail_orphaned_runs_and_alert
     from pipelines.definitions import definitions
     from pipelines.home import open_instance
     from pipelines.lifecycle import refuse_beside_another
@@ -165,7 +165,7 @@ def _here(
     stack.enter_context(one_at_a_time(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
-    bury_and_tell(workspace, instance)
+    fail_orphaned_runs_and_alert(workspace, instance)
     if os.environ.get(TEAM):
         refuse_beside_another(instance)
     return Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)

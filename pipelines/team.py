@@ -5,7 +5,7 @@ import dagster as dg
 from assets.dagster_private import ReconstructableRepository
 from assets.resources import Podium
 from ops.core.processes import one_at_a_time
-from pipelines.alerts import bury_and_tell
+from pipelines.alerts import fail_orphaned_runs_and_alert
 from pipelines.in_process import MODULE, origin
 from pipelines.lifecycle import refuse_beside_another
 
@@ -17,7 +17,7 @@ def submit(podium: Podium, instance: dg.DagsterInstance, code: dg.Definitions, j
     """
     workspace, chosen = podium.load().workspace, code.resolve_job_def(job)
     with one_at_a_time(workspace):  # no run may start between the check and the request
-        bury_and_tell(workspace, instance)
+        fail_orphaned_runs_and_alert(workspace, instance)
         refuse_beside_another(instance)
         known = ReconstructableRepository.for_module(MODULE, "defs").get_reconstructable_job(job)
         run = instance.create_run_for_job(

@@ -148,11 +148,11 @@ def _only_errors(record: logging.LogRecord) -> bool:
 
 
 class _Steps(logging.Handler):
-    def __init__(self, tell: Callable[[dg.DagsterEvent], None]) -> None:
+    def __init__(self, report: Callable[[dg.DagsterEvent], None]) -> None:
         super().__init__()
-        self.tell = tell
+        self.report = report
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "dagster_event", None)
         if isinstance(event, dg.DagsterEvent) and event.is_step_event:
-            self.tell(event)
+            self.report(event)

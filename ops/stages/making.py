@@ -53,7 +53,7 @@ class Making:
         self._begin()
         self.results.append(self.trainer(run))
 
-    def tell(self, done: int, total: int, note: str) -> None:
+    def report(self, done: int, total: int, note: str) -> None:
         """Report progress: `done` of `total`, with a note."""
         if self.on_progress is not None:
             self.on_progress(done, total, note)

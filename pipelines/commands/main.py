@@ -73,7 +73,7 @@ def execute() -> None:
         if sys.argv[1:2] in (["ask"], ["serve"]):
             _answer_and_leave()
         podium(prog_name="podium")
-    except ConfigError as error:  # of .env: a command's own are told by its group
+    except ConfigError as error:  # about .env: the command group prints a command's own errors
         CommandError(str(error)).show()
         sys.exit(1)
     finally:

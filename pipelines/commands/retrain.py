@@ -19,7 +19,7 @@ def retrain(plan_only: bool) -> None:
     from pipelines.retraining import by_hand
 
     if plan_only:
-        by_hand.tell(Workspace.find())
+        by_hand.report(Workspace.find())
         return
     try:
         by_hand.retrain(Workspace.find())

@@ -20,7 +20,7 @@ from ops.workers.pool import difference
 from pipelines.retraining.launch import change_tags, estimated
 
 
-def tell(workspace: Workspace) -> bool:
+def report(workspace: Workspace) -> bool:
     """Print what the champion's pool requires and costs, without executing it; return whether any work is required.
 
     Raises `PodiumError`.

@@ -16,7 +16,7 @@ from assets.resources import Podium
 from ops.alerts.notify import Kept, kept
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from pipelines.alerts import alert_on_failure, bury_and_tell
+from pipelines.alerts import alert_on_failure, fail_orphaned_runs_and_alert
 from pipelines.home import PROCESS, prepare, process_of
 from pipelines.run import live
 from tests.command import PODIUM, start_run
@@ -75,8 +75,8 @@ def test_the_next_command_alerts_about_a_killed_run(workspace: Workspace) -> Non
         gone = {PROCESS: "1:0.01"}
         started = dg.DagsterRunStatus.STARTED
         run = instance.create_run_for_job(lifecycle, status=started, tags=gone)
-        bury_and_tell(workspace, instance)
-        bury_and_tell(workspace, instance)
+        fail_orphaned_runs_and_alert(workspace, instance)
+        fail_orphaned_runs_and_alert(workspace, instance)
         entry = told(workspace)
         assert entry.notice.title == "lifecycle failed"
         assert run.run_id in entry.notice.text and "was killed" in entry.notice.text
@@ -97,7 +97,7 @@ def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(workspa
             lifecycle, status=dg.DagsterRunStatus.STARTED, tags=first.tags,
             parent_run_id=first.run_id, root_run_id=first.run_id,
         )  # fmt: skip
-        bury_and_tell(workspace, instance)
+        fail_orphaned_runs_and_alert(workspace, instance)
         kept_going = instance.get_run_by_id(again.run_id)
         assert kept_going is not None and kept_going.status == dg.DagsterRunStatus.STARTED
         assert process_of(kept_going) is None and process_of(first) == "1:0.01"

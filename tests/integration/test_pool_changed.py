@@ -52,7 +52,7 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
-from pipelines.retraining.by_hand import print_decision, tell
+from pipelines.retraining.by_hand import print_decision, report
 from pipelines.retraining.job import retraining_job
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
 from pipelines.retraining.schedules import CLOCKS, monthly_check
@@ -403,10 +403,10 @@ def test_a_part_of_the_lifecycle_deals_with_nothing(ticking: Ticking) -> None:
 
 
 def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not tell(ticking.workspace)
+    assert not report(ticking.workspace)
     assert "no difference" in capsys.readouterr().out
     ticking.change(without_the_last)
-    assert tell(ticking.workspace)
+    assert report(ticking.workspace)
     shown = " ".join(capsys.readouterr().out.split())
     assert "- solver" in shown and "removed: solver" in shown and "fine-tuning" in shown
     assert not ticking.workspace.ledger.exists() or "Traceback" not in shown

@@ -77,7 +77,7 @@ def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process
         dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
         alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process())
         foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
-        assert [run.run_id for run in home.bury_dead_runs(instance)] == [dead.run_id]
+        assert [run.run_id for run in home.fail_orphaned_runs(instance)] == [dead.run_id]
         statuses = {run.run_id: run.status for run in instance.get_runs()}
     assert statuses[dead.run_id] == dg.DagsterRunStatus.FAILURE
     assert statuses[alive.run_id] == statuses[foreign.run_id] == dg.DagsterRunStatus.STARTED

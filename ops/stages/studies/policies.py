@@ -61,7 +61,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
         origin = {"arm": change.name, "version": str(entry.version), "seed": str(setup.recipe.seed), "scored": scored}
 
         def count(done: int, place: int = place, name: str = change.name) -> None:
-            making.tell(place * len(written) + done, len(changes) * len(written), name)
+            making.report(place * len(written) + done, len(changes) * len(written), name)
 
         def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
             return _executed(setup, card, making.client(setup, "experiment", beside=entry.name), other.written, count)

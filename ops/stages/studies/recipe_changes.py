@@ -109,7 +109,7 @@ def _scored(
     if rows and not any(row.unscorable for row in rows):
         return rows
     client = making.client(own, "experiment")
-    scores = score_policy(own, policy, name, client, benchmarks, making.tell)
+    scores = score_policy(own, policy, name, client, benchmarks, making.report)
     return [row for rows in scores.values() for row in rows]
 
 
@@ -121,7 +121,7 @@ def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: s
     benchmarks = list(lab.questions)
     client = making.client(setup, "baselines")
     answer_evaluation(setup, client, benchmarks)
-    score_baselines(setup, client, benchmarks, making.tell)
+    score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
         Arm(title.get(system, f"{system}, alone"), [rows], {"minus Conductor": conductor})

@@ -42,7 +42,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
         none = f"{when} the stage, no further round"
         for depth in range(entry.deepest + 1):
             label = none if depth == 0 else f"{when} the stage, {depth} more"
-            making.tell(len(made), len(policies) * (entry.deepest + 1), label)
+            making.report(len(made), len(policies) * (entry.deepest + 1), label)
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:

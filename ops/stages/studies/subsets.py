@@ -64,7 +64,7 @@ def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
     bench, planned = Bench(name, lab.setup, entry.questions, making), _planned(entry, lab, making)
     made: list[Arm] = []
     for label, sides in planned.items():
-        making.tell(len(made) // 2, len(planned), label)
+        making.report(len(made) // 2, len(planned), label)
         made += bench.arms(label, sides())
     return made
 

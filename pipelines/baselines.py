@@ -34,6 +34,20 @@ def registry_table() -> str:
     return markdown(Columns(head, [_cells(entry) for entry in BASELINES.values()]))
 
 
+def registry_facts() -> list[dict[str, object]]:
+    """Return every baseline for JSON."""
+    return [
+        {
+            "baseline": entry.name,
+            "title": entry.title,
+            "usual": entry.usual,
+            "source": getattr(entry, "source", None),
+            "differs": getattr(entry, "differs", None),
+        }
+        for entry in BASELINES.values()
+    ]
+
+
 def _cells(entry: Baseline) -> list[str | int | float]:
     own = (f"`{entry.name}`", entry.title)
     if not isinstance(entry, WorkflowBaseline):

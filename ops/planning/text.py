@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Policy, PretrainedPolicy, PromptedPolicy, Setup, StaticPolicy
@@ -20,7 +21,7 @@ from ops.planning.estimate import (
 )
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
-from ops.planning.requirements import Missing, missing
+from ops.planning.requirements import Missing
 from ops.planning.speed import cold_start_tokens
 from ops.planning.stages import DISTINCT
 from ops.training.rewards.reward_term import TERMS
@@ -76,10 +77,32 @@ def _policy(policy: Policy) -> str:
     return "scratch, Qwen2 architecture"
 
 
-def report(plan: Plan) -> str:
+def report(plan: Plan, lacking: Sequence[Missing]) -> str:
     """Format the whole plan; its last section is `ready` or the list of missing requirements."""
-    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(missing(plan))]
+    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(lacking)]
     return "\n\n".join(section for section in sections if section)
+
+
+def as_facts(plan: Plan, lacking: Sequence[Missing]) -> dict[str, Any]:
+    """The plan's figures as a mapping for JSON: calls, tokens, USD and seconds still to come, each low, expected and
+    high; memory and disk in GiB."""
+    return {
+        "recipe": plan.recipe.name,
+        "pool": plan.pool.name,
+        "ready": not any(each.refuses for each in lacking),
+        "missing": [each._asdict() for each in lacking],
+        "stages": [_stage_facts(stage) for stage in plan.stages],
+        "whole_run": _stage_facts(total(plan.stages)),
+        "gpu_gib": None if plan.memory is None else {part.name: part.gib for part in plan.memory.parts},
+        "disk_gib": None if plan.workload is None else plan.disk_gib,
+    }
+
+
+def _stage_facts(stage: Cost) -> dict[str, Any]:
+    figures = {"calls": stage.calls, "tokens": stage.tokens, "usd": stage.usd, "worker_s": stage.worker_s,
+               "policy_s": stage.policy_s}  # fmt: skip
+    spans = {name: None if span is None else span._asdict() for name, span in figures.items()}
+    return {"name": stage.name, "what": stage.what, **spans}
 
 
 def verdict(found: Iterable[Missing]) -> str:

@@ -8,6 +8,26 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+def benchmark_facts() -> list[dict[str, object]]:
+    """Return every benchmark for JSON."""
+    from ops.benchmarks.registry import BENCHMARKS
+
+    return [
+        {
+            "benchmark": name,
+            "domain": entry.domain,
+            "confidential": entry.confidential,
+            "grader": entry.grader,
+            "dataset": entry.hub.id,
+            "splits": entry.hub.parts,
+            "licence": entry.licence,
+            "citation": entry.citation,
+            "cautions": entry.cautions,
+        }
+        for name, entry in BENCHMARKS.items()
+    ]
+
+
 def benchmark_table() -> Table:
     """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
     from rich.table import Table

@@ -9,7 +9,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import recipe_option, seed_option
+from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, recipe_option, seed_option, yes_option
+from pipelines.commands.shown import print_json
 
 
 @click.group(cls=OrderedGroup)
@@ -21,7 +22,7 @@ def data() -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def settings(recipe: str, seed: int | None) -> None:
     """Write data/settings.yaml, what the data depends on."""
@@ -33,7 +34,7 @@ def settings(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def raw(recipe: str, seed: int | None) -> None:
     """Load every benchmark into data/raw."""
@@ -53,7 +54,7 @@ def raw(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the decontaminated candidates."""
@@ -65,9 +66,10 @@ def shortlist(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
-@click.option("--estimate", is_flag=True, help="Say what it would cost, and ask nothing.")
-def responses(recipe: str, estimate: bool) -> None:
+@recipe_argument
+@dry_run_option
+@yes_option
+def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     """Ask every worker every candidate, or show the cost."""
     from contextlib import nullcontext
 
@@ -82,17 +84,19 @@ def responses(recipe: str, estimate: bool) -> None:
         materialize_responses,
         shortlist_file,
     )
+    from pipelines.asking import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
     configure(setup.recipe.grading, setup.workspace.root)
-    if estimate and not shortlist_file(setup.workspace).is_file():
+    if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
     if asks:
         click.echo(estimate_responses(setup, client))
-    if estimate:
+    if dry_run:
         return
+    confirm_spending(setup, yes)
     with serving(setup.pool, setup.workspace) if asks else nullcontext(), bar() as on_progress:
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
@@ -103,7 +107,7 @@ def responses(recipe: str, estimate: bool) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def profiles(recipe: str) -> None:
     """Measure the workers from their responses."""
     from ops.config import Setup
@@ -114,7 +118,7 @@ def profiles(recipe: str) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training mix and write its card."""
@@ -126,7 +130,7 @@ def mix(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def check(recipe: str) -> None:
     """Run every quality suite; exit code 1 if one fails.
 
@@ -138,7 +142,7 @@ def check(recipe: str) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def gold(recipe: str) -> None:
     """Grade every gold answer of data/raw and report."""
     from pipelines.commands.quality import report_gold
@@ -163,10 +167,14 @@ def grade(problem: str, response: TextIO, recipe: str) -> None:
 
 
 @data.command()
-def benchmarks() -> None:
+@AS_JSON
+def benchmarks(as_json: bool) -> None:
     """Show the benchmarks: sources, licences, cautions."""
     from rich.console import Console
 
-    from pipelines.commands.benchmarks import benchmark_table
+    from pipelines.commands.benchmarks import benchmark_facts, benchmark_table
 
+    if as_json:
+        print_json(benchmark_facts())
+        return
     Console().print(benchmark_table())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from pipelines.commands.options import AS_JSON, workspace_or_defaults
+from pipelines.commands.shown import print_json
 
 MARKS = {"ok": "ok      ", "optional": "optional", "missing": "MISSING "}
 
@@ -22,7 +21,7 @@ def doctor(as_json: bool) -> None:
 
     found = diagnose(workspace_or_defaults())
     if as_json:
-        click.echo(json.dumps([each._asdict() for each in found], ensure_ascii=False))
+        print_json([each._asdict() for each in found])
     else:
         width = max(len(each.what) for each in found)
         for each in found:

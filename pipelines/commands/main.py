@@ -23,13 +23,17 @@ SECTIONS = {
         "evaluate": f"{HERE}.lifecycle:evaluate",
         "report": f"{HERE}.report:report",
         "study": f"{HERE}.study:study",
+        "status": f"{HERE}.status:status",
+        "runs": f"{HERE}.status:runs",
         "dev": f"{HERE}.lifecycle:dev",
         "team": f"{HERE}.team:team",
     },
     "Before anything is spent": {
         "plan": f"{HERE}.plan:plan",
         "forecast": f"{HERE}.plan:forecast",
+        "recipes": f"{HERE}.recipes:recipes",
         "pools": f"{HERE}.pools:pools",
+        "config": f"{HERE}.recipes:config",
         "doctor": f"{HERE}.doctor:doctor",
     },
     "Data, answers, money": {
@@ -42,6 +46,7 @@ SECTIONS = {
     "Release": {
         "ask": f"{HERE}.ask:ask",
         "serve": f"{HERE}.release:serve",
+        "verdict": f"{HERE}.release:verdict",
         "promote": f"{HERE}.release:promote",
         "rollback": f"{HERE}.release:rollback",
         "retrain": f"{HERE}.retrain:retrain",

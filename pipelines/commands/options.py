@@ -9,6 +9,9 @@ from ops.core.errors import PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
+KEPT_BACK = 3
+"""Exit code of a run whose challenger the gate did not promote."""
+
 
 def workspace_or_defaults() -> Workspace:
     """Return the workspace; outside a workspace, the read-only configuration of the package."""
@@ -41,3 +44,5 @@ recipe_option = click.option(
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
+yes_option = click.option("--yes", is_flag=True, help="Spend without asking.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would do and cost; do nothing.")

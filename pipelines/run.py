@@ -192,7 +192,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     """
     from ops.core.servers import check_addresses
     from ops.grading import configure
-    from ops.planning.readiness import check_ready
+    from ops.planning.requirements import check_ready
     from ops.versioning import git_commit
     from ops.workers.unsent import check_pools
 

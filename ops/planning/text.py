@@ -20,7 +20,7 @@ from ops.planning.estimate import (
 )
 from ops.planning.memory import PHASES, Memory
 from ops.planning.plan import Plan
-from ops.planning.requirements import Missing, missing
+from ops.planning.requirements import missing, verdict
 from ops.planning.speed import cold_start_tokens
 from ops.planning.stages import DISTINCT
 from ops.training.rewards.reward_term import TERMS
@@ -80,20 +80,6 @@ def report(plan: Plan) -> str:
     """Format the whole plan; its last section is `ready` or the list of missing requirements."""
     sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(missing(plan))]
     return "\n\n".join(section for section in sections if section)
-
-
-def verdict(found: Iterable[Missing]) -> str:
-    """`ready` or a numbered list of missing requirements, followed by notes that do not prevent a start."""
-    every = list(found)
-    refused = [each for each in every if each.refuses]
-    noted = [_item("  -", each) for each in every if not each.refuses]
-    listed = [_item(f"{number:>2}.", each) for number, each in enumerate(refused, 1)]
-    head = ["not ready; missing:", *listed] if refused else ["ready"]
-    return "\n".join([*head, *(["worth knowing:", *noted] if noted else [])])
-
-
-def _item(mark: str, each: Missing) -> str:
-    return f"{mark} {each.what}: {each.why}\n    → {each.remedy}"
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────

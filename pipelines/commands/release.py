@@ -63,7 +63,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
     config/serving.yaml. When the alias champion moves, the server follows it.
     """
     from ops.config import load_serving
-    from ops.release.http import serve
+    from ops.release.champion import serve
     from pipelines.quiet import quiet, restore_gc
 
     quiet()

@@ -101,7 +101,7 @@ class Here:
         import dagster as dg
 
         from pipelines.home import this_process
-        from pipelines.in_process import execute_in_process
+        from pipelines.launching import execute_in_process
 
         run_id = str(uuid4())
         run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}

@@ -134,7 +134,7 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
     recipe = load_recipe(CONFIG, "paper")
     plan = plan_of(recipe, root=tmp_path)
     (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"ops\.training\.run\.launcher --use_deepspeed") as caught:
+    with pytest.raises(ConfigError, match=r"ops\.training\.run\.processes --use_deepspeed") as caught:
         train(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
     assert "--mixed_precision bf16" in str(caught.value)

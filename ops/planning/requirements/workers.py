@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import pool_file
-from ops.config.secret import key_problem
+from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.servers import wrong_addresses
 from ops.local_models.vllm_server import vllm_python

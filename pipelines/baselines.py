@@ -9,6 +9,7 @@ from statistics import fmean
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import markdown
 from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
@@ -21,7 +22,6 @@ from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
 from ops.workers.pool import at_prices
-from pipelines.pages import MEASUREMENTS, write_between
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)

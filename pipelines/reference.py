@@ -22,7 +22,7 @@ from ops.alerts.catalogue import catalogue_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Alerts, Pool, PromotionGate, Recipe, Retraining, Serving, Setup
 from ops.config.studies import Studies
-from ops.core.atomic import write_text
+from ops.core.atomic import MEASUREMENTS, write_text
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range, total
@@ -31,7 +31,6 @@ from ops.planning.plan import make_plan
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium
-from pipelines.pages import MEASUREMENTS
 
 FOLDER = MEASUREMENTS.parent
 FILES: dict[str, type[BaseModel]] = {

@@ -108,7 +108,7 @@ class Here:
         import dagster as dg
 
         from pipelines.home import this_process
-        from pipelines.in_process import execute_in_process
+        from pipelines.launching import execute_in_process
 
         run_id = str(uuid4())
         run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
@@ -207,7 +207,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     """
     from ops.core.servers import check_addresses
     from ops.grading import configure
-    from ops.planning.readiness import check_ready
+    from ops.planning.requirements import check_ready
     from ops.versioning import git_commit
     from ops.workers.unsent import check_pools
 

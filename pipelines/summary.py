@@ -11,8 +11,8 @@ from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import leaderboard_table, systems_table
 from ops.release import registry
 from ops.reports.made import folder
-from ops.spending.money import usd
-from ops.stages.guards import guard_run
+from ops.spending.books import usd
+from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}

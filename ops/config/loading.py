@@ -17,11 +17,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ops.config.base import NAME, Settings
+from ops.config.base import KEY_SHAPE, NAME, Settings, names_a_key
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions
 from ops.config.recipe import Recipe
-from ops.config.secret import KEY_SHAPE, names_a_key
 from ops.config.training import Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Settings, digest
-from ops.config.secret import find_in, find_in_url, key_problem
+from ops.config.base import Name, PoolName, Settings, digest, find_in, find_in_url, key_problem
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Seed, Settings
-from ops.config.secret import find_in_url
+from ops.config.base import Name, PoolName, Seed, Settings, find_in_url
 from ops.config.training import (
     Adaptive,
     ColdStart,

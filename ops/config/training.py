@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ops.config.base import Name, Settings
-from ops.config.secret import find_in_url
+from ops.config.base import Name, Settings, find_in_url
 from ops.core.errors import counted
 from ops.core.registry import check_names
 

@@ -20,8 +20,8 @@ from ops.planning.estimate import (
     total,
 )
 from ops.planning.memory import PHASES, Memory
-from ops.planning.plan import Plan
-from ops.planning.requirements import Missing
+from ops.planning.plan import Missing, Plan
+from ops.planning.requirements import verdict
 from ops.planning.speed import cold_start_tokens
 from ops.planning.stages import DISTINCT
 from ops.training.rewards.reward_term import TERMS
@@ -103,20 +103,6 @@ def _stage_facts(stage: Cost) -> dict[str, Any]:
                "policy_s": stage.policy_s}  # fmt: skip
     spans = {name: None if span is None else span._asdict() for name, span in figures.items()}
     return {"name": stage.name, "what": stage.what, **spans}
-
-
-def verdict(found: Iterable[Missing]) -> str:
-    """`ready` or a numbered list of missing requirements, followed by notes that do not prevent a start."""
-    every = list(found)
-    refused = [each for each in every if each.refuses]
-    noted = [_item("  -", each) for each in every if not each.refuses]
-    listed = [_item(f"{number:>2}.", each) for number, each in enumerate(refused, 1)]
-    head = ["not ready; missing:", *listed] if refused else ["ready"]
-    return "\n".join([*head, *(["worth knowing:", *noted] if noted else [])])
-
-
-def _item(mark: str, each: Missing) -> str:
-    return f"{mark} {each.what}: {each.why}\n    → {each.remedy}"
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────

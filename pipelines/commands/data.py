@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -11,6 +11,9 @@ from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, recipe_option, seed_option, yes_option
 from pipelines.commands.shown import print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @click.group(cls=OrderedGroup)
@@ -172,9 +175,54 @@ def benchmarks(as_json: bool) -> None:
     """Show the benchmarks: sources, licences, cautions."""
     from rich.console import Console
 
-    from pipelines.commands.benchmarks import benchmark_facts, benchmark_table
-
     if as_json:
         print_json(benchmark_facts())
         return
     Console().print(benchmark_table())
+
+
+def benchmark_facts() -> list[dict[str, object]]:
+    """Return every benchmark for JSON."""
+    from ops.benchmarks.registry import BENCHMARKS
+
+    return [
+        {
+            "benchmark": name,
+            "domain": entry.domain,
+            "confidential": entry.confidential,
+            "grader": entry.grader,
+            "dataset": entry.hub.id,
+            "splits": entry.hub.parts,
+            "licence": entry.licence,
+            "citation": entry.citation,
+            "cautions": entry.cautions,
+        }
+        for name, entry in BENCHMARKS.items()
+    ]
+
+
+def benchmark_table() -> Table:
+    """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
+    from rich.table import Table
+
+    from ops.benchmarks.registry import BENCHMARKS
+    from ops.core.problem import ANSWER_FORMAT
+
+    shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
+    shown.add_column("benchmark", no_wrap=True)
+    for head in ("hub dataset and splits", "asked and graded", "licence and citation", "cautions"):
+        shown.add_column(head, overflow="fold", ratio=1)
+    for name, entry in BENCHMARKS.items():
+        splits = [
+            f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
+            for split, part in entry.hub.parts.items()
+        ]
+        task = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
+        shown.add_row(
+            f"{name}\n({'confidential' if entry.confidential else entry.domain})",
+            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),
+            task,
+            f"{entry.licence}\n{entry.citation}",
+            "\n".join(entry.cautions),
+        )
+    return shown

@@ -34,17 +34,17 @@ SECTIONS = {
         "recipes": f"{HERE}.recipes:recipes",
         "pools": f"{HERE}.pools:pools",
         "config": f"{HERE}.recipes:config",
-        "doctor": f"{HERE}.doctor:doctor",
+        "doctor": f"{HERE}.plan:doctor",
     },
     "Data, answers, money": {
         "data": f"{HERE}.data:data",
         "cache": f"{HERE}.cache:cache",
         "ledger": f"{HERE}.ledger:ledger",
-        "backup": f"{HERE}.backup:backup",
-        "restore": f"{HERE}.backup:restore",
+        "backup": f"{HERE}.init:backup",
+        "restore": f"{HERE}.init:restore",
     },
     "Release": {
-        "ask": f"{HERE}.ask:ask",
+        "ask": f"{HERE}.release:ask",
         "serve": f"{HERE}.release:serve",
         "verdict": f"{HERE}.release:verdict",
         "promote": f"{HERE}.release:promote",
@@ -55,10 +55,10 @@ SECTIONS = {
     },
     "Tables and pictures of the docs": {
         "reproduce": f"{HERE}.report:reproduce",
-        "baselines": f"{HERE}.tables:baselines",
+        "baselines": f"{HERE}.report:baselines",
         "workflow": f"{HERE}.workflow:workflow",
     },
-    "The shell": {"completion": f"{HERE}.completion:completion"},
+    "The shell": {"completion": f"{HERE}.options:completion"},
 }
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options shared by several commands, with shell completion of names."""
+"""Arguments and options shared by several commands, with shell completion of names, and `podium completion`."""
 
 from __future__ import annotations
 
@@ -46,3 +46,18 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
 yes_option = click.option("--yes", is_flag=True, help="Spend without asking.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would do and cost; do nothing.")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the shell's completion script.
+
+    For bash: echo 'eval "$(podium completion bash)"' >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None  # click's own choices
+    click.echo(script(ctx.find_root().command, {}, "podium", "_PODIUM_COMPLETE").source())

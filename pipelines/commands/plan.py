@@ -1,4 +1,4 @@
-"""`podium plan` and `podium forecast`: what a recipe would need and cost."""
+"""`podium plan`, `forecast` and `doctor`: what a recipe would need and cost, and what this machine lacks."""
 
 from __future__ import annotations
 
@@ -71,3 +71,27 @@ def forecast(recipe: str, as_json: bool) -> None:
     console().print(table(("a training run", "forecast", "last run"), comparison(made, last)))
     for warning in warnings(made):
         click.echo(warning)
+
+
+MARKS = {"ok": "ok      ", "optional": "optional", "missing": "MISSING "}
+
+
+@click.command()
+@AS_JSON
+def doctor(as_json: bool) -> None:
+    """Look for Python, git, disk, sandbox, keys, GPUs, engines.
+
+    Makes no call. Exit status 1 if something is missing that every recipe needs.
+    """
+    from ops.planning.doctor import diagnose
+
+    found = diagnose(workspace_or_defaults())
+    if as_json:
+        print_json([each._asdict() for each in found])
+    else:
+        width = max(len(each.what) for each in found)
+        for each in found:
+            remedy = f". {each.remedy}" if each.remedy else ""
+            click.echo(f"{MARKS[each.state]}  {each.what:<{width}}  {each.said}{remedy}")
+    if any(each.state == "missing" for each in found):
+        raise click.exceptions.Exit(1)

@@ -59,7 +59,7 @@ def list_pools(as_json: bool) -> None:
 def show(pool: str, as_json: bool) -> None:
     """Show the workers, the pool's two keys, missing API keys."""
     from ops.config import load_pool, pool_file
-    from ops.config.secret import key_problem
+    from ops.config.base import key_problem
     from ops.workers.pool import pool_rows
     from ops.workers.unsent import unsent
     from pipelines.commands.shown import console, fits, table

@@ -1,4 +1,5 @@
-"""`podium promote`, `rollback`, `verdict`, `serve`: change, explain and serve the champion of MLflow's registry."""
+"""`podium ask`, `serve`, `verdict`, `promote`, `rollback`: ask, serve, explain and change the champion of MLflow's
+registry."""
 
 from __future__ import annotations
 
@@ -143,7 +144,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
     config/serving.yaml. When the alias champion moves, the server follows it.
     """
     from ops.config import load_serving
-    from ops.release.http import serve
+    from ops.release.champion import serve
     from pipelines.quiet import quiet, restore_gc
 
     quiet()
@@ -151,3 +152,21 @@ def serve(host: str, port: int, pool: str | None) -> None:
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
     serve(workspace, chosen, host, port, when_loaded=restore_gc)
+
+
+@click.command()
+@click.argument("question")
+@click.option("--grader", type=click.Choice(["text", "math", "choice", "code"]), help="Form of the answer (text).")
+@click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
+def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
+    """Ask the champion a question.
+
+    Exit code 0 with an answer, 1 without one.
+    """
+    from rich.console import Console
+
+    from ops.release import ask as champion
+
+    response = champion.ask(Workspace.find(), question, {"grader": grader, "choices": list(choices)})
+    champion.show(response, Console())
+    sys.exit(0 if response.get("status") == "completed" else 1)

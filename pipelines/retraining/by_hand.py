@@ -14,7 +14,7 @@ from ops.release import registry
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workers.pool import difference
 from pipelines.asking import confirm_spending
 from pipelines.commands.shown import print_json

@@ -52,8 +52,8 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
+from pipelines.lifecycle import retraining_job
 from pipelines.retraining.by_hand import print_decision, report
-from pipelines.retraining.job import retraining_job
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
 from pipelines.retraining.schedules import CLOCKS, monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed

@@ -21,7 +21,7 @@ from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
 from pipelines.home import this_process
-from pipelines.in_process import execute_in_process
+from pipelines.launching import execute_in_process
 
 POOL = dg.AssetKey("worker_pool")
 

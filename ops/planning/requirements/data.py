@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.planning.plan import Plan
-from ops.planning.requirements.missing import Missing, Requirement
+from ops.planning.plan import Missing, Plan, Requirement
 
 
 def revisions(plan: Plan) -> Iterator[Missing]:

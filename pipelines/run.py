@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from rich.console import Console
 
-from ops.config import Snapshot, load_alerts
+from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_NEEDS, Need
@@ -176,7 +176,8 @@ def _here(
     from pipelines.lifecycle import refuse_beside_another
     from pipelines.terminal import Terminal
 
-    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
+    name, pool = split_pool(recipe)
+    podium = Podium(root=str(workspace.root), recipe=name, pool=pool or None, seed=seed).of(snapshot)
     stack.enter_context(one_at_a_time(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))

@@ -74,6 +74,15 @@ def key_problem(variable: str) -> str | None:
     return None if _KEY_CHARACTERS.fullmatch(key) else "holds characters that no key has"
 
 
+def hub_token() -> bool:
+    """Return whether this machine has a token of the Hugging Face hub, in HF_TOKEN or as `hf auth login` stores it."""
+    if os.environ.get("HF_TOKEN"):
+        return True
+    from huggingface_hub import get_token
+
+    return get_token() is not None
+
+
 def find_in_url(url: str) -> str | None:
     """Return what part of a URL is a key, in words; None if there is none."""
     parts = urlsplit(url)

@@ -238,7 +238,7 @@ class Pool(Settings):
         return tuple(worker.name for worker in self.workers)
 
     def missing_keys(self) -> dict[str, str]:
-        """Return worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
+        """Return worker name → environment variable that it needs and that holds no key (`base.key_problem`)."""
         return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}
 
 

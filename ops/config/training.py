@@ -57,8 +57,9 @@ class PromptedPolicy(Settings):
     """A worker of the pool that is prompted to write the workflows, with its own sampling. It is not trained."""
 
     kind: Literal["prompted"] = "prompted"
-    worker: str
-    """A worker of the pool. It may also run steps."""
+    worker: str = ""
+    """A worker of the pool, which may also run steps. Empty: the first worker of the median
+    output price, since a more expensive one can cost more than it gains."""
 
 
 class PolicyStep(Settings):

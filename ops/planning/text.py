@@ -11,6 +11,7 @@ from ops.core.errors import counted
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
+    EFFORT_TOKENS,
     OTHER_TOKENS,
     SPEED,
     THINKING_TOKENS,
@@ -229,8 +230,8 @@ def _stage(stage: Cost) -> Row:
 
 def _assumed(plan: Plan) -> str:
     most = plan.recipe.prompting.max_steps
-    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS)
-    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}; a tool {:.0f}".format(*usual)
+    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, EFFORT_TOKENS["low"], TOOL_TOKENS)
+    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}, little {:.0f}; a tool {:.0f}".format(*usual)
     lines = [
         f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the most expensive)",
         "a step sees none, half (expected) or all (high) of those before it",

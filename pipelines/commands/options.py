@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -37,8 +41,24 @@ RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 SEED = click.IntRange(0, 2**31 - 1)
 """The seed, with the bounds of `ops.config`."""
 
-recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
-"""A file in config/recipes, without `.yaml`."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def recipe_argument(command: F) -> F:
+    """Give a command the argument `recipe`, a file in config/recipes without `.yaml`, and `--pool`, which joins it as
+    "RECIPE@POOL"."""
+
+    @wraps(command)
+    def joined(*arguments: Any, recipe: str, pool: str | None, **options: Any) -> Any:
+        from ops.config import with_pool
+
+        return command(*arguments, recipe=with_pool(recipe, pool), **options)
+
+    replaced = click.option("--pool", type=POOL, help="Replaces the recipe's pool: a file in config/pools.")
+    return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
+
+
 recipe_option = click.option(
     "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
 )

@@ -24,10 +24,9 @@ from assets.worker_responses import worker_responses
 from ops.config import Recipe
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
-from ops.stages.guards import guard_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import verdict
-from ops.training.guards import GUARDS, GuardFinding
+from ops.training.guards import GUARDS, GuardFinding, guard_run
 
 LOOPS = "recursion_loops"
 """The guard that reads only the recursive stage."""

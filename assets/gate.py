@@ -11,8 +11,7 @@ import dagster as dg
 from assets.resources import Podium
 from ops.config import Setup
 from ops.core.errors import PodiumError
-from ops.planning.readiness import check_ready
-from ops.planning.requirements import Need
+from ops.planning.requirements import Need, check_ready
 
 BLOCKING = {
     "raw_problems": ("well_formed", "gold_scores_one"),

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from assets import placement
 from assets.partitions import of_recipe
-from ops.config import Setup, Snapshot
+from ops.config import Setup, Snapshot, split_pool, with_pool
 from ops.core.errors import ConfigError
 from ops.core.processes import one_at_a_time
 from ops.core.progress import RemainingTime
@@ -62,6 +62,8 @@ class Podium(dg.ConfigurableResource):
     """The project's folder, if it is not the folder of this process."""
     recipe: str = "quickstart"
     """A file in config/recipes, without `.yaml`."""
+    pool: str | None = None
+    """Replaces the recipe's pool: a file in config/pools, without `.yaml`."""
     seed: int | None = None
     """Replaces the recipe's seed."""
     _of_this_run: Snapshot | None = PrivateAttr(default=None)
@@ -115,8 +117,10 @@ class Podium(dg.ConfigurableResource):
         """Return the resource for a new run of the same recipe and seed, with the present files."""
         # The values of `choosing` are not plain strings, about which pydantic would warn.
         offered = {str(name): name for name in type(self.recipe)} if isinstance(self.recipe, StrEnum) else {}
-        recipe = offered.get(snapshot.recipe_file, snapshot.recipe_file)
-        other = self.model_copy(update={"recipe": recipe, "seed": snapshot.seed})
+        recipe, pool = split_pool(snapshot.recipe_file)
+        other = self.model_copy(
+            update={"recipe": offered.get(recipe, recipe), "pool": pool or None, "seed": snapshot.seed}
+        )
         other._of_this_run = None
         return other
 
@@ -125,7 +129,8 @@ class Podium(dg.ConfigurableResource):
         if self._of_this_run is not None:
             return self._of_this_run
         workspace = self.workspace()
-        return Snapshot.take(workspace.config, str(self.recipe), self.seed, git_commit(workspace))
+        recipe = with_pool(str(self.recipe), self.pool)
+        return Snapshot.take(workspace.config, recipe, self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
         """Load recipe, pool and workspace from `snapshot`. Raises `ConfigError`."""

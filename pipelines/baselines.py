@@ -9,6 +9,7 @@ from statistics import fmean
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import markdown
 from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
@@ -21,7 +22,6 @@ from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
 from ops.workers.pool import at_prices
-from pipelines.pages import MEASUREMENTS, write_between
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)
@@ -32,6 +32,20 @@ def registry_table() -> str:
     """Return every baseline with its calls, its source, and its differences from the authors' version."""
     head = ["baseline", "column", "calls a question", "source", "what differs"]
     return markdown(Columns(head, [_cells(entry) for entry in BASELINES.values()]))
+
+
+def registry_facts() -> list[dict[str, object]]:
+    """Return every baseline for JSON."""
+    return [
+        {
+            "baseline": entry.name,
+            "title": entry.title,
+            "usual": entry.usual,
+            "source": getattr(entry, "source", None),
+            "differs": getattr(entry, "differs", None),
+        }
+        for entry in BASELINES.values()
+    ]
 
 
 def _cells(entry: Baseline) -> list[str | int | float]:

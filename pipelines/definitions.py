@@ -11,10 +11,9 @@ from assets.placement import executor
 from assets.resources import LogReporter, Podium, Reporter, choosing
 from assets.studies import configured_studies
 from pipelines.alerts import alert_on_failure
-from pipelines.lifecycle import jobs, study_jobs
+from pipelines.lifecycle import jobs, retraining_job, study_jobs
 from pipelines.quiet import quiet
 from pipelines.release import release_jobs
-from pipelines.retraining.job import retraining_job
 from pipelines.retraining.schedules import clock_jobs, schedules
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
 

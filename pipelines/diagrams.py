@@ -10,7 +10,7 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
 WIDTH, MARGIN, LINE = 520, 10, 19

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from assets import partitions
-from assets.resources import ONE_AT_A_TIME
+from assets.resources import ONE_AT_A_TIME, RETRAINING
 from assets.studies import asset_name
 from ops.core.errors import PodiumError
 from ops.evaluation.study import STUDIES
@@ -37,6 +37,18 @@ TRAINING = (
 )
 EVALUATION = ("baselines", "benchmark_scores", "leaderboard")
 RELEASE = ("registered_model", "promotion")
+RETRAINED = (
+    "worker_pool",
+    "worker_responses",
+    "worker_profiles",
+    "champion_standing",
+    "training_mix",
+    "conductor",
+    "adaptive_conductor",
+    "recursive_conductor",
+    *EVALUATION,
+    *RELEASE,
+)
 
 
 class Part(NamedTuple):
@@ -94,3 +106,14 @@ def study_jobs(configured: Sequence[dg.AssetsDefinition]) -> list[dg.UnresolvedA
     for asset in configured:
         jobs[f"study_{asset.key.path[-1]}"] = ([asset.key], str(asset.specs_by_key[asset.key].description))
     return [dg.define_asset_job(name, list(chosen), description=about) for name, (chosen, about) in jobs.items()]
+
+
+def retraining_job() -> dg.UnresolvedAssetJobDefinition:
+    """Return the job that executes the plan of a pool's change.
+
+    Its steps are always the same. `champion_standing` scores the champion on the current pool and decides. If nothing
+    is to be trained, `training_mix` yields nothing and Dagster skips the later steps. A retry continues after a crash:
+    answers, scores and checkpoints are kept.
+    """
+    about = "Execute what a change of the champion's pool requires: precache, evaluate, fine-tune where needed"
+    return asset_job(RETRAINING, RETRAINED, about)

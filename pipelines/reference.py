@@ -9,6 +9,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from shutil import copytree
@@ -20,9 +21,19 @@ from pydantic import BaseModel
 
 from ops.alerts.catalogue import catalogue_rows
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Alerts, Pool, PromotionGate, Recipe, Retraining, Serving, Setup
+from ops.config import (
+    Alerts,
+    Pool,
+    PromotionGate,
+    Recipe,
+    Retraining,
+    Serving,
+    Setup,
+    split_pool,
+    with_pool,
+)
 from ops.config.studies import Studies
-from ops.core.atomic import write_text
+from ops.core.atomic import MEASUREMENTS, write_text
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range, total
@@ -31,7 +42,6 @@ from ops.planning.plan import make_plan
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium
-from pipelines.pages import MEASUREMENTS
 
 FOLDER = MEASUREMENTS.parent
 FILES: dict[str, type[BaseModel]] = {
@@ -44,7 +54,12 @@ FILES: dict[str, type[BaseModel]] = {
     "config/studies.yaml": Studies,
 }
 """File → the model that validates it."""
-PLANNED = ("paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "smollm2", "quickstart")
+ONE_KEY = ("openai", "anthropic", "gemini")
+"""The pools of one key, for which the untrained recipes are planned."""
+PLANNED = (
+    *(with_pool(recipe, pool) for recipe in ("first-look", "pilot") for pool in ONE_KEY),
+    "paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "smollm2", "quickstart",
+)  # fmt: skip
 GPUS = "2x80"
 DAY = date(2026, 11, 24)
 """The date of the prices in the plans."""
@@ -270,12 +285,12 @@ def plans() -> str:
         workspace = Workspace(Path(folder))
         machine = Machine(named_gpus(GPUS), 256.0, 1000.0, bubblewrap=True, imagined=True)
         for name in PLANNED:
-            made = make_plan(Setup.read(workspace, name), machine, today=DAY)
+            made = make_plan(_without_gated(Setup.read(workspace, name)), machine, today=DAY)
             all_of_it = total(made.stages)
             peak = f"{made.memory.peak:.0f}" if made.needs_gpu and made.memory else "–"
             rows.append((
-                f"`{name}`", made.recipe.pool, f"{made.recipe.grpo.steps * made.recipe.grpo.rollouts_per_step:,}",
-                _span(all_of_it.calls), _span(all_of_it.usd), f"{all_of_it.usd.expected:,.0f}",
+                f"`{split_pool(name)[0]}`", made.recipe.pool, _rollouts(made.recipe),
+                _span(all_of_it.calls), _span(all_of_it.usd), _figure(all_of_it.usd.expected),
                 f"{made.recipe.budget.run_usd:,.0f}", peak,
             ))  # fmt: skip
     head = ("recipe", "pool", "rollouts", "worker calls", "USD", "expected", "cap", "GiB a GPU")
@@ -289,9 +304,23 @@ def plans() -> str:
     )
 
 
+def _without_gated(setup: Setup) -> Setup:
+    """Return the setup of a machine without a token of the hub."""
+    kept = {name: source for name, source in setup.recipe.benchmarks.items() if not source.optional}
+    return replace(setup, recipe=setup.recipe.model_copy(update={"benchmarks": kept}))
+
+
+def _rollouts(recipe: Recipe) -> str:
+    return f"{recipe.grpo.steps * recipe.grpo.rollouts_per_step:,}" if recipe.trains else "–"
+
+
 def _span(span: Range) -> str:
-    low, high = f"{span.low:,.0f}", f"{span.high:,.0f}"
+    low, high = _figure(span.low), _figure(span.high)
     return low if low == high else f"{low} to {high}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.2f}"
 
 
 if __name__ == "__main__":

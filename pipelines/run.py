@@ -14,10 +14,11 @@ from uuid import uuid4
 
 from rich.console import Console
 
-from ops.config import Snapshot, load_alerts
+from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_NEEDS, Need
+from pipelines.asking import confirm_spending
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -36,18 +37,24 @@ NEEDS: dict[str, Sequence[Need]] = {
 
 
 def live(
-    workspace: Workspace, recipe: str, seed: int | None = None, job: str = "lifecycle", full: bool = False
-) -> None:
-    """Execute one of `pipelines.lifecycle.JOBS`; with `full`, its summary shows each benchmark.
+    workspace: Workspace,
+    recipe: str,
+    seed: int | None = None,
+    job: str = "lifecycle",
+    full: bool = False,
+    yes: bool = True,
+) -> bool:
+    """Execute one of `pipelines.lifecycle.JOBS`; with `full`, its summary shows each benchmark. Return whether the gate
+    kept a challenger back. Without `yes` a person is asked before paid workers are called.
 
     Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
     console, began = _console(), time.monotonic()
-    with here(workspace, recipe, seed, NEEDS[job], console) as place:
+    with here(workspace, recipe, seed, NEEDS[job], console, yes) as place:
         place.execute(place.definitions.resolve_job_def(job))
     from pipelines.summary import print_summary
 
-    print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job, full)
+    return print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job, full)
 
 
 def materialize(
@@ -101,7 +108,7 @@ class Here:
         import dagster as dg
 
         from pipelines.home import this_process
-        from pipelines.in_process import execute_in_process
+        from pipelines.launching import execute_in_process
 
         run_id = str(uuid4())
         run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
@@ -129,15 +136,16 @@ class Here:
 
 @contextmanager
 def here(
-    workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
+    workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console, yes: bool = True
 ) -> Iterator[Here]:
     """Give the checkout's lock, its instance, and the recipe's snapshot, once all requirements are met.
 
-    Raises `PodiumError`; an unattended run that does not start also sends an alert.
+    Without `yes` a person is asked before paid workers are called. Raises `PodiumError`; an unattended run that does
+    not start also sends an alert.
     """
     with ExitStack() as stack:
         try:
-            place = _here(stack, workspace, recipe, seed, needs, console)
+            place = _here(stack, workspace, recipe, seed, needs, console, yes)
         except PodiumError as error:
             _tell_unattended(workspace, recipe, error)
             raise
@@ -145,12 +153,19 @@ def here(
 
 
 def _here(
-    stack: ExitStack, workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console
+    stack: ExitStack,
+    workspace: Workspace,
+    recipe: str,
+    seed: int | None,
+    needs: Sequence[Need],
+    console: Console,
+    yes: bool,
 ) -> Here:
     from pipelines.home import prepare
 
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
+    confirm_spending(snapshot.setup(workspace), yes)
 
     from assets.placement import TEAM
     from assets.resources import Podium
@@ -161,7 +176,8 @@ def _here(
     from pipelines.lifecycle import refuse_beside_another
     from pipelines.terminal import Terminal
 
-    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed).of(snapshot)
+    name, pool = split_pool(recipe)
+    podium = Podium(root=str(workspace.root), recipe=name, pool=pool or None, seed=seed).of(snapshot)
     stack.enter_context(one_at_a_time(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
@@ -192,7 +208,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     """
     from ops.core.servers import check_addresses
     from ops.grading import configure
-    from ops.planning.readiness import check_ready
+    from ops.planning.requirements import check_ready
     from ops.versioning import git_commit
     from ops.workers.unsent import check_pools
 

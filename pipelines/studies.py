@@ -14,6 +14,7 @@ from ops.evaluation.arms import markdown
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
+from pipelines.asking import confirm_spending
 from pipelines.run import live, materialize
 
 RECIPE = "quickstart"
@@ -26,13 +27,18 @@ def every_study(workspace: Workspace) -> dict[str, RecipeStudy | PolicyStudy]:
 
 
 def made(
-    workspace: Workspace, name: str, changes: Sequence[str], recipe: str | None = None, seeds: Sequence[int] = ()
+    workspace: Workspace,
+    name: str,
+    changes: Sequence[str],
+    recipe: str | None = None,
+    seeds: Sequence[int] = (),
+    yes: bool = True,
 ) -> str:
     """Run the study on each seed (default: its own seeds) and return its tables as Markdown.
 
     A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
-    Finished work is reused. Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
-    study's errors.
+    Finished work is reused. Without `yes` a person is asked before paid workers are called. Raises `PodiumError` before
+    any work for an unknown name or an unsuitable recipe, and the study's errors.
     """
     known = every_study(workspace)
     if name not in known:
@@ -46,6 +52,7 @@ def made(
     podiums = [Podium(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
     for podium in podiums:
         check_study(study_of(podium, name, only), podium.load())
+    confirm_spending(podiums[0].load(), yes)
     by_seed, study = {}, Study(name, entry, only)
     for podium in podiums:
         if isinstance(entry, RecipeStudy):

@@ -11,8 +11,8 @@ from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import leaderboard_table, systems_table
 from ops.release import registry
 from ops.reports.made import folder
-from ops.spending.money import usd
-from ops.stages.guards import guard_run
+from ops.spending.books import usd
+from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
@@ -26,8 +26,10 @@ HINT = "More: --full"
 
 def print_summary(
     console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle", full: bool = False
-) -> None:
+) -> bool:
     """Print the results of one of `pipelines.lifecycle.JOBS`; `full`: with each benchmark's scores and the strategies.
+
+    Return whether the gate kept a challenger back.
 
     Raises `DataError` if the job has not finished.
     """
@@ -42,14 +44,14 @@ def print_summary(
     if job != "evaluate":
         _training(console, podium)
     workspace = podium.load().workspace
-    if job == "lifecycle":
-        print_promotion(console, workspace)
+    kept_back = print_promotion(console, workspace) if job == "lifecycle" else False
     _line(console, "Workers", f"{_calls(calls)}; {usd(calls.usd)} spent")
     _line(console, "Time", f"{seconds / 60:.1f} minutes")
     champion = registry.champion(workspace)
     _line(console, "Next", "podium dev   opens the Dagster and MLflow UIs")
     if champion is not None:
         _line(console, "", 'podium ask "…"   asks the champion a question')
+    return kept_back
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
@@ -103,11 +105,12 @@ def _training(console: Console, podium: Podium) -> None:
                 _line(console, "Guard", f"{finding.guard}: {finding.saw} (threshold: {finding.threshold})", "yellow")
 
 
-def print_promotion(console: Console, workspace: Workspace) -> None:
+def print_promotion(console: Console, workspace: Workspace) -> bool:
     """Print whether the challenger was promoted, the reasons if not, the current champion, and the command that changes
-    it."""
+    it. Return whether the challenger was kept back."""
     champion, challenger = registry.champion(workspace), registry.challenger(workspace)
-    if challenger is not None and (champion is None or champion.version != challenger.version):
+    kept_back = challenger is not None and (champion is None or champion.version != challenger.version)
+    if challenger is not None and kept_back:
         verdict = challenger.tags.get("verdict", "not judged")
         _line(console, "Promotion", f"version {challenger.version} {verdict}", "yellow")
         page = folder(workspace) / f"verdict-version-{challenger.version}.html"
@@ -119,3 +122,4 @@ def print_promotion(console: Console, workspace: Workspace) -> None:
         _line(console, "", "podium rollback --reason WHY   goes back to it")
     if champion is not None:
         _line(console, "Champion", f"models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
+    return kept_back

@@ -23,7 +23,7 @@ from rich.table import Column
 from assets.resources import Calls, OnProgress
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 WIDE = 100
 """Columns from which a terminal shows a bar beside the numbers."""

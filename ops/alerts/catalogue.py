@@ -73,7 +73,7 @@ CAP_REACHED = Alert(
     "{the_same_command}",
 )  # fmt: skip
 WORKER_DRIFTED = Alert(
-    "drift", "Probes found that a worker answers otherwise: its model was swapped", "podium retrain --plan"
+    "drift", "Probes found that a worker answers otherwise: its model was swapped", "podium retrain --dry-run"
 )
 NIGHT_BELOW = Alert(
     "drift", "The nightly evaluation is below the champion's scores (one night in forty is by chance)", "podium probe"
@@ -93,11 +93,11 @@ PLAN_WAITS = Alert(
     "decision", "The pool changed, and the plan costs more than `retraining.budget_usd`", "podium retrain"
 )
 POOL_UNHANDLED = Alert(
-    "decision", "The pool changed, and neither `pool_changed` nor `monthly_check` is on", "podium retrain --plan"
+    "decision", "The pool changed, and neither `pool_changed` nor `monthly_check` is on", "podium retrain --dry-run"
 )
 WORKER_RETIRES = Alert(
     "decision", "A provider retires, within 60 days or already, the model of a worker of the champion's pool",
-    "podium retrain --plan",
+    "podium retrain --dry-run",
 )  # fmt: skip
 KEPT_BACK = Alert("promotion", "The gate kept a version back", "podium promote {version} --by NAME --reason WHY")
 PROMOTED = Alert("promotion", "A version became champion, by the gate or by a person", "podium rollback --reason WHY")

@@ -12,7 +12,8 @@ from typing import Literal
 
 from ops.core.problem import Grade, Problem
 from ops.grading import grade_many
-from ops.workflow.grammar import FormatFailure, Parsed
+from ops.workflow.grammar import Parsed
+from ops.workflow.literals import FormatFailure
 from ops.workflow.play import Question, play
 from ops.workflow.team import Team
 from ops.workflow.trace import UNSCORABLE, Round, WorkflowTrace

@@ -16,6 +16,8 @@ from ops.config.loading import (
     load_serving,
     pool_file,
     resolved,
+    split_pool,
+    with_pool,
 )
 from ops.config.operations import (
     KINDS,
@@ -128,4 +130,6 @@ __all__ = [
     "load_serving",
     "pool_file",
     "resolved",
+    "split_pool",
+    "with_pool",
 ]

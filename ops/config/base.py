@@ -1,10 +1,17 @@
-"""The base of every settings model, and the digest used in keys."""
+"""The base of every settings model, the digest used in keys, and the difference between a setting and a provider's key.
+
+No file holds a key and no message repeats one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,3 +41,73 @@ def digest(value: object) -> str:
     """Return twelve hex digits of the SHA-256 of `value`'s canonical JSON, for content keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+KEY_SHAPE = re.compile(
+    r"\b(sk|pk|xai|gsk|r8|nvapi|pplx|fw|tgp)[-_][-_A-Za-z0-9]{20,}|\bhf_[A-Za-z0-9]{20,}"  # most providers
+    r"|\bAIza[-_A-Za-z0-9]{20,}"  # Google
+    r"|\bAKIA[A-Z0-9]{16}\b"  # AWS
+    r"|\bBearer\s+[-_.A-Za-z0-9]{12,}"
+)
+"""The form of keys. A text that matches very likely contains one."""
+_KEY_NAME = re.compile(
+    r"(^|.*[-_])(api[-_]?key|(access|private|secret|subscription)[-_]key|secret|password|authorization|auth[-_]token)"
+    r"|key|token",
+    re.IGNORECASE,
+)
+_KEY_CHARACTERS = re.compile(r"[!-~]+")
+_REMEDY = "put it into an environment variable and name that in api_key_env"
+
+
+def names_a_key(name: str) -> bool:
+    """Return whether a setting of that name can only hold a key (`max_tokens` cannot, `x-api-key` can)."""
+    return _KEY_NAME.fullmatch(name) is not None
+
+
+def key_problem(variable: str) -> str | None:
+    """Return why the environment variable holds no usable key, without its value."""
+    key = os.environ.get(variable)
+    if not key:
+        return "is not set"
+    if any(character.isspace() for character in key):
+        return "holds white space, a line break for example"
+    return None if _KEY_CHARACTERS.fullmatch(key) else "holds characters that no key has"
+
+
+def hub_token() -> bool:
+    """Return whether this machine has a token of the Hugging Face hub, in HF_TOKEN or as `hf auth login` stores it."""
+    if os.environ.get("HF_TOKEN"):
+        return True
+    from huggingface_hub import get_token
+
+    return get_token() is not None
+
+
+def find_in_url(url: str) -> str | None:
+    """Return what part of a URL is a key, in words; None if there is none."""
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        return f"holds a user or a password: {_REMEDY}"
+    for name, value in parse_qsl(parts.query):
+        if names_a_key(name) or KEY_SHAPE.search(value):
+            return f"holds a key in its query ({name}=…): {_REMEDY}"
+    return None
+
+
+def find_in(values: Mapping[str, Any]) -> str | None:
+    """Return what in a nested mapping is a key, in words, with its path; None if there is none."""
+    for path, value in _leaves(values, ()):
+        if any(names_a_key(part) for part in path) or (isinstance(value, str) and KEY_SHAPE.search(value)):
+            return f"holds a key at {'.'.join(path)}: {_REMEDY}"
+    return None
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, str(name)))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, str(index)))
+    else:
+        yield path, value

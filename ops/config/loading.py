@@ -17,17 +17,28 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ops.config.base import NAME, Settings
+from ops.config.base import KEY_SHAPE, NAME, Settings, hub_token, names_a_key
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
-from ops.config.pool import Pool, PoolFile, Revisions
+from ops.config.pool import Pool, PoolFile, Revisions, Worker
 from ops.config.recipe import Recipe
-from ops.config.secret import KEY_SHAPE, names_a_key
 from ops.config.training import Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text
 
 BASE = "base"
 """The field that names the other recipe."""
+_AT = "@"
+
+
+def with_pool(recipe: str, pool: str | None) -> str:
+    """Return the name "RECIPE@POOL" of a recipe with another pool than its own; without a pool, the recipe's name."""
+    return f"{split_pool(recipe)[0]}{_AT}{pool}" if pool else recipe
+
+
+def split_pool(name: str) -> tuple[str, str]:
+    """Return the recipe and the pool of "RECIPE@POOL"; the pool is "" if the name has none."""
+    recipe, _, pool = name.partition(_AT)
+    return recipe, pool
 
 
 class Layer(NamedTuple):
@@ -260,15 +271,20 @@ def load_pool(config: Path, name: str) -> Pool:
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     """Load `config/recipes/NAME.yaml` over the recipe that its `base` names, if any, optionally with another seed.
 
+    "NAME@POOL" is the recipe with that pool in place of its own.
+
     Raises `ConfigError`, which names the wrong file of the chain, also if a recipe with real workers inherits a value
     that is only safe in the synthetic environment (`check_inherited`).
     """
     layers: list[Layer] = []
+    name, pool = split_pool(name)
     file: Path | None = named_file(config / "recipes", name)
     while file is not None:
         layer = Layer(file, _read(Recipe, file))
         file = base_of(layer, layers)
         layers.append(layer)
+    if pool:
+        layers.insert(0, Layer(pool_file(config, pool), {"pool": pool}))
     values = reduce(merged, (layer.values for layer in reversed(layers)))
     if seed is not None:
         values["seed"] = seed
@@ -282,6 +298,64 @@ def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
 
 def _is_synthetic(config: Path, pool: str) -> bool:
     return all(worker.model.startswith(SYNTHETIC) for worker in load_pool(config, pool).workers)
+
+
+class LeftOut(NamedTuple):
+    """A benchmark or a worker that a recipe goes without, why, and how to have it."""
+
+    what: str
+    why: str
+    remedy: str
+
+
+class Resolved(NamedTuple):
+    """A recipe with the benchmarks that can be had and a named writer, its pools, and what was left out."""
+
+    recipe: Recipe
+    pool: Pool
+    evaluation_pools: dict[str, Pool]
+    left_out: tuple[LeftOut, ...]
+
+
+def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved:
+    """Load a recipe like `load_recipe`, and its pools, without what its `optional` and `most_usd` leave out.
+
+    Raises `ConfigError`, also where no benchmark or no worker is left.
+    """
+    recipe = load_recipe(config, name, seed)
+    pool = load_pool(config, recipe.pool)
+    gated = () if hub_token() else tuple(name for name, source in recipe.benchmarks.items() if source.optional)
+    costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.most_usd))
+    left_out = (
+        *(LeftOut(name, "is gated, there is no HF_TOKEN, and the recipe goes without it", _TOKEN) for name in gated),
+        *(LeftOut(name, f"costs more than {recipe.most_usd:g} USD per million output tokens, and is not asked",
+                  "Set most_usd higher in a recipe over this one, and its budget") for name in costly),
+    )  # fmt: skip
+    if len(costly) == len(pool.workers):
+        problem = f"is below the price of every worker of pool {pool.name!r}"
+        raise ConfigError(f"recipe {recipe.name!r}", "most_usd", problem, "Raise it, or take a cheaper pool")
+    left = tuple(worker for worker in pool.workers if worker.name not in costly)
+    benchmarks = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
+    recipe = recipe.model_copy(update={"benchmarks": benchmarks, "policy": _with_writer(recipe.policy, left)})
+    pool = pool.model_copy(update={"workers": left})
+    check_against_pool(recipe, pool)
+    return Resolved(recipe, pool, load_evaluation_pools(config, recipe, pool), left_out)
+
+
+_TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"
+
+
+def _costs_more(worker: Worker, most_usd: float | None) -> bool:
+    return most_usd is not None and worker.price is not None and worker.price.output > most_usd
+
+
+def _with_writer(policy: Policy, workers: Sequence[Worker]) -> Policy:
+    """Name the worker that writes, if the policy names none: the first of the median price."""
+    if not isinstance(policy, PromptedPolicy) or policy.worker:
+        return policy
+    prices = [worker.price.output if worker.price else 0.0 for worker in workers]
+    writer = workers[prices.index(sorted(prices, reverse=True)[(len(prices) - 1) // 2])]
+    return policy.model_copy(update={"worker": writer.name})
 
 
 def load_evaluation_pools(config: Path, recipe: Recipe, pool: Pool) -> dict[str, Pool]:

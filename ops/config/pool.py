@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Settings, digest
-from ops.config.secret import find_in, find_in_url, key_problem
+from ops.config.base import Name, PoolName, Settings, digest, find_in, find_in_url, key_problem
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
@@ -239,7 +238,7 @@ class Pool(Settings):
         return tuple(worker.name for worker in self.workers)
 
     def missing_keys(self) -> dict[str, str]:
-        """Return worker name → environment variable that it needs and that holds no key (`secret.key_problem`)."""
+        """Return worker name → environment variable that it needs and that holds no key (`base.key_problem`)."""
         return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}
 
 

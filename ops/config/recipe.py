@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Seed, Settings
-from ops.config.secret import find_in_url
+from ops.config.base import Name, PoolName, Seed, Settings, find_in_url
 from ops.config.training import (
     Adaptive,
     ColdStart,
@@ -40,6 +39,8 @@ class BenchmarkSource(Settings):
     train: int | None = Field(default=None, ge=1)
     """Maximum number of training candidates; None: all. Embedded families generate exactly this many."""
     test: int | None = Field(default=None, ge=1)
+    optional: bool = False
+    """For a gated dataset: without a token of the hub (HF_TOKEN) the recipe is one without this benchmark."""
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)
     """Malformed rows are quarantined; a larger share of a split fails the load."""
     max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
@@ -274,7 +275,9 @@ class Recipe(Settings):
     """For a recipe that only evaluates differently: the recipe whose policies it uses. None: its own."""
     seed: Seed = 0
     pool: PoolName
-    """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants."""
+    """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants. `--pool` replaces it."""
+    most_usd: float | None = Field(default=None, gt=0)
+    """Workers whose output costs more USD per million tokens are left out of the pool. None: no limit."""
     benchmarks: dict[str, BenchmarkSource]
     curation: Curation = Curation()
     precaching: Precaching = Precaching()

@@ -14,16 +14,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from ops.config.base import Seed, Settings, digest
-from ops.config.loading import (
-    check_against_pool,
-    load_deepspeed,
-    load_evaluation_pools,
-    load_gate,
-    load_pool,
-    load_recipe,
-    load_retraining,
-    pool_file,
-)
+from ops.config.loading import LeftOut, load_deepspeed, load_gate, load_retraining, pool_file, resolve_recipe
 from ops.config.operations import PoolChange, PromotionGate, Retraining
 from ops.config.pool import Pool
 from ops.config.recipe import Recipe
@@ -43,14 +34,13 @@ class Setup:
     pool: Pool
     pools: Mapping[str, Pool] = field(default_factory=dict)
     """Name → pool, for the pools that the recipe's evaluation names."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What the recipe goes without here."""
 
     @classmethod
     def read(cls, workspace: Workspace, recipe: str, seed: int | None = None) -> Self:
         """Read the recipe `config/recipes/RECIPE.yaml` and its pool from the present files. Raises `ConfigError`."""
-        settings = load_recipe(workspace.config, recipe, seed)
-        pool = load_pool(workspace.config, settings.pool)
-        check_against_pool(settings, pool)
-        return cls(workspace, settings, pool, load_evaluation_pools(workspace.config, settings, pool))
+        return cls(workspace, *resolve_recipe(workspace.config, recipe, seed))
 
     def asked_on(self, benchmark: str) -> Self:
         """Return the setup with which the evaluation runs this benchmark: its pool, and the benchmark's own
@@ -93,13 +83,15 @@ class Snapshot(Settings):
     """Recipe, pool, gate and commit of one run. An edit of a file in `config/` takes effect in the next run."""
 
     recipe_file: str
-    """The file in config/recipes, without `.yaml`."""
+    """The file in config/recipes, without `.yaml`; `NAME@POOL` with another pool than its own."""
     seed: Seed | None = None
     """The run's own seed, if one was given; the recipe has it too."""
     recipe: Recipe
     pool: Pool
     evaluation_pools: dict[str, Pool] = Field(default_factory=dict)
     """Keyed by the names in the recipe's evaluation."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What the recipe goes without: gated benchmarks without a token, and workers above its price limit."""
     gate: PromotionGate
     deepspeed: dict[str, Any] | None = None
     """The contents of the recipe's DeepSpeed file."""
@@ -116,15 +108,14 @@ class Snapshot(Settings):
     @classmethod
     def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
         """Read the present files below `config`. Raises `ConfigError`."""
-        recipe = load_recipe(config, recipe_file, seed)
-        pool = load_pool(config, recipe.pool)
-        check_against_pool(recipe, pool)
+        recipe, pool, evaluation_pools, left_out = resolve_recipe(config, recipe_file, seed)
         return cls(
             recipe_file=recipe_file,
             seed=seed,
             recipe=recipe,
             pool=pool,
-            evaluation_pools=load_evaluation_pools(config, recipe, pool),
+            evaluation_pools=evaluation_pools,
+            left_out=left_out,
             gate=load_gate(config),
             deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
@@ -147,7 +138,7 @@ class Snapshot(Settings):
         """Return the setup of its run in that checkout; its texts are written beside the snapshots."""
         if self.texts:
             workspace = replace(workspace, kept_texts=self._keep_texts(workspace.snapshots))
-        return Setup(workspace, self.recipe, self.pool, self.evaluation_pools)
+        return Setup(workspace, self.recipe, self.pool, self.evaluation_pools, self.left_out)
 
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ops.config.base import Name, Settings
-from ops.config.secret import find_in_url
+from ops.config.base import Name, Settings, find_in_url
 from ops.core.errors import counted
 from ops.core.registry import check_names
 
@@ -58,8 +57,9 @@ class PromptedPolicy(Settings):
     """A worker of the pool that is prompted to write the workflows, with its own sampling. It is not trained."""
 
     kind: Literal["prompted"] = "prompted"
-    worker: str
-    """A worker of the pool. It may also run steps."""
+    worker: str = ""
+    """A worker of the pool, which may also run steps. Empty: the first worker of the median
+    output price, since a more expensive one can cost more than it gains."""
 
 
 class PolicyStep(Settings):

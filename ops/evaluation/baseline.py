@@ -77,6 +77,8 @@ class WorkflowBaseline(Baseline):
     """The paper or file that describes the method."""
     differs: str
     """How the method differs from that of its authors; shown beside its figures."""
+    own_answers: bool = False
+    """Whether its calls are workers' own answers to the questions, which cost nothing where every worker is asked."""
 
 
 def baseline(
@@ -99,12 +101,13 @@ def asking(
     version: int = 1,
     source: str,
     differs: str,
+    own_answers: bool = False,
 ) -> Callable[[Prepare], WorkflowBaseline]:
     """Return a decorator: the function, which returns a `Method`, becomes a baseline with the function's name."""
 
     def register(prepare: Prepare) -> WorkflowBaseline:
         return WorkflowBaseline(
-            prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs
+            prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs, own_answers
         )
 
     return register

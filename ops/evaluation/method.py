@@ -1,4 +1,7 @@
-"""Methods other than a Conductor: the workflows that a method runs for a question, and the choice among answers."""
+"""Methods other than a Conductor: the workflows that a method runs for a question, and the choice among answers.
+
+At the end are the workflows and the vote that several baselines share.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import NamedTuple
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.evaluation.rows import OutcomeRow
+from ops.grading.answer_clusters import answer_clusters
 from ops.workflow.few_shots import FewShot
-from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
@@ -124,3 +128,52 @@ class Known:
         from ops.precaching.profiles import best_single
 
         return self.team.names.index(best_single(list(self.responses)).worker)
+
+
+CHECK = "Check the answer."
+GO_ON = "Go on from the work so far, check it, and give the complete answer."
+AGGREGATE = (
+    "Check the proposed answers against each other and give, complete and in the form asked for, the answer that is "
+    "most likely right."
+)
+PROPOSERS = 7
+"""The largest number of proposers in a mixture: the size of the paper's pool."""
+
+
+def checked(solver: int, checker: int) -> Workflow:
+    """Make a workflow in which one worker solves and one checks."""
+    return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
+
+
+def chained(workers: Sequence[int]) -> Workflow:
+    """Make a workflow in which the first worker solves, and each other worker continues from all earlier responses."""
+    first, *others = workers
+    return Workflow((Step(first, SOLVE), *(Step(worker, GO_ON, "all") for worker in others)))
+
+
+def mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
+    """Make a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
+    return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
+
+
+VOTERS = 5
+"""The number of samples in a vote."""
+
+
+def majority(attempts: Sequence[Attempt]) -> list[int]:
+    """Return for each question the first branch with the most frequent answer; ties go to the answer given first.
+
+    A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
+    wrong.
+    """
+    return [_elected(attempt) for attempt in attempts]
+
+
+def _elected(attempt: Attempt) -> int:
+    groups = answer_clusters(attempt.problem, attempt.answers)
+    return max(groups, key=len)[0] if groups else 0
+
+
+def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
+    """Make a method that votes over several samples of one worker."""
+    return Method.samples(Workflow.single(worker), voters, majority, detail)

@@ -17,7 +17,7 @@ from ops.evaluation.reach import Reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
 if TYPE_CHECKING:

@@ -6,7 +6,9 @@ An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 TAIL = 60_000
 """Characters at the end of a response that are read, because the answer is there."""
@@ -153,11 +155,18 @@ class Statement(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """The span of an announcement; the announced text begins at `end`. `formal` is as in `Statement`."""
+    """The span of an announcement, such as "Answer:"; the announced text begins at `end`."""
 
     start: int
     end: int
-    formal: bool
+    kind: Literal["form", "heading", "tag", "sentence"]
+    close: int = 0
+    """End of a tag's content; 0 for another kind, whose text ends with its line."""
+
+    @property
+    def formal(self) -> bool:
+        """Whether it has a form that is asked for, as in `Statement`."""
+        return self.kind != "sentence"
 
 
 def spoken(response: str) -> str:
@@ -171,32 +180,38 @@ def spoken(response: str) -> str:
 def announcements(text: str) -> list[Announcement]:
     """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of
     each."""
-    forms = [(match.start(), match.end()) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
-    tags = [(match.start(), match.start(2)) for match in _matches(_TAG, text)]
-    sentences = [Announcement(match.start(), match.end(), False) for match in _matches(_TOLD, text)]
-    return [*(Announcement(start, end, True) for start, end in (*forms, *tags)), *sentences]
+    return [
+        *(Announcement(*match.span(), "form") for match in _last(_FORM, text)),
+        *(Announcement(*match.span(), "heading") for match in _last(_HEADING, text)),
+        *(Announcement(match.start(), match.start(2), "tag", match.end(2)) for match in _last(_TAG, text)),
+        *(Announcement(*match.span(), "sentence") for match in _last(_TOLD, text)),
+    ]
 
 
 def statements(text: str) -> list[Statement]:
-    """Return the statements of the announcements in `text`, in order;
-    sentences only if no formal announcement states anything.
+    """Return the statements of the announcements and boxes in `text`, in order; no sentence within a formal one, and
+    none about another person's answer or another case.
 
     At most the last `MOST` of each kind are returned.
     """
-    formal = [_line(text, match, True) for kind in (_FORM, _HEADING) for match in _matches(kind, text)]
-    formal += [Statement(m.start(), m.end(), m[2].strip()[:MAX_STATEMENT], True) for m in _matches(_TAG, text)]
-    held = boxes(text)[-MOST:]
-    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in held]
-    spans = [(statement.start, statement.end) for statement in formal]
-    sentences = [_line(text, match, False) for match in _matches(_TOLD, text) if not _is_aside(text, match.start())]
-    sentences = [statement for statement in sentences if not _within(statement.start, spans)]
+    announced = announcements(text)
+    formal = [_stated(text, each) for each in announced if each.formal]
+    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in boxes(text)[-MOST:]]
+    sentences = [
+        _stated(text, each)
+        for each in announced
+        if not each.formal
+        and not is_hypothetical(clause(text, each.start))
+        and not any(statement.start <= each.start < statement.end for statement in formal)
+    ]
     return sorted((s for s in (*formal, *sentences) if s.text), key=lambda statement: (statement.start, statement.end))
 
 
 def following(text: str) -> str:
     """Return all text after the last "Answer:" or "the answer is"; "" without either."""
-    matches = _matches(_FORM, text) or _matches(_TOLD, text)
-    return text[matches[-1].end() :].strip() if matches else ""
+    found = {each.kind: each for each in announcements(text)}
+    last = found.get("form") or found.get("sentence")
+    return text[last.end :].strip() if last else ""
 
 
 def clause(text: str, position: int, most: int = 160) -> str:
@@ -224,14 +239,17 @@ def without_phrase(line: str) -> str:
     return line
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    return list(pattern.finditer(text))[-MOST:]
+def _last(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
+    return deque(pattern.finditer(text), MOST)
 
 
-def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
-    """Return the rest of the match's line, or the next line that is not empty."""
-    end = _line_end(text, match.end())
-    line = text[match.end() : end]
+def _stated(text: str, announced: Announcement) -> Statement:
+    """Return a tag's content, or the rest of the announcement's line, or the next line that is not empty."""
+    if announced.close:
+        end = text.find(">", announced.close) + 1 or announced.close  # without a closing tag: the end of the text
+        return Statement(announced.start, end, text[announced.end : announced.close].strip()[:MAX_STATEMENT], True)
+    end = _line_end(text, announced.end)
+    line = text[announced.end : end]
     if not line.strip("*_ \t:$\\[(\"'`"):
         rest = text[end:]
         start = end + len(rest) - len(rest.lstrip())
@@ -239,17 +257,9 @@ def _line(text: str, match: re.Match[str], formal: bool) -> Statement:
             start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
         end = _line_end(text, start)
         line = text[start:end]
-    return Statement(match.start(), end, line.strip().strip("*_").strip()[:MAX_STATEMENT], formal)
+    return Statement(announced.start, end, line.strip().strip("*_").strip()[:MAX_STATEMENT], announced.formal)
 
 
 def _line_end(text: str, position: int) -> int:
     end = text.find("\n", position)
     return len(text) if end < 0 else end
-
-
-def _is_aside(text: str, position: int) -> bool:
-    return is_hypothetical(clause(text, position))
-
-
-def _within(position: int, spans: list[tuple[int, int]]) -> bool:
-    return any(start <= position < end for start, end in spans)

@@ -196,9 +196,10 @@ def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
 
 def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
     """Return the values after the last announcements outside of boxes."""
-    marked = [extract.Announcement(match.start(), match.end(), True) for match in _MARKED.finditer(text)]
+    marked = [extract.Announcement(*match.span(), "form") for match in _MARKED.finditer(text)]
+    announced = sorted((each.start, each.end, each.formal) for each in (*extract.announcements(text), *marked))
     statements = []
-    for start, end, is_formal in sorted((*extract.announcements(text), *marked))[-_MOST:]:
+    for start, end, is_formal in announced[-_MOST:]:
         mentioned = _MENTIONED.search(text[max(0, start - 24) : start])
         if mentioned or any(box.start <= start < box.end for box in boxes):
             continue

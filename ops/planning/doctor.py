@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ops.config import load_pool
-from ops.config.secret import key_problem
+from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.installation import install_extra, pip_install
 from ops.core.workspace import Workspace

@@ -42,6 +42,8 @@ and 1,820 on average, so an MMLU answer takes about 0.4 × 700, and the other an
 OTHER_TOKENS = 830.0
 THINKING_TOKENS = 2000.0
 """Reasoning tokens before the answer, for a worker without a stated limit: an assumption until responses exist."""
+EFFORT_TOKENS = {"none": 0.0, "minimal": 0.0, "low": THINKING_TOKENS / 5}
+"""The same by a stated `reasoning_effort`; `THINKING_TOKENS` for every other effort."""
 SUBTASK_TOKENS = 25
 """Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
 FORMAT_TOKENS = 20
@@ -132,7 +134,7 @@ def usual_answer(worker: Worker, grader: str = "") -> float:
     if worker.thinking_budget is not None:
         return answer + min(worker.thinking_budget, THINKING_TOKENS)
     if worker.reasoning_effort is not None:
-        return answer + (0 if worker.reasoning_effort in ("none", "minimal") else THINKING_TOKENS)
+        return answer + EFFORT_TOKENS.get(worker.reasoning_effort, THINKING_TOKENS)
     return answer + (THINKING_TOKENS if "reasoning" in worker.tags else 0)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
 from ops.core.rows import ResponseRow
@@ -277,3 +277,20 @@ def make_plan(
     if deepspeed is None:
         deepspeed = load_deepspeed(setup.workspace.config, setup.recipe)
     return Plan(setup, machine, deepspeed, today or date.today())
+
+
+class Missing(NamedTuple):
+    """A missing requirement, the reason for it, and the remedy."""
+
+    what: str
+    why: str
+    remedy: str
+    refuses: bool = True
+    """Whether it prevents a start; False: a note."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}. {self.remedy}"
+
+
+Requirement = Callable[[Plan], Iterator[Missing]]
+"""A check that yields the missing requirements of a plan in one respect."""

@@ -152,8 +152,11 @@ class Stages:
         asked = {name: float(count) for name, count in self._answers.items()}
         alone = self._alone(asked)
         what = alone.what
+        named = self._setup.recipe.evaluation.baselines
         asking = [
-            entry for entry in chosen(self._setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)
+            entry
+            for entry in chosen(named)
+            if isinstance(entry, WorkflowBaseline) and not (entry.own_answers and needs_every_worker(named))
         ]
         if not asking:
             return alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Policy, PretrainedPolicy, PromptedPolicy, Setup, StaticPolicy
@@ -10,6 +11,7 @@ from ops.core.errors import counted
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
+    EFFORT_TOKENS,
     OTHER_TOKENS,
     SPEED,
     THINKING_TOKENS,
@@ -19,8 +21,8 @@ from ops.planning.estimate import (
     total,
 )
 from ops.planning.memory import PHASES, Memory
-from ops.planning.plan import Plan
-from ops.planning.requirements import Missing, missing
+from ops.planning.plan import Missing, Plan
+from ops.planning.requirements import verdict
 from ops.planning.speed import cold_start_tokens
 from ops.planning.stages import DISTINCT
 from ops.training.rewards.reward_term import TERMS
@@ -76,24 +78,32 @@ def _policy(policy: Policy) -> str:
     return "scratch, Qwen2 architecture"
 
 
-def report(plan: Plan) -> str:
+def report(plan: Plan, lacking: Sequence[Missing]) -> str:
     """Format the whole plan; its last section is `ready` or the list of missing requirements."""
-    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(missing(plan))]
+    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(lacking)]
     return "\n\n".join(section for section in sections if section)
 
 
-def verdict(found: Iterable[Missing]) -> str:
-    """`ready` or a numbered list of missing requirements, followed by notes that do not prevent a start."""
-    every = list(found)
-    refused = [each for each in every if each.refuses]
-    noted = [_item("  -", each) for each in every if not each.refuses]
-    listed = [_item(f"{number:>2}.", each) for number, each in enumerate(refused, 1)]
-    head = ["not ready; missing:", *listed] if refused else ["ready"]
-    return "\n".join([*head, *(["worth knowing:", *noted] if noted else [])])
+def as_facts(plan: Plan, lacking: Sequence[Missing]) -> dict[str, Any]:
+    """The plan's figures as a mapping for JSON: calls, tokens, USD and seconds still to come, each low, expected and
+    high; memory and disk in GiB."""
+    return {
+        "recipe": plan.recipe.name,
+        "pool": plan.pool.name,
+        "ready": not any(each.refuses for each in lacking),
+        "missing": [each._asdict() for each in lacking],
+        "stages": [_stage_facts(stage) for stage in plan.stages],
+        "whole_run": _stage_facts(total(plan.stages)),
+        "gpu_gib": None if plan.memory is None else {part.name: part.gib for part in plan.memory.parts},
+        "disk_gib": None if plan.workload is None else plan.disk_gib,
+    }
 
 
-def _item(mark: str, each: Missing) -> str:
-    return f"{mark} {each.what}: {each.why}\n    → {each.remedy}"
+def _stage_facts(stage: Cost) -> dict[str, Any]:
+    figures = {"calls": stage.calls, "tokens": stage.tokens, "usd": stage.usd, "worker_s": stage.worker_s,
+               "policy_s": stage.policy_s}  # fmt: skip
+    spans = {name: None if span is None else span._asdict() for name, span in figures.items()}
+    return {"name": stage.name, "what": stage.what, **spans}
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────
@@ -220,8 +230,8 @@ def _stage(stage: Cost) -> Row:
 
 def _assumed(plan: Plan) -> str:
     most = plan.recipe.prompting.max_steps
-    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, TOOL_TOKENS)
-    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}; a tool {:.0f}".format(*usual)
+    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, EFFORT_TOKENS["low"], TOOL_TOKENS)
+    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}, little {:.0f}; a tool {:.0f}".format(*usual)
     lines = [
         f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the most expensive)",
         "a step sees none, half (expected) or all (high) of those before it",

@@ -107,10 +107,6 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
         if any(str(version.version) != now.version for version in gone):
             return now
         before = _before(client, now)
-        if before is None:
-            raise RegistryError(
-                f"Champion version {now.version} did not replace another version: a rollback is not possible"
-            )
         with fetched(workspace, before):
             pass
         client.set_model_version_tag(
@@ -127,13 +123,28 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
         return version_named(client, before.version)
 
 
-def _before(client: MlflowClient, now: Registered) -> Registered | None:
+def before_champion(workspace: Workspace) -> Registered:
+    """Return the version that a rollback would make champion. Raises `RegistryError` if there is none."""
+    if not store_exists(workspace):
+        raise RegistryError(_NOTHING_TO_ROLL_BACK)
+    with connected(workspace) as client:
+        now = aliased(client, CHAMPION)
+        if now is None:
+            raise RegistryError(_NOTHING_TO_ROLL_BACK)
+        return _before(client, now)
+
+
+def _before(client: MlflowClient, now: Registered) -> Registered:
     previous = aliased(client, PREVIOUS)
     if previous is not None and previous.version != now.version:
         return previous
     # The champion itself, if a process died between two steps of `_move`.
     replaced = now.tags.get("replaced")
-    return version_named(client, replaced) if replaced and replaced != now.version else None
+    if not replaced or replaced == now.version:
+        raise RegistryError(
+            f"Champion version {now.version} did not replace another version: a rollback is not possible"
+        )
+    return version_named(client, replaced)
 
 
 def _move(client: MlflowClient, to: Registered, before: Registered | None) -> None:

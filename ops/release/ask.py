@@ -43,7 +43,7 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ops.spending.money import usd
+    from ops.spending.books import usd
 
     outputs = answer["custom_outputs"]
     text = "".join(part["text"] for part in answer["output"][0]["content"])

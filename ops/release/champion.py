@@ -1,8 +1,8 @@
-"""The champion for servers: its version, its files, and the destination of its traces."""
+"""The champion for servers: its version, its files, the destination of its traces, and `podium serve`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
+from ops.config import Serving
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import store
@@ -124,3 +125,28 @@ class RegisteredVersions:
             whole = part if (part / "MLmodel").is_file() else next(part.rglob("MLmodel")).parent
             whole.replace(kept)
         return kept
+
+
+def serve(
+    workspace: Workspace, settings: Serving, host: str, port: int, when_loaded: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; `when_loaded` is called before the first answer.
+
+    Raises `ConfigError` if other machines could connect without a token, `RegistryError` without a champion, and
+    `PodiumError` if it cannot be loaded or the port is taken.
+    """
+    from ops.serving.http.access import Access
+
+    access = Access.of(host)
+    from ops.serving.http.app import ServingApp
+    from ops.serving.http.server import run
+
+    with champion_of(workspace) as champion:
+        traces = champion.traces()
+        app = ServingApp(workspace, settings, champion, access, traces=traces)
+        traces.on_stored, traces.on_dropped = app.metrics.traces_stored.inc, app.metrics.traces_dropped.inc
+        app.metrics.traces_waiting.set_function(traces.waiting)
+        try:
+            run(app, host, port, when_loaded)
+        finally:
+            traces.close()

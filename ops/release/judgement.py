@@ -16,9 +16,8 @@ from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.release import registry
 from ops.release.dossier import Dossier, Opponent, pairings
-from ops.release.interim_analyses import confidence_at
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
-from ops.release.promotion import NO_CHAMPION, GateDecision, decide
+from ops.release.promotion import NO_CHAMPION, GateDecision, confidence_at, decide
 
 _SHOWN = {
     "policy": "policy",

@@ -1,4 +1,10 @@
-"""Decide from score rows whether a challenger is promoted: a pure function."""
+"""Decide from score rows whether a challenger is promoted: pure functions.
+
+With a challenger every night, a gate that passes a worse one with a chance of 1 in 40 has more likely than not passed
+one after a month. Therefore all interim analyses against one champion share one error probability: analysis k gets a
+part of it, and the parts add up to at most the whole for any number of analyses and any dependence between them
+(Bonferroni's inequality). Neither independent challengers nor unchanged questions are assumed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,6 @@ from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, mcnemar
-from ops.release.interim_analyses import confidence_at
 from ops.release.pairs import Pairs
 
 NO_CHAMPION = "none"
@@ -79,7 +84,7 @@ def decide(
     Comparisons are paired: only questions that both sides scored count, and every
     benchmark weighs the same. Two sides that share too few questions fail, because
     the difference is unknown. `analysis`: the number of this interim analysis against the champion, from 1;
-    later ones have wider intervals (`ops.release.interim_analyses`). Raises `ValueError` if it is less than 1.
+    later ones have wider intervals (`confidence_at`). Raises `ValueError` if it is less than 1.
     """
     confidence = confidence_at(gate, analysis)
     checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate, confidence)]
@@ -187,3 +192,16 @@ def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Ch
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
     return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)
+
+
+def confidence_at(gate: PromotionGate, analysis: int) -> float:
+    """Return the two-sided confidence of the interval of analysis number `analysis` (from 1) against one champion.
+
+    Without `planned_analyses` the parts are 1/2, 1/6, 1/12 … 1/(k·(k+1)), which add up to 1: most of the error
+    probability goes to the first challengers, and the number of analyses is unlimited. With `planned_analyses` each
+    analysis has the same part, and `decide` refuses later ones. Raises `ValueError` if `analysis` is less than 1.
+    """
+    if analysis < 1:
+        raise ValueError(f"analyses are counted from 1, got {analysis}")
+    part = 1 / (analysis * (analysis + 1)) if gate.planned_analyses is None else 1 / gate.planned_analyses
+    return 1 - (1 - gate.confidence) * part

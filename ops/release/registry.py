@@ -185,6 +185,15 @@ def challenger(workspace: Workspace) -> Registered | None:
     return _aliased(workspace, CHALLENGER)
 
 
+def latest(workspace: Workspace) -> Registered:
+    """Return the challenger, or the champion where there is no challenger. Raises `RegistryError` if there is
+    neither."""
+    known = challenger(workspace) or champion(workspace)
+    if known is None:
+        raise RegistryError("There is neither a challenger nor a champion: `podium run` registers one")
+    return known
+
+
 def challenger_of(workspace: Workspace, policy: str) -> Registered:
     """Return the challenger, which must have the policy of that key, since a verdict on other scores would not apply to
     it.

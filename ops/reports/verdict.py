@@ -11,7 +11,7 @@ from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.reports.charts import Chart, Dots, Spread
 from ops.reports.exhibit import Table
 from ops.reports.page import document, figure, listed, table
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 
 class Fate(NamedTuple):

@@ -6,7 +6,7 @@ import math
 
 from ops.evaluation.report import percent
 from ops.evaluation.statistics import MeanEstimate
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 __all__ = ["accuracy", "number", "points", "probability", "usd"]

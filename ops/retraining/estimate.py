@@ -23,7 +23,7 @@ from ops.retraining.probes import ProbeRecord, precached, tonight
 from ops.retraining.slices import questions_of
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.stages.responses import estimate_responses, measured_prices
 from ops.training.run.plan import RunPlan
 from ops.workers.client import WorkerClient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,3 +106,13 @@ class Books:
 def this_month() -> str:
     """The calendar month ("2026-01", UTC)."""
     return datetime.now(UTC).isoformat()[:7]
+
+
+def usd(amount: float) -> str:
+    """Return USD with two significant digits and no exponent, so that small costs stay readable; a dash for NaN."""
+    if math.isnan(amount):
+        return "–"
+    if amount == 0:
+        return "$0"
+    digits = max(2, 1 - math.floor(math.log10(abs(amount))))
+    return f"${amount:.{digits}f}"

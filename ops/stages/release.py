@@ -50,18 +50,23 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
     return _outcome(workspace, challenger, judged.decision, promoted)
 
 
+def to_promote(workspace: Workspace, version: str | None) -> registry.Registered:
+    """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
+    if version is not None and not version.strip():
+        raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
+    known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
+    if known is None:
+        raise registry.RegistryError("There is no challenger: `podium run` registers one")
+    return known
+
+
 def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
     """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
 
     Raises `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and
     `Overtaken`.
     """
-    before = registry.champion(workspace)
-    if version is not None and not version.strip():
-        raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
-    known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
-    if known is None:
-        raise registry.RegistryError("There is no challenger: `podium run` registers one")
+    before, known = registry.champion(workspace), to_promote(workspace, version)
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
     decision = replace(decision, against=before.version if before else NO_CHAMPION)
     if before is not None and before.version == known.version:

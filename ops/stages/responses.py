@@ -42,7 +42,7 @@ def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
     """Describe the cost of precaching from the recipe alone, before its problems exist. Raises `ConfigError`."""
     known = lengths(setup)
     cost = Stages(setup, known, {}, Measured()).precaching()
-    stages = " and ".join(f"`podium data {stage} --recipe {recipe_file}`" for stage in ("raw", "shortlist"))
+    stages = " and ".join(f"`podium data {stage} {recipe_file}`" for stage in ("raw", "shortlist"))
     return (
         f"{cost.calls.expected:,.0f} calls: about ${cost.usd.expected:,.2f}, up to ${cost.usd.high:,.2f} (by the "
         f"recipe; data/shortlist.jsonl is missing). {stages} make it at no cost; then the estimate uses the problems "

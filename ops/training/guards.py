@@ -1,7 +1,7 @@
 """Guards over a finished run's curve: each detects one failure of GRPO.
 
 The reward alone does not show these failures: it rises while the policy learns format only, forgets all workers but
-one, or writes the same workflow for every question. Nothing here reads a file.
+one, or writes the same workflow for every question.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ops.config import Guards
+from ops.config import Guards, Setup
+from ops.core.errors import DataError
+from ops.training.run.plan import CURVE, RunPlan, read_curve
+from ops.workflow.cards import load_cards
 
 Row = Mapping[str, Any]
 """A line of `curve.jsonl`."""
@@ -247,3 +251,27 @@ GUARDS = {
     ),
 }
 """Guards by name, which is also the name of the asset check."""
+
+
+def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
+    """All guards' findings on the run in `folder`, at the recipe's current thresholds.
+
+    Raises `DataError` if the run has no step yet.
+    """
+    if not (rows := read_curve(folder)):
+        raise DataError(folder / CURVE, "", "has no training step", "Train first: materialize conductor")
+    offered = RunPlan.read(folder).offered
+    return guard_all(GuardEvidence(rows, setup.recipe.guards, _alone(setup, offered)))
+
+
+def _alone(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Domain → worker → solo accuracy; empty unless the profiles contain all offered workers."""
+    try:
+        cards = load_cards(setup.workspace.data, offered)
+    except DataError:
+        return {}
+    alone: dict[str, dict[str, float]] = {}
+    for name, card in zip(offered, cards, strict=True):
+        for domain, accuracy in card.accuracy.items():
+            alone.setdefault(domain, {})[name] = accuracy
+    return alone

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.config.secret import key_problem
+from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.registry import plugin_of
 from ops.core.response import Message

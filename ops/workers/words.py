@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ops.config.secret import KEY_SHAPE
+from ops.config.base import KEY_SHAPE
 from ops.core.response import Message
 
 _QUOTE_WORDS = 8

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ops.core.cpython import possessive
-from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, Defect, Value, evaluate
+from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, FormatFailure, Value, evaluate
 from ops.workflow.turn import turn_ends
 
 NAMES = ("model_id", "subtasks", "access_list")
@@ -63,19 +63,19 @@ _GOES_ON = re.compile(r"[ \t]*+(?:\+|\*[ \t]*+[0-9]|\[)")
 """What makes the list only the beginning of an expression: `[0] * 3`, `[0] + [1]`, `[0][0]`."""
 _WORD = re.compile(r"""(?![bBfF][rR]?+["']|[rR][bBfF]["'])[^\W\d]""")
 _OTHER_FORMS = (
-    (Defect.TUPLE, re.compile(r"""\((?:[ \t\n]*+(?:[\[("'“‘)]|[+-]?+[0-9]))""")),
-    (Defect.UNBRACKETED, re.compile(r"""(?:[+-]?+[0-9]++|"[^"\n]*+"|'[^'\n]*+'|“[^“”\n]*+”)[ \t]*+,""")),
-    (Defect.YAML, re.compile(r"[ \t\r]*+\n\s*+-[ \t\n]")),
+    (FormatFailure.TUPLE, re.compile(r"""\((?:[ \t\n]*+(?:[\[("'“‘)]|[+-]?+[0-9]))""")),
+    (FormatFailure.UNBRACKETED, re.compile(r"""(?:[+-]?+[0-9]++|"[^"\n]*+"|'[^'\n]*+'|“[^“”\n]*+”)[ \t]*+,""")),
+    (FormatFailure.YAML, re.compile(r"[ \t\r]*+\n\s*+-[ \t\n]")),
 )
 _VALUE = re.compile(r"""[+-]?+[0-9]|["'“‘{]""")
-Reading = list[Value] | Defect
+Reading = list[Value] | FormatFailure
 
 
 class Lists(NamedTuple):
     """What a text assigns: the last whole `block`, one list a name in the order of `NAMES`, or why there is none."""
 
     block: list[list[Value]] | None
-    defects: dict[str, Defect]
+    defects: dict[str, FormatFailure]
     """Names whose last assignment is no list that can be read."""
     missing: tuple[str, ...] = ()
     """Names that are assigned nothing."""
@@ -98,7 +98,7 @@ def last_block(text: str, max_tokens: int = MAX_TOKENS) -> Lists:
     last = attempts.last_of_each()
     return Lists(
         None,
-        {} if blocks else {name: reading for name, reading in last.items() if isinstance(reading, Defect)},
+        {} if blocks else {name: reading for name, reading in last.items() if isinstance(reading, FormatFailure)},
         tuple(name for name in NAMES if name not in last),
         tuple(name for name in NAMES if name in attempts.keys),
     )
@@ -133,11 +133,11 @@ def _name(match: re.Match[str]) -> str:
     return _BY_LETTER[match["name"][0]]
 
 
-def _other_form(text: str, end: int) -> Defect | None:
+def _other_form(text: str, end: int) -> FormatFailure | None:
     for defect, form in _OTHER_FORMS:
         if form.match(text, end):
             return defect
-    return Defect.NOT_A_LIST if _VALUE.match(text, end) else None
+    return FormatFailure.NOT_A_LIST if _VALUE.match(text, end) else None
 
 
 class _Attempts:
@@ -167,7 +167,7 @@ class _Attempts:
         """The list of an assignment, or its defect; `TOO_LONG` for what is beyond the text's budget."""
         if place not in self._readings:
             if self._budget <= 0:
-                return Defect.TOO_LONG
+                return FormatFailure.TOO_LONG
             self._readings[place], tokens = _read(self._text, self._matches[place], self._max_tokens)
             self._budget -= tokens + _PRICE
         return self._readings[place]
@@ -185,15 +185,15 @@ def _read(text: str, match: re.Match[str], max_tokens: int) -> tuple[Reading, in
     """The list of one assignment or its defect, and how many tokens were examined."""
     source, end = match["list"], match.end()
     if source is None:
-        return _other_form(text, end) or Defect.NOT_A_LIST, 1
+        return _other_form(text, end) or FormatFailure.NOT_A_LIST, 1
     if match["closed"]:
-        return (Defect.NOT_A_LITERAL, 1) if _GOES_ON.match(text, end) else evaluate(source, max_tokens)
+        return (FormatFailure.NOT_A_LITERAL, 1) if _GOES_ON.match(text, end) else evaluate(source, max_tokens)
     stopper = text[end : end + 1]
     if stopper in ("", '"', "'", "“", "‘") or _AFTER_NAME.match(text, end):
-        return Defect.UNBALANCED, 1
+        return FormatFailure.UNBALANCED, 1
     if stopper == "[":
-        return Defect.TOO_DEEP, 1
-    return (Defect.UNQUOTED if _WORD.match(text, end) else Defect.NOT_A_LITERAL), 1
+        return FormatFailure.TOO_DEEP, 1
+    return (FormatFailure.UNQUOTED if _WORD.match(text, end) else FormatFailure.NOT_A_LITERAL), 1
 
 
 def _last_whole(attempts: _Attempts) -> set[int]:

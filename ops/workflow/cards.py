@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from ops.config import Settings
 from ops.core.errors import DataError
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 DOMAINS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
 """Domains in the order of a card, in words."""

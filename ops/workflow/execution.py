@@ -14,8 +14,8 @@ from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import NO_RESPONSE, Message, Response, Sample
+from ops.workers.litellm_private import encoding
 from ops.workers.scheduling import turns_from, waits_told_to
-from ops.workflow.carry import Carried, carried
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
@@ -313,3 +313,29 @@ def _why_empty(worker: Worker, response: Response) -> str:
 
 def _user(content: str) -> Message:
     return {"role": "user", "content": plain(content)}
+
+
+class Carried(NamedTuple):
+    """A response as later steps read it; `cut` tokens of it are omitted."""
+
+    text: str
+    cut: int = 0
+
+
+def carried(text: str, limit: int | None) -> Carried:
+    """Return `text`, or its beginning and end with `limit` tokens together and a mark between them.
+
+    The end is kept because the answer is usually there. A character is never cut in two. One tokenizer (tiktoken's
+    cl100k_base, a dependency of LiteLLM) counts for every worker, because the limit only bounds the length; nothing is
+    downloaded.
+    """
+    if limit is None or len(text.encode(errors="replace")) <= limit:  # a token is at least one byte
+        return Carried(text)
+    tokenizer = encoding()
+    tokens = tokenizer.encode_ordinary(text)
+    if len(tokens) <= limit:
+        return Carried(text)
+    whole, offsets = tokenizer.decode_with_offsets(tokens)
+    head, tail = offsets[limit // 2], offsets[len(tokens) - (limit - limit // 2)]
+    mark = f"[… cut: {limit} of {len(tokens)} tokens shown]"
+    return Carried(f"{whole[:head].rstrip()}\n{mark}\n{whole[tail:].lstrip()}", len(tokens) - limit)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Literal
 
 from ops.workflow.assignments import Lists, last_block
 from ops.workflow.escapes import spelling_of
-from ops.workflow.literals import MAX_TOKENS, Value
+from ops.workflow.literals import DEFECTS, MAX_TOKENS, FormatFailure, Value
 
 SOLVE = "Solve the problem."
 """The subtask that only asks for the answer: the default of `Workflow.single` and of precaching."""
@@ -108,54 +107,6 @@ class Workflow:
         return f"model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = [{access}]"
 
 
-class FormatFailure(StrEnum):
-    """Why a text is no workflow; training counts each of them."""
-
-    NO_ASSIGNMENT = "no_assignment"
-    """None of the three names is assigned anything."""
-    MAPPING = "mapping"
-    """Names are keys in quotes: JSON or a dictionary instead of three lists."""
-    YAML = "yaml"
-    """A name is followed by a list of YAML, one `-` an item."""
-    MISSING_MODEL_ID = "missing_model_id"
-    MISSING_SUBTASKS = "missing_subtasks"
-    MISSING_ACCESS_LIST = "missing_access_list"
-    NOT_A_LIST = "not_a_list"
-    """A name is assigned something else than a list."""
-    TUPLE = "tuple"
-    """A name is assigned values in round brackets."""
-    UNBRACKETED = "unbracketed"
-    """A name is assigned values with commas and no brackets."""
-    UNBALANCED = "unbalanced"
-    """A bracket or a string does not end (truncated, as a rule)."""
-    UNQUOTED = "unquoted"
-    """A list holds a word outside of quotes: text without them, or a name or call, which is not evaluated."""
-    NOT_A_LITERAL = "not_a_literal"
-    """A list holds something else than strings, numbers and lists of them."""
-    AMBIGUOUS = "ambiguous"
-    """Each name has a list, but which three belong together can be read in more than one way, or in none."""
-    TOO_DEEP = "too_deep"
-    TOO_LONG = "too_long"
-    """A list is beyond the reader's limits on characters or elements."""
-    EMPTY = "empty"
-    """Three empty lists outside a recursive round."""
-    LENGTH_MISMATCH = "length_mismatch"
-    TOO_MANY_STEPS = "too_many_steps"
-    BAD_WORKER = "bad_worker"
-    """An element of model_id is no integer."""
-    UNKNOWN_WORKER = "unknown_worker"
-    """An integer that is not among the offered ordinals."""
-    BAD_SUBTASK = "bad_subtask"
-    """An element of subtasks is not text."""
-    EMPTY_SUBTASK = "empty_subtask"
-    BAD_ACCESS = "bad_access"
-    """Not one of the forms of access that the mode allows."""
-    ACCESS_NOT_EARLIER = "access_not_earlier"
-    """Fine-grained access to the step itself or to a later one."""
-    CUT_OFF = "cut_off"
-    """The completion reached the limit of tokens before its end: counted in training, not visible in the text."""
-
-
 @dataclass(frozen=True)
 class Parsed:
     """Either a `workflow`, or a `failure` with a `detail` for a person."""
@@ -222,7 +173,7 @@ def _why_not_whole(lists: Lists) -> _InvalidError:
         if name in lists.missing:
             return _InvalidError(missing, f"{name} is not assigned")
         if defect := lists.defects.get(name):
-            return _InvalidError(FormatFailure(defect.value), f"{name} is assigned, but its value is {defect.words}")
+            return _InvalidError(defect, f"{name} is assigned, but its value is {DEFECTS[defect]}")
     return _InvalidError(FormatFailure.AMBIGUOUS, "which three of the lists belong together is not plain")
 
 

@@ -15,8 +15,7 @@ from threading import Lock
 from ops.config import RoundLimits
 from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message, Sample
-from ops.workflow.carry import carried
-from ops.workflow.execution import Previous, execute
+from ops.workflow.execution import Previous, carried, execute
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages
 from ops.workflow.scheduler import Scheduler

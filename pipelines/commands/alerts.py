@@ -8,6 +8,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.options import AS_JSON
+from pipelines.commands.shown import print_json
 
 
 @click.group(cls=OrderedGroup)
@@ -41,7 +43,8 @@ def test() -> None:
 
 @alerts.command(name="list")
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
-def list_(count: int) -> None:
+@AS_JSON
+def list_(count: int, as_json: bool) -> None:
     """List the alerts, newest first.
 
     Each with its command, and with the channels that failed.
@@ -50,7 +53,11 @@ def list_(count: int) -> None:
 
     from ops.alerts.notify import kept
 
-    for entry in kept(Workspace.find(), count):
+    entries = kept(Workspace.find(), count)
+    if as_json:
+        print_json(entries)
+        return
+    for entry in entries:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
         if entry.notice.command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import click
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import POOL
+from pipelines.commands.options import AS_JSON, POOL
+from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from ops.cache import ResponseCache
@@ -24,7 +26,8 @@ def cache() -> None:
 
 
 @cache.command()
-def inspect() -> None:
+@AS_JSON
+def inspect(as_json: bool) -> None:
     """Show what is stored, by model: entries, size, age."""
     import time
 
@@ -37,6 +40,9 @@ def inspect() -> None:
     workspace, now = Workspace.find(), time.time()
     responses = open_cache(workspace.cache)
     held = holdings(responses)
+    if as_json:
+        print_json([model._asdict() for model in held])
+        return
     table = Table("model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, responses))
     for model in held:
         ages = (f"{(now - at) / 86_400:.1f}" for at in (model.oldest, model.newest))
@@ -47,7 +53,8 @@ def inspect() -> None:
 
 @cache.command()
 @click.argument("key")
-def show(key: str) -> None:
+@AS_JSON
+def show(key: str, as_json: bool) -> None:
     """Show one entry, by the beginning of its key."""
     import json
     from datetime import UTC, datetime
@@ -64,6 +71,9 @@ def show(key: str) -> None:
     if entry is None:
         remedy = "Keys are 64 hex digits: why-miss and export give them"
         raise DataError(_name(workspace, responses), key, "is not the key of a valid entry", remedy)
+    if as_json:
+        print_json({**entry, "messages": json.loads(entry["messages"])})
+        return
     console = Console(soft_wrap=True)
     texts = {"messages": json.loads(entry.pop("messages")), "text": entry.pop("text")}
     entry["created"] = datetime.fromtimestamp(entry["created"], UTC).isoformat(sep=" ", timespec="seconds")
@@ -80,7 +90,8 @@ def show(key: str) -> None:
 @click.option("--benchmark", required=True)
 @click.option("--id", "problem_id", required=True)
 @click.option("--sample", type=int, default=0, show_default=True)
-def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int) -> None:
+@AS_JSON
+def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int, as_json: bool) -> None:
     """Say which field of a call differs from the nearest entry."""
     from ops.benchmarks.registry import is_confidential
     from ops.cache import open_cache
@@ -95,10 +106,24 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
         raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
     messages = solo_messages(_problem(workspace, benchmark, problem_id))
     lookup = why_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
-    _print_lookup(lookup, confidential=is_confidential(benchmark))
+    confidential = is_confidential(benchmark)
+    if as_json:
+        differences = [dict(zip(_DIFFERENCE, row, strict=True)) for row in _differences(lookup, confidential)]
+        print_json({"stored": lookup.stored, "differences": differences})
+        return
+    _print_lookup(lookup, confidential)
 
 
-def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
+_DIFFERENCE = ("field", "asked", "nearest entry")
+
+
+def _differences(lookup: Lookup, confidential: bool) -> Iterator[tuple[str, str, str]]:
+    for field, asked, stored, at in lookup.differences:
+        texts = ("(not shown)", "(not shown)") if confidential and at is not None else (asked, stored)
+        yield field + (f" at character {at}" if at is not None else ""), *texts
+
+
+def _print_lookup(lookup: Lookup, confidential: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -109,11 +134,9 @@ def _print_lookup(lookup: Lookup, *, confidential: bool) -> None:
     if lookup.nearest is None:
         click.echo("a miss, and no stored entry has a prompt with the same beginning")
         return
-    table = Table("field", "asked", "nearest entry", title="a miss: what differs from the nearest entry")
-    for difference in lookup.differences:
-        field, wanted, stored, at = difference
-        texts = ("(not shown)", "(not shown)") if confidential and at is not None else (wanted, stored)
-        table.add_row(field + (f" at character {at}" if at is not None else ""), *map(escape, texts))
+    table = Table(*_DIFFERENCE, title="a miss: what differs from the nearest entry")
+    for field, *texts in _differences(lookup, confidential):
+        table.add_row(field, *map(escape, texts))
     Console().print(table)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import recipe_option, seed_option
+from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, recipe_option, seed_option, yes_option
+from pipelines.commands.shown import print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @click.group(cls=OrderedGroup)
@@ -21,7 +25,7 @@ def data() -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def settings(recipe: str, seed: int | None) -> None:
     """Write data/settings.yaml, what the data depends on."""
@@ -33,7 +37,7 @@ def settings(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def raw(recipe: str, seed: int | None) -> None:
     """Load every benchmark into data/raw."""
@@ -53,7 +57,7 @@ def raw(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the decontaminated candidates."""
@@ -65,9 +69,10 @@ def shortlist(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
-@click.option("--estimate", is_flag=True, help="Say what it would cost, and ask nothing.")
-def responses(recipe: str, estimate: bool) -> None:
+@recipe_argument
+@dry_run_option
+@yes_option
+def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     """Ask every worker every candidate, or show the cost."""
     from contextlib import nullcontext
 
@@ -82,17 +87,19 @@ def responses(recipe: str, estimate: bool) -> None:
         materialize_responses,
         shortlist_file,
     )
+    from pipelines.asking import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
     configure(setup.recipe.grading, setup.workspace.root)
-    if estimate and not shortlist_file(setup.workspace).is_file():
+    if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
     if asks:
         click.echo(estimate_responses(setup, client))
-    if estimate:
+    if dry_run:
         return
+    confirm_spending(setup, yes)
     with serving(setup.pool, setup.workspace) if asks else nullcontext(), bar() as on_progress:
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
@@ -103,7 +110,7 @@ def responses(recipe: str, estimate: bool) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def profiles(recipe: str) -> None:
     """Measure the workers from their responses."""
     from ops.config import Setup
@@ -114,7 +121,7 @@ def profiles(recipe: str) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 @seed_option
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training mix and write its card."""
@@ -126,7 +133,7 @@ def mix(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def check(recipe: str) -> None:
     """Run every quality suite; exit code 1 if one fails.
 
@@ -138,7 +145,7 @@ def check(recipe: str) -> None:
 
 
 @data.command()
-@recipe_option
+@recipe_argument
 def gold(recipe: str) -> None:
     """Grade every gold answer of data/raw and report."""
     from pipelines.commands.quality import report_gold
@@ -163,10 +170,59 @@ def grade(problem: str, response: TextIO, recipe: str) -> None:
 
 
 @data.command()
-def benchmarks() -> None:
+@AS_JSON
+def benchmarks(as_json: bool) -> None:
     """Show the benchmarks: sources, licences, cautions."""
     from rich.console import Console
 
-    from pipelines.commands.benchmarks import benchmark_table
-
+    if as_json:
+        print_json(benchmark_facts())
+        return
     Console().print(benchmark_table())
+
+
+def benchmark_facts() -> list[dict[str, object]]:
+    """Return every benchmark for JSON."""
+    from ops.benchmarks.registry import BENCHMARKS
+
+    return [
+        {
+            "benchmark": name,
+            "domain": entry.domain,
+            "confidential": entry.confidential,
+            "grader": entry.grader,
+            "dataset": entry.hub.id,
+            "splits": entry.hub.parts,
+            "licence": entry.licence,
+            "citation": entry.citation,
+            "cautions": entry.cautions,
+        }
+        for name, entry in BENCHMARKS.items()
+    ]
+
+
+def benchmark_table() -> Table:
+    """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
+    from rich.table import Table
+
+    from ops.benchmarks.registry import BENCHMARKS
+    from ops.core.problem import ANSWER_FORMAT
+
+    shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
+    shown.add_column("benchmark", no_wrap=True)
+    for head in ("hub dataset and splits", "asked and graded", "licence and citation", "cautions"):
+        shown.add_column(head, overflow="fold", ratio=1)
+    for name, entry in BENCHMARKS.items():
+        splits = [
+            f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
+            for split, part in entry.hub.parts.items()
+        ]
+        task = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
+        shown.add_row(
+            f"{name}\n({'confidential' if entry.confidential else entry.domain})",
+            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),
+            task,
+            f"{entry.licence}\n{entry.citation}",
+            "\n".join(entry.cautions),
+        )
+    return shown

@@ -1,4 +1,4 @@
-"""`podium init`: make a workspace from the files in the package."""
+"""`podium init`, `backup` and `restore`: make a workspace from the files in the package; copy what it holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shutil import copyfile
 
 import click
 
-from ops.core.errors import PodiumError
+from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
@@ -97,3 +97,32 @@ def _start_dvc(workspace: Workspace) -> str:
     alone = "" if (workspace.root / ".git").exists() else "    no_scm = true\n"
     (folder / "config").write_text(settings.rstrip("\n") + "\n" + alone, encoding="utf-8")
     return "DVC records the data here" + (", without git." if alone else ".")
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def backup(file: Path) -> None:
+    """Copy what cannot be made again into a file.
+
+    Ledger, cache, registry and snapshots go into FILE, while they are in use. What a team's servers hold is theirs to
+    back up (docs/deployment.md).
+    """
+    from ops.core.backup import backup as copy
+
+    if file.exists():
+        raise DataError(file, "", "is there already", "Name another")
+    for part, said in copy(Workspace.find(), file).items():
+        click.echo(f"{part}: {said}")
+    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def restore(file: Path) -> None:
+    """Restore a backup that `podium backup` wrote.
+
+    Restores FILE into this checkout, which may differ from the original. Existing files are never replaced.
+    """
+    from ops.core.backup import restore as put_back
+
+    click.echo(f"restored: {', '.join(put_back(Workspace.find(), file))}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.options import AS_JSON
+from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +22,8 @@ _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 @click.command()
 @click.option("--run", metavar="RUN", help="Of one run only.")
 @click.option("--calls", type=int, default=0, metavar="N", help="The last N calls as well, one by one.")
-def ledger(run: str | None, calls: int) -> None:
+@AS_JSON
+def ledger(run: str | None, calls: int, as_json: bool) -> None:
     """Show what was spent, by run, purpose, worker, month."""
     from ops.cache import open_cache
     from ops.spending.ledger import open_ledger
@@ -37,6 +40,10 @@ def ledger(run: str | None, calls: int) -> None:
         "worker": books.by_worker(run),
         "month": books.by_month(run),
     }
+    if as_json:
+        latest = [call._asdict() for call in books.latest(calls, run)] if calls else []
+        print_json({**parts, "reserved": books.open_reservations(), "calls": latest})
+        return
     for what, spent in parts.items():
         if spent:
             console.print(_table(what, spent))

@@ -9,7 +9,7 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.init import workspace_here
-from pipelines.commands.options import recipe_argument, seed_option
+from pipelines.commands.options import KEPT_BACK, dry_run_option, recipe_argument, seed_option, yes_option
 from pipelines.ending import stopped_midway
 
 full_option = click.option("--full", is_flag=True, help="Show the scores of each benchmark and the strategies, too.")
@@ -19,13 +19,16 @@ full_option = click.option("--full", is_flag=True, help="Show the scores of each
 @recipe_argument
 @seed_option
 @full_option
-def run(recipe: str, seed: int | None, full: bool) -> None:
+@dry_run_option
+@yes_option
+def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
     """Run the whole pipeline once.
 
     From problems to a promoted model, with config/recipes/RECIPE.yaml (default: quickstart). An empty folder
-    becomes a workspace first. Finished work and paid responses are reused.
+    becomes a workspace first. Finished work and paid responses are reused. Exit code 3 if the gate does not promote
+    the result.
     """
-    _until_stopped(workspace_here(), recipe, seed, "lifecycle", full)
+    _until_stopped(workspace_here(), recipe, seed, "lifecycle", full, dry_run, yes)
 
 
 @click.command()
@@ -33,13 +36,15 @@ def run(recipe: str, seed: int | None, full: bool) -> None:
 @seed_option
 @click.option("--run", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
               help="Train as the plan in this folder of .podium/runs says, and nothing else.")  # fmt: skip
-def train(recipe: str, seed: int | None, folder: Path | None) -> None:
+@dry_run_option
+@yes_option
+def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes: bool) -> None:
     """Choose the mix, cold-start a policy, train it.
 
     The stages before (problems, shortlist, responses) must be there. A training that was cut short goes on.
     """
     if folder is None:
-        _until_stopped(Workspace.find(), recipe, seed, "train")
+        _until_stopped(Workspace.find(), recipe, seed, "train", False, dry_run, yes)
         return
     import os
 
@@ -55,12 +60,14 @@ def train(recipe: str, seed: int | None, folder: Path | None) -> None:
 @recipe_argument
 @seed_option
 @full_option
-def evaluate(recipe: str, seed: int | None, full: bool) -> None:
+@dry_run_option
+@yes_option
+def evaluate(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
     """Score the trained Conductor and its opponents.
 
     Nothing is registered or promoted.
     """
-    _until_stopped(Workspace.find(), recipe, seed, "evaluate", full)
+    _until_stopped(Workspace.find(), recipe, seed, "evaluate", full, dry_run, yes)
 
 
 @click.command()
@@ -71,10 +78,20 @@ def dev() -> None:
     sys.exit(serve(Workspace.find()))
 
 
-def _until_stopped(workspace: Workspace, recipe: str, seed: int | None, part: str, full: bool = False) -> None:
-    from pipelines.run import live
+def _until_stopped(
+    workspace: Workspace, recipe: str, seed: int | None, part: str, full: bool, dry_run: bool, yes: bool
+) -> None:
+    from pipelines.run import NEEDS, live
 
+    if dry_run:
+        from ops.config import Setup
+        from pipelines.commands.plan import show_plan
+
+        show_plan(Setup.read(workspace, recipe, seed), NEEDS[part])
+        return
     try:
-        live(workspace, recipe, seed, part, full)
+        kept_back = live(workspace, recipe, seed, part, full, yes)
     except KeyboardInterrupt:
         stopped_midway()
+    if kept_back:
+        raise click.exceptions.Exit(KEPT_BACK)

@@ -23,25 +23,30 @@ SECTIONS = {
         "evaluate": f"{HERE}.lifecycle:evaluate",
         "report": f"{HERE}.report:report",
         "study": f"{HERE}.study:study",
+        "status": f"{HERE}.status:status",
+        "runs": f"{HERE}.status:runs",
         "dev": f"{HERE}.lifecycle:dev",
         "team": f"{HERE}.team:team",
     },
     "Before anything is spent": {
         "plan": f"{HERE}.plan:plan",
         "forecast": f"{HERE}.plan:forecast",
+        "recipes": f"{HERE}.recipes:recipes",
         "pools": f"{HERE}.pools:pools",
-        "doctor": f"{HERE}.doctor:doctor",
+        "config": f"{HERE}.recipes:config",
+        "doctor": f"{HERE}.plan:doctor",
     },
     "Data, answers, money": {
         "data": f"{HERE}.data:data",
         "cache": f"{HERE}.cache:cache",
         "ledger": f"{HERE}.ledger:ledger",
-        "backup": f"{HERE}.backup:backup",
-        "restore": f"{HERE}.backup:restore",
+        "backup": f"{HERE}.init:backup",
+        "restore": f"{HERE}.init:restore",
     },
     "Release": {
-        "ask": f"{HERE}.ask:ask",
+        "ask": f"{HERE}.release:ask",
         "serve": f"{HERE}.release:serve",
+        "verdict": f"{HERE}.release:verdict",
         "promote": f"{HERE}.release:promote",
         "rollback": f"{HERE}.release:rollback",
         "retrain": f"{HERE}.retrain:retrain",
@@ -50,10 +55,10 @@ SECTIONS = {
     },
     "Tables and pictures of the docs": {
         "reproduce": f"{HERE}.report:reproduce",
-        "baselines": f"{HERE}.tables:baselines",
+        "baselines": f"{HERE}.report:baselines",
         "workflow": f"{HERE}.workflow:workflow",
     },
-    "The shell": {"completion": f"{HERE}.completion:completion"},
+    "The shell": {"completion": f"{HERE}.options:completion"},
 }
 
 

@@ -1,6 +1,10 @@
-"""Arguments and options shared by several commands, with shell completion of names."""
+"""Arguments and options shared by several commands, with shell completion of names, and `podium completion`."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -8,6 +12,9 @@ from click.shell_completion import CompletionItem
 from ops.core.errors import PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
+
+KEPT_BACK = 3
+"""Exit code of a run whose challenger the gate did not promote."""
 
 
 def workspace_or_defaults() -> Workspace:
@@ -34,10 +41,43 @@ RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 SEED = click.IntRange(0, 2**31 - 1)
 """The seed, with the bounds of `ops.config`."""
 
-recipe_argument = click.argument("recipe", type=RECIPE, default="quickstart")
-"""A file in config/recipes, without `.yaml`."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def recipe_argument(command: F) -> F:
+    """Give a command the argument `recipe`, a file in config/recipes without `.yaml`, and `--pool`, which joins it as
+    "RECIPE@POOL"."""
+
+    @wraps(command)
+    def joined(*arguments: Any, recipe: str, pool: str | None, **options: Any) -> Any:
+        from ops.config import with_pool
+
+        return command(*arguments, recipe=with_pool(recipe, pool), **options)
+
+    replaced = click.option("--pool", type=POOL, help="Replaces the recipe's pool: a file in config/pools.")
+    return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
+
+
 recipe_option = click.option(
     "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
+yes_option = click.option("--yes", is_flag=True, help="Spend without asking.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would do and cost; do nothing.")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the shell's completion script.
+
+    For bash: echo 'eval "$(podium completion bash)"' >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None  # click's own choices
+    click.echo(script(ctx.find_root().command, {}, "podium", "_PODIUM_COMPLETE").source())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,10 @@ import click
 
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
+from pipelines.asking import confirm
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import AS_JSON, POOL, workspace_or_defaults
+from pipelines.commands.options import AS_JSON, POOL, workspace_or_defaults, yes_option
+from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from ops.config import Pool
@@ -46,7 +47,7 @@ def list_pools(as_json: bool) -> None:
             }
             for name, pool in every.items()
         ]
-        click.echo(json.dumps(listed, ensure_ascii=False))
+        print_json(listed)
         return
     rows = [_listed(name, pool) for name, pool in every.items()]
     console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
@@ -54,16 +55,21 @@ def list_pools(as_json: bool) -> None:
 
 @pools.command()
 @click.argument("pool", type=POOL)
-def show(pool: str) -> None:
+@AS_JSON
+def show(pool: str, as_json: bool) -> None:
     """Show the workers, the pool's two keys, missing API keys."""
     from ops.config import load_pool, pool_file
-    from ops.config.secret import key_problem
+    from ops.config.base import key_problem
     from ops.workers.pool import pool_rows
     from ops.workers.unsent import unsent
     from pipelines.commands.shown import console, fits, table
 
     config = workspace_or_defaults().config
     chosen = load_pool(config, pool)
+    if as_json:
+        keys = {"answers_key": chosen.answers_key, "prices_key": chosen.prices_key}
+        print_json({**chosen.model_dump(mode="json"), **keys, "missing_keys": chosen.missing_keys()})
+        return
     console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
     console().print(chosen.description, markup=False)
     console().print()
@@ -89,7 +95,7 @@ def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
 
 @pools.command()
 @click.argument("pool", type=POOL)
-@click.option("--yes", is_flag=True, help="Spend without asking.")
+@yes_option
 @AS_JSON
 def ping(pool: str, yes: bool, as_json: bool) -> None:
     """Call each worker once: latency, cost, what came back or what to do.
@@ -106,14 +112,12 @@ def ping(pool: str, yes: bool, as_json: bool) -> None:
     workspace = Workspace.find()
     chosen, file = load_pool(workspace.config, pool), pool_file(workspace.config, pool)
     most = pinging.most_usd(chosen, file)
-    if most > 0 and not yes:
-        asked = f"One call to each worker of {pool} costs ${most:.4f} at most. Go on?"
-        if not click.confirm(asked, err=True):
-            raise click.exceptions.Exit(1)
+    if most > 0:
+        confirm(f"One call to each worker of {pool} costs ${most:.4f} at most", yes)
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
         results = pinging.ping(chosen, file, cache, ledger)
     if as_json:
-        click.echo(json.dumps([result._asdict() for result in results], ensure_ascii=False))
+        print_json([result._asdict() for result in results])
     else:
         width = max(len(result.worker) for result in results)
         for result in results:
@@ -127,11 +131,17 @@ def ping(pool: str, yes: bool, as_json: bool) -> None:
 @pools.command()
 @click.argument("old", type=POOL)
 @click.argument("new", type=POOL)
-def diff(old: str, new: str) -> None:
+@AS_JSON
+def diff(old: str, new: str, as_json: bool) -> None:
     """Show what the change from OLD to NEW requires and costs."""
     from ops.config import load_pool
+    from ops.workers.pool import difference
 
-    _print_difference(load_pool(workspace_or_defaults().config, old), load_pool(workspace_or_defaults().config, new))
+    before, after = (load_pool(workspace_or_defaults().config, name) for name in (old, new))
+    if as_json:
+        print_json(difference(before, after))
+        return
+    _print_difference(before, after)
 
 
 def _print_difference(old: Pool, new: Pool) -> None:

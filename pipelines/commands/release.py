@@ -1,26 +1,50 @@
-"""`podium promote`, `rollback`, `serve`: change and serve the champion of MLflow's registry."""
+"""`podium ask`, `serve`, `verdict`, `promote`, `rollback`: ask, serve, explain and change the champion of MLflow's
+registry."""
 
 from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.asking import confirm
+from pipelines.commands.options import AS_JSON
+from pipelines.commands.shown import print_json
+
+if TYPE_CHECKING:
+    from ops.release.store import Registered
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say which version would become champion; do nothing.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked.")
 
 
 @click.command()
 @click.argument("version", required=False)
 @click.option("--by", "name", required=True, help="Who decides so.")
 @click.option("--reason", required=True, help="Why. Both are recorded with the version.")
-def promote(version: str | None, name: str, reason: str) -> None:
+@dry_run_option
+@yes_option
+def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Make a version champion regardless of the gate.
 
     VERSION is the challenger by default. Without this command only the gate promotes, in `podium run`. The version
     records the gate's verdict and the override: name, reason and time.
     """
-    from ops.stages.release import promote_by_hand
+    from ops.release import registry
+    from ops.stages.release import promote_by_hand, to_promote
     from pipelines.release import observe, promotion_seen
 
     workspace = Workspace.find()
+    known, champion = to_promote(workspace, version), registry.champion(workspace)
+    if champion is None or champion.version != known.version:
+        said = f"version {known.version} becomes champion{_in_place_of(champion)}; the gate's verdict on it: "
+        if not _agreed(said + known.tags.get("verdict", "not judged"), dry_run, yes):
+            return
+    elif dry_run:
+        click.echo(f"version {known.version} is the champion already")
+        return
     outcome = promote_by_hand(workspace, version, name, reason)
     if not outcome.changed:
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
@@ -34,22 +58,79 @@ def promote(version: str | None, name: str, reason: str) -> None:
 @click.command()
 @click.option("--by", "name", default="", help="Who decides so.")
 @click.option("--reason", required=True, help="Why. Both are recorded with the version that goes.")
-def rollback(name: str, reason: str) -> None:
+@dry_run_option
+@yes_option
+def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Make the previous version champion again.
 
     Only `podium promote` makes the replaced version champion again.
     """
     from ops.release import registry
+    from ops.release.aliases import before_champion
     from ops.stages.release import roll_back
     from pipelines.release import observe, rollback_seen
 
     workspace = Workspace.find()
-    gone = registry.champion(workspace)
+    gone, target = registry.champion(workspace), before_champion(workspace)
+    if not _agreed(f"version {target.version} becomes champion again{_in_place_of(gone)}", dry_run, yes):
+        return
     back = roll_back(workspace, reason, name)
     observe(workspace, rollback_seen(back, name, reason))
     click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:
         click.echo(f"Undo        podium promote {gone.version} --by NAME --reason WHY")
+
+
+def _in_place_of(champion: Registered | None) -> str:
+    return f", in place of version {champion.version}" if champion else ""
+
+
+def _agreed(what: str, dry_run: bool, yes: bool) -> bool:
+    """Say what would be done, or ask a person at a terminal; return whether to do it."""
+    if dry_run:
+        click.echo(f"{what}. Nothing was changed")
+        return False
+    confirm(what, yes or not sys.stdin.isatty())
+    return True
+
+
+@click.command()
+@click.argument("version", required=False)
+@AS_JSON
+def verdict(version: str | None, as_json: bool) -> None:
+    """Show why a version was promoted or not, check by check.
+
+    VERSION is the challenger by default, or the champion where there is no challenger. Exit code 3 if the gate did not
+    promote it.
+    """
+    from ops.release import registry
+    from ops.reports.made import folder
+    from pipelines.commands.options import KEPT_BACK
+    from pipelines.commands.shown import console, table
+
+    workspace = Workspace.find()
+    known = registry.named(workspace, version) if version else registry.latest(workspace)
+    decision = registry.recorded_decision(workspace, known.version)
+    page = folder(workspace) / f"verdict-version-{known.version}.html"
+    said = known.tags.get("verdict", "not judged")
+    if as_json:
+        print_json({"version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict()})
+    else:
+        names = f" ({', '.join(known.aliases)})" if known.aliases else ""
+        click.echo(f"version {known.version}{names}: {said}")
+        rows = [
+            ("passed" if each.passed else "FAILED", each.name, f"{each.value:.4g}", f"{each.bound:.4g}",
+             each.explanation)
+            for each in decision.checks
+        ]  # fmt: skip
+        if rows:
+            console().print(table(("", "check", "value", "bound", "what"), rows, ("value", "bound")))
+        if decision.override:
+            click.echo(f"override by {decision.override.name}: {decision.override.reason}")
+        if page.is_file():
+            click.echo(f"page: {page.relative_to(workspace.root)}")
+    if not decision.promote:
+        raise click.exceptions.Exit(KEPT_BACK)
 
 
 @click.command()
@@ -63,7 +144,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
     config/serving.yaml. When the alias champion moves, the server follows it.
     """
     from ops.config import load_serving
-    from ops.release.http import serve
+    from ops.release.champion import serve
     from pipelines.quiet import quiet, restore_gc
 
     quiet()
@@ -71,3 +152,21 @@ def serve(host: str, port: int, pool: str | None) -> None:
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
     serve(workspace, chosen, host, port, when_loaded=restore_gc)
+
+
+@click.command()
+@click.argument("question")
+@click.option("--grader", type=click.Choice(["text", "math", "choice", "code"]), help="Form of the answer (text).")
+@click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
+def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
+    """Ask the champion a question.
+
+    Exit code 0 with an answer, 1 without one.
+    """
+    from rich.console import Console
+
+    from ops.release import ask as champion
+
+    response = champion.ask(Workspace.find(), question, {"grader": grader, "choices": list(choices)})
+    champion.show(response, Console())
+    sys.exit(0 if response.get("status") == "completed" else 1)

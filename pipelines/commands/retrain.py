@@ -5,32 +5,39 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.options import AS_JSON, KEPT_BACK, dry_run_option, yes_option
 from pipelines.ending import stopped_midway
 
 
 @click.command()
-@click.option("--plan", "plan_only", is_flag=True, help="Print what it requires and costs; do nothing.")
-def retrain(plan_only: bool) -> None:
+@dry_run_option
+@yes_option
+@AS_JSON
+def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     """Do the work that a change of the champion's pool requires.
 
     Precache new and changed workers, evaluate the champion on the current pool, fine-tune it if needed, and let the
-    gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd.
+    gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd. `--json` prints what
+    `--dry-run` says. Exit code 3 if the gate does not promote the result.
     """
     from pipelines.retraining import by_hand
 
-    if plan_only:
-        by_hand.report(Workspace.find())
+    if dry_run or as_json:
+        by_hand.report(Workspace.find(), as_json)
         return
     try:
-        by_hand.retrain(Workspace.find())
+        kept_back = by_hand.retrain(Workspace.find(), yes)
     except KeyboardInterrupt:
         stopped_midway()
+    if kept_back:
+        raise click.exceptions.Exit(KEPT_BACK)
 
 
 @click.command()
 @click.option("--simulate", is_flag=True, help="Ask no worker: print what the test finds in simulated years.")
+@yes_option
 @click.option("--simulations", default=500, show_default=True, help="How many years for each kind of provider.")
-def probe(simulate: bool, simulations: int) -> None:
+def probe(simulate: bool, yes: bool, simulations: int) -> None:
     """Repeat a few questions to every worker.
 
     A worker that no longer agrees with its precached answers has been replaced under the same name: its model gets a
@@ -41,4 +48,4 @@ def probe(simulate: bool, simulations: int) -> None:
     if simulate:
         click.echo(by_hand.simulated(Workspace.find(), simulations))
         return
-    by_hand.probe(Workspace.find())
+    by_hand.probe(Workspace.find(), yes)

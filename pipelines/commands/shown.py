@@ -1,4 +1,4 @@
-"""Tables of the commands: names are never cut, and piped output has no cut lines."""
+"""Tables and JSON of the commands: names are never cut, and piped output has no cut lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
+
+import click
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +61,14 @@ def _beside(line: str, columns: int) -> str:
         line, columns, subsequent_indent=" " * room, break_long_words=False, break_on_hyphens=False,
         replace_whitespace=False,
     )  # fmt: skip
+
+
+def print_json(value: object) -> None:
+    """Print a value of settings, data classes and plain values as one JSON document; an infinite number becomes
+    null."""
+    from pydantic_core import to_json
+
+    click.echo(to_json(value, inf_nan_mode="null", fallback=str).decode())
 
 
 def fits(made: Table, on: Console) -> bool:

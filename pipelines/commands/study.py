@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import SEED
+from pipelines.commands.options import AS_JSON, SEED, yes_option
+from pipelines.commands.shown import print_json
 
 
 @click.command()
@@ -19,28 +20,40 @@ from pipelines.commands.options import SEED
     "--into", type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the table into this page, between its two lines `<!-- made by `podium study NAME` -->`.",
 )  # fmt: skip
+@AS_JSON
+@yes_option
 def study(
-    name: str | None, changes: tuple[str, ...], recipe: str | None, seeds: tuple[int, ...], into: Path | None
+    name: str | None,
+    changes: tuple[str, ...],
+    recipe: str | None,
+    seeds: tuple[int, ...],
+    into: Path | None,
+    as_json: bool,
+    yes: bool,
 ) -> None:
     """Measure the effect of named changes, as a table.
 
-    Without NAME the studies are listed: files of ops/evaluation/studies, which train nothing and need a trained and
-    scored policy (`podium run`), and those of config/studies.yaml, each of which runs its recipe's pipeline first.
-    CHANGES selects changes of a study that trains a recipe again; the default is all of them. Finished work is reused.
+    Without NAME the studies are listed (--json: for programs): files of ops/evaluation/studies, which train nothing and
+    need a trained and scored policy (`podium run`), and those of config/studies.yaml, each of which runs its recipe's
+    pipeline first. CHANGES selects changes of a study that trains a recipe again; the default is all of them. Finished
+    work is reused.
     """
     from pipelines.quiet import quiet
 
     quiet()
-    from pipelines.pages import write_between
+    from ops.core.atomic import write_between
     from pipelines.studies import every_study, made
 
     workspace = Workspace.find()
     if name is None:
         known = every_study(workspace)
+        if as_json:
+            print_json([{"study": each, "title": entry.title} for each, entry in known.items()])
+            return
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
-    text = made(workspace, name, changes, recipe, seeds)
+    text = made(workspace, name, changes, recipe, seeds, yes)
     click.echo(text, nl=False)
     if into is not None:
         write_between(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)

@@ -65,7 +65,7 @@ def start(recipe: str, seed: int | None, job: str) -> None:
 
     from assets.resources import Podium
     from pipelines.definitions import definitions
-    from pipelines.team import submit
+    from pipelines.launching import submit
 
     podium = Podium(recipe=recipe, seed=seed).of(snapshot)
     with open_instance(workspace) as instance:

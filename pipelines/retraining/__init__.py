@@ -1,5 +1,5 @@
-"""Retraining: its triggers (a change of the pool, the clock), and the job that executes a change's plan.
+"""Retraining: its triggers (a change of the pool, the clock) and its commands.
 
-What belongs here: the sensor, the schedules, the jobs and the functions of their commands. What does not: what a plan
-is, costs or decides (`ops.retraining`).
+What belongs here: the sensors, the schedules and the functions of the commands. What does not: the job
+(`pipelines.lifecycle`), and what a plan is, costs or decides (`ops.retraining`).
 """

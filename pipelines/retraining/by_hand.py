@@ -1,6 +1,5 @@
-"""The functions of `podium retrain` and `podium probe` in this
-process: print or execute the plan, probe the workers.
-"""
+"""The functions of `podium retrain` and `podium probe` in this process: print or execute the plan, probe the
+workers."""
 
 from __future__ import annotations
 
@@ -15,13 +14,15 @@ from ops.release import registry
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workers.pool import difference
+from pipelines.asking import confirm_spending
+from pipelines.commands.shown import print_json
 from pipelines.retraining.launch import change_tags, estimated
 
 
-def report(workspace: Workspace) -> bool:
-    """Print what the champion's pool requires and costs, without executing it; return whether any work is required.
+def report(workspace: Workspace, as_json: bool = False) -> None:
+    """Print what the champion's pool requires and costs, without executing it.
 
     Raises `PodiumError`.
     """
@@ -32,8 +33,24 @@ def report(workspace: Workspace) -> bool:
     console = Console(highlight=False)
     with open_instance(workspace) as instance:
         found = due(Podium(root=str(workspace.root)), workspace, instance)
-    show(console, found, None if found.plan.is_empty else estimated(found))
-    return not found.plan.is_empty
+    priced = None if found.plan.is_empty else estimated(found)
+    if as_json:
+        print_json(_facts(found, priced))
+    else:
+        show(console, found, priced)
+
+
+def _facts(found: Due, priced: Estimate | None) -> dict[str, object]:
+    change = found.snapshot.change
+    assert change is not None
+    return {
+        "champion": change.version,
+        "recipe": found.snapshot.recipe_file,
+        "difference": difference(change.before, found.snapshot.pool),
+        "plan": "" if found.plan.is_empty else str(found.plan),
+        "usd": None if priced is None else priced.usd._asdict(),
+        "budget_usd": found.snapshot.retraining.budget_usd,
+    }
 
 
 def show(console: Console, found: Due, priced: Estimate | None) -> None:
@@ -59,9 +76,11 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
         console.print(f"            more than retraining.budget_usd ({usd(budget)}): the sensor does not start it")
 
 
-def retrain(workspace: Workspace) -> None:
-    """Execute the work that the champion's pool requires. Raises
-    `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+def retrain(workspace: Workspace, yes: bool = True) -> bool:
+    """Execute the work that the champion's pool requires; return whether the gate kept a challenger back.
+
+    Without `yes` a person is asked before paid workers are called. Raises `PodiumError`, and `KeyboardInterrupt` after
+    Ctrl-C.
     """
     from pipelines.run import here
 
@@ -74,32 +93,40 @@ def retrain(workspace: Workspace) -> None:
         found = due(place.podium, workspace, place.instance)
         if found.plan.is_empty:
             show(console, found, None)
-            return
+            return False
         priced = estimated(found)
         show(console, found, priced)
+        if priced.usd.high > 0:
+            confirm_spending(found.snapshot.setup(workspace), yes)
         job = place.definitions.resolve_job_def("retraining")
         place.of(found.podium).execute(job, tags=change_tags(found, priced) | {"podium/cause": "podium retrain"})
-    print_decision(console, workspace, found.snapshot)
+    return print_decision(console, workspace, found.snapshot)
 
 
-def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> None:
-    """Print the decision, its outcome, and the next command to type. Raises `DataError`."""
+def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> bool:
+    """Print the decision, its outcome, and the next command to type; return whether the gate kept a challenger back.
+
+    Raises `DataError`.
+    """
     from pipelines.summary import print_promotion
 
     made = decided(workspace, asked.key)
     console.print()
     console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
+    kept_back = False
     if made.fine_tune:
-        print_promotion(console, workspace)
+        kept_back = print_promotion(console, workspace)
     elif (champion := registry.champion(workspace)) is not None:
         console.print(f"Champion    version {champion.version}, as before")
     seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
     if made.train_anew or (made.standing.failed and not made.fine_tune):
         console.print(f"Next        `podium run {asked.recipe_file} --seed {seed}` trains from the start", markup=False)
+    return kept_back
 
 
-def probe(workspace: Workspace) -> None:
-    """Run one round of probes of the champion's workers in this process. Raises `PodiumError`."""
+def probe(workspace: Workspace, yes: bool = True) -> None:
+    """Run one round of probes of the champion's workers in this process; without `yes` a person is asked first. Raises
+    `PodiumError`."""
     from ops.retraining.drift import threshold
     from ops.retraining.probes import ProbeRecord
     from pipelines.run import here
@@ -110,6 +137,7 @@ def probe(workspace: Workspace) -> None:
     console, asked = Console(highlight=False), known.snapshot
     with here(workspace, asked.recipe_file, asked.seed, ("workers",), console) as place:
         setup, probing = place.podium.load(), place.podium.snapshot().retraining.probing
+        confirm_spending(setup, yes)
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("worker_probes")])
     table = Table("worker", "rounds", "lost", "gained", "evidence", box=None, padding=(0, 2, 0, 0))
     for worker in setup.pool.workers:

@@ -14,7 +14,7 @@ from ops.alerts.notify import was_noticed
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.retraining.estimate import Estimate, estimate
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
 """The sensor and the schedule that execute the plan of a change."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 
 import dagster as dg
 
@@ -18,7 +20,6 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.planning.requirements.workers import SOON
 from ops.planning.retirement import retirement
-from ops.retraining.settle import Settling
 from pipelines.lifecycle import unfinished
 from pipelines.retraining.launch import POOL_CHANGED, Launch, automation_is_on, failed_run, launch
 
@@ -115,3 +116,20 @@ def _result(context: dg.SensorEvaluationContext, made: Launch, settling: Settlin
     if made.request is not None:
         return dg.SensorResult(run_requests=[made.request], cursor=cursor)
     return dg.SensorResult(skip_reason=made.why, cursor=cursor, asset_events=made.notes)
+
+
+@dataclass(frozen=True)
+class Settling:
+    """The last content read, and the time (seconds since the epoch) since which it is unchanged."""
+
+    read: str = ""
+    since: float = 0.0
+
+    def after(self, read: str, now: float) -> Self:
+        """The state after reading `read` at time `now`. If the clock went back, the wait restarts."""
+        same = read == self.read and now >= self.since
+        return type(self)(read, self.since if same else now)
+
+    def waits(self, settle_s: float, now: float) -> float:
+        """Seconds until the content counts as settled; 0: it is settled."""
+        return max(0.0, settle_s - (now - self.since))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from ops.core.workspace import Workspace
-from ops.training.run.telemetry import silence
+from ops.training.run.processes import silence
 from tests.bench.row import SMALL, Row, report
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import psutil
 
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
-from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
 from tests.unit.grading.forms import Form, load, wrapped, wrappings
 

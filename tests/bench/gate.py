@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import Stratum, detectable_paired
-from ops.release.interim_analyses import confidence_at
-from pipelines.pages import MEASUREMENTS, write_between
+from ops.release.promotion import confidence_at
 from tests.bench.row import sized
 from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ops.benchmarks.base import LoadedSplit
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.config import BenchmarkSource, Grading
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from ops.quality.gold import Golds, gold_report, grade_gold
-from pipelines.pages import MEASUREMENTS, write_between
 
 MARK = "<!-- made by `make gold` -->"
 ROWS = Path("..") / "shared" / "benchmarks"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
@@ -30,7 +31,6 @@ from ops.synthetic.problems import generate
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
 from ops.workflow.execution import worker_messages
-from pipelines.pages import MEASUREMENTS, write_between
 
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
 POOL = load_pool(Workspace.find().config, "quickstart")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.cache import ResponseCache
 from ops.config import BenchmarkSource, Replay, Worker
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
@@ -28,7 +29,6 @@ from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
-from pipelines.pages import MEASUREMENTS, write_between
 from tests.loading import sound_problems
 
 ROOT = Path(__file__).parents[2]

@@ -20,6 +20,7 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -33,7 +34,6 @@ from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 from ops.training.run.plan import RunResult, read_curve
-from pipelines.pages import MEASUREMENTS, write_between
 
 MARK = "<!-- made by `make pretrained` -->"
 UNTRAINED, EXPLAINED = 30, 10

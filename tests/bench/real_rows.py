@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import EVALUATION_SEED, sample
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Grading, Setup, Worker
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
@@ -31,7 +32,6 @@ from ops.precaching.opening import open_client
 from ops.precaching.precache import precache
 from ops.quality.gold import grade_gold
 from ops.workers.client import WorkerClient
-from pipelines.pages import MEASUREMENTS, write_between
 
 MARK = "<!-- made by `make real-rows` -->"
 ROWS = Path("..") / "shared" / "benchmarks"

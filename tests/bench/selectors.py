@@ -23,12 +23,12 @@ from scipy.special import gammaln
 from scipy.stats import spearmanr
 
 from ops.config import Curation
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
 from ops.curation.selector import SelectionEvidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
-from pipelines.pages import MEASUREMENTS, write_between
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make selectors` -->"

@@ -35,13 +35,13 @@ import yaml
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Grading
+from ops.core.atomic import write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
 from ops.release.champion import champion_of
 from ops.synthetic.problems import generate
-from pipelines.pages import write_between
 from tests.command import PODIUM
 from tests.serving.misbehaving import Misbehaving
 

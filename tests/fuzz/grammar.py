@@ -15,7 +15,8 @@ from ops.core.workspace import Workspace
 MODULES = ("grammar", "assignments", "literals", "escapes", "turn")
 
 with atheris.instrument_imports(include=[f"ops.workflow.{name}" for name in MODULES]):
-    from ops.workflow.grammar import FormatFailure, parse
+    from ops.workflow.grammar import parse
+    from ops.workflow.literals import FormatFailure
 
 CORPUS = Path(__file__).parents[1] / "unit" / "workflow" / "corpus"
 SECONDS = 1.0

@@ -90,7 +90,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
         server.order(rate=1.0, faults=[*["echo"] * 9, "413"])
         with (folder / "printed.log").open("w", encoding="utf-8") as printed:
             done = subprocess.run(
-                [*PODIUM, "run", "canaries"],
+                [*PODIUM, "run", "canaries", "--yes"],
                 env=os.environ
                 | LOUD
                 | {"PODIUM_ROOT": str(workspace.root), "TMPDIR": str(folder / "tmp"), KEY_VARIABLE: KEY},

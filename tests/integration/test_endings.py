@@ -271,7 +271,7 @@ AT_THE_END_OF_A_RUN = """\
 import logging, os, signal, sys
 import dagster as dg
 from pipelines.ending import exit_code, note_signals
-from pipelines.in_process import execute_in_process
+from pipelines.launching import execute_in_process
 
 class AtTheEnd(logging.Handler):
     def emit(self, record):

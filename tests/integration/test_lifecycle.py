@@ -267,6 +267,35 @@ def test_it_tells_the_story_to_its_end(pipeline: Finished) -> None:
     assert "Traceback" not in pipeline.printed
 
 
+def test_commands_say_what_the_run_did(
+    pipeline: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(pipeline.workspace.root))
+    monkeypatch.setenv("DAGSTER_HOME", "")
+
+    def read(*words: str) -> Any:
+        capsys.readouterr()
+        assert podium(*words, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    known = registry.champion(pipeline.workspace)
+    assert known is not None
+    status = read("status")
+    assert status["champion"]["version"] == known.version and status["last_run"]["status"] == "success"
+    assert status["usd_in_all"] == sum(each["usd"] for each in read("ledger")["run"].values()) > 0
+    listed = read("runs", "list")
+    assert {each["status"] for each in listed} == {"success", "failure"} and listed[0] == status["last_run"]
+    verdict = read("verdict", known.version)
+    assert verdict["promote"] and {each["passed"] for each in verdict["checks"]} == {True}
+    assert read("forecast", "mini")["worker_calls"] > 0
+    assert read("retrain")["plan"] == ""
+    capsys.readouterr()
+    assert podium("rollback", "--reason", "why", "--dry-run") == 1
+    assert "did not replace another version" in capsys.readouterr().err
+    assert podium("promote", known.version, "--by", "a", "--reason", "b", "--dry-run") == 0
+    assert "is the champion already" in capsys.readouterr().out
+
+
 def test_the_version_has_the_accuracy_of_each_worker_on_its_card(pipeline: Finished) -> None:
     with champion_of(pipeline.workspace) as source:
         files = source.files("1")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.training.run.nodes import MAIN, NODES, RANK
 from ops.training.run.plan import RunResult, command, environment, read_curve
+from ops.training.run.processes import MAIN, NODES, RANK
 from tests.team.servers import free_port
 from tests.unit.training.tiny import tiny_plan
 

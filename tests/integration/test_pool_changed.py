@@ -52,8 +52,8 @@ from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
+from pipelines.lifecycle import retraining_job
 from pipelines.retraining.by_hand import print_decision, report
-from pipelines.retraining.job import retraining_job
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
 from pipelines.retraining.schedules import CLOCKS, monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
@@ -419,11 +419,11 @@ def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ti
     assert ticking.alerts("decision") == [], "it has not settled"
     for _ in range(3):
         ticking.watch(300)
-    assert ticking.alerts("decision") == ["podium retrain --plan"]
+    assert ticking.alerts("decision") == ["podium retrain --dry-run"]
     ticking.change(costlier)
     ticking.watch(300)
     ticking.watch(300)
-    assert ticking.alerts("decision") == ["podium retrain --plan"] * 2, "another change is another alert"
+    assert ticking.alerts("decision") == ["podium retrain --dry-run"] * 2, "another change is another alert"
 
 
 def test_a_change_that_the_sensor_handles_is_no_alert(ticking: Ticking) -> None:
@@ -458,7 +458,7 @@ def test_a_worker_that_retires_is_one_alert_a_date(ticking: Ticking) -> None:
     ticking.change(retire(days=30))
     for _ in range(3):
         ticking.watch(300)
-    assert ticking.alerts("decision") == ["podium retrain --plan"]
+    assert ticking.alerts("decision") == ["podium retrain --dry-run"]
     [entry] = kept(ticking.workspace, 9)
     assert "algebraist" in entry.notice.title and "config/pools/quickstart.yaml" in entry.notice.text
 

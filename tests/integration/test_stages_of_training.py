@@ -30,9 +30,9 @@ from ops.core.workspace import Workspace
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.subsets import parts
-from ops.stages.guards import guard_run
 from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.guards import guard_run
 from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
 from pipelines.definitions import definitions
 from tests.trainer_processes import ForkedTrainer

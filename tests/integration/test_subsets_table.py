@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,21 @@ from ops.evaluation.arms import table
 from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
 from ops.stages.studies.subsets import Bench, Side, Sides
-from ops.training.run.alone import train
+from ops.training.run.plan import RunPlan, RunResult, command, environment
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow
 NAMES = ("math500", "mmlu", "rlpr", "livecodebench")
+
+
+def train(folder: Path) -> RunResult:
+    """Train the run to its end in a process of its own."""
+    plan = RunPlan.read(folder)
+    variables = os.environ | environment(plan, folder)
+    subprocess.run(command(plan, folder), cwd=plan.root, env=variables, check=True, capture_output=True, timeout=240)
+    result = RunResult.read(folder)
+    assert result is not None
+    return result
 
 
 @pytest.fixture

@@ -119,9 +119,9 @@ def folder(command: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.soak  # `make test` calls the wheel's commands that write nothing
 def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> None:
-    podium(command, folder, "data", "raw", "--recipe", "mini")
-    assert "20 problems" in podium(command, folder, "data", "shortlist", "--recipe", "mini")
-    assert "180 calls" in podium(command, folder, "data", "responses", "--recipe", "mini")
+    podium(command, folder, "data", "raw", "mini")
+    assert "20 problems" in podium(command, folder, "data", "shortlist", "mini")
+    assert "180 calls" in podium(command, folder, "data", "responses", "mini")
 
 
 @pytest.mark.soak

@@ -242,7 +242,7 @@ def test_a_recipe_that_is_impossible_is_refused_when_it_is_read(
 
 
 @pytest.mark.parametrize("name", ["../recipes/quickstart", "/etc/passwd", "n" * 300, "", "a\nb", "quickstart.yaml/.."])
-@pytest.mark.parametrize("words", [("plan",), ("pools", "show"), ("run",), ("data", "raw", "--recipe")])
+@pytest.mark.parametrize("words", [("plan",), ("pools", "show"), ("run",), ("data", "raw")])
 def test_an_argument_that_is_no_name_is_refused(
     root: Path, words: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

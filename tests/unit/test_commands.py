@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -94,10 +95,10 @@ def test_precaching_is_estimated_before_any_problem_is_chosen(
     assert podium("init", str(tmp_path)) == 0
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     capsys.readouterr()
-    assert podium("data", "responses", "--recipe", "quickstart", "--estimate") == 0
+    assert podium("data", "responses", "quickstart", "--dry-run") == 0
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith("10,800 calls: about $1.94, up to $")
-    assert "data/shortlist.jsonl is missing" in line and "podium data shortlist --recipe quickstart" in line
+    assert "data/shortlist.jsonl is missing" in line and "podium data shortlist quickstart" in line
     assert not (tmp_path / ".podium" / "cache").exists(), "an estimate makes no cache"
 
 
@@ -212,6 +213,92 @@ def test_every_stage_runner_names_an_existing_job(name: str, job: str, monkeypat
     from pipelines.lifecycle import JOBS
 
     jobs: list[str] = []
-    monkeypatch.setattr(run, "live", lambda workspace, recipe, seed, job, full: jobs.append(job))
+    monkeypatch.setattr(run, "live", lambda workspace, recipe, seed, job, full, yes: jobs.append(job))
     assert podium(name) == 0
     assert jobs == [job] and job in JOBS
+
+
+READ_ONLY = (
+    "alerts list", "baselines", "cache inspect", "config validate", "data benchmarks", "doctor", "ledger",
+    "plan quickstart", "pools diff quickstart open", "pools list", "pools show openai", "recipes list",
+    "recipes show paper", "runs list", "status", "study",
+)  # fmt: skip
+"""Commands that need no finished run; tests/integration/test_lifecycle.py has the others."""
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("workspace")
+    assert podium("init", str(root)) == 0
+    return root
+
+
+@pytest.mark.parametrize("words", READ_ONLY)
+def test_a_reading_command_prints_one_json_document(
+    words: str, laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(laid_out))
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    capsys.readouterr()
+    podium(*words.split(), "--json")
+    assert isinstance(json.loads(capsys.readouterr().out), list | dict)
+
+
+def test_every_command_that_lists_or_shows_takes_json() -> None:
+    context = click.Context(command)
+    for words in every_command(command):
+        found: click.Command = command
+        for word in words:
+            assert isinstance(found, click.Group)
+            found = found.get_command(context, word) or found
+        if words[-1] in {"list", "show", "inspect", "why-miss", "status", "verdict", "ledger", "plan", "forecast"}:
+            assert any("--json" in each.opts for each in found.params), words
+
+
+def test_paid_workers_are_not_called_before_a_person_agrees(
+    laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ops.config import Setup
+    from ops.core.errors import PodiumError
+    from pipelines import asking
+
+    setup = Setup.read(Workspace(laid_out), "paper")
+    with pytest.raises(PodiumError, match=r"about \$[\d,.]+, never more than \$[\d,.]+ .*Add --yes to agree$"):
+        asking.confirm_spending(setup, yes=False)
+    asking.confirm_spending(setup, yes=True)
+    asking.confirm_spending(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
+    monkeypatch.setattr(asking.sys.stdin, "isatty", lambda: True, raising=False)
+    for answer, agreed in (("y", True), ("n", False), ("", False)):
+        monkeypatch.setattr(click.termui, "visible_prompt_func", lambda prompt, answer=answer: answer)
+        if agreed:
+            asking.confirm_spending(setup, yes=False)
+        else:
+            with pytest.raises(click.exceptions.Exit):
+                asking.confirm_spending(setup, yes=False)
+
+
+def test_a_dry_run_prints_the_plan_and_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("init", str(tmp_path)) == 0
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    capsys.readouterr()
+    assert podium("run", "quickstart", "--dry-run") in (0, 1)  # 1: this machine lacks something
+    assert "calls and USD still to come" in capsys.readouterr().out
+    assert not (tmp_path / ".podium").exists()
+
+
+def test_every_mistake_of_the_configuration_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("init", str(tmp_path)) == 0
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    assert podium("config", "validate") == 0
+    assert re.fullmatch(r"\d+ files, 0 with a mistake", capsys.readouterr().out.splitlines()[-1])
+    for name, text in (("promotion", "confidence: high\n"), ("recipes/mine", "bse: quickstart\n"), ("pools/own", "x")):
+        (tmp_path / "config" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert podium("config", "validate") == 1
+    *mistakes, last = capsys.readouterr().out.splitlines()
+    assert last.endswith("files, 3 with a mistake")
+    for name in ("promotion.yaml", "mine.yaml", "own.yaml"):
+        assert sum(line.startswith("error: ") and name in line for line in mistakes) == 1

@@ -28,8 +28,8 @@ from ops.serving.http.access import TOKENS, Access
 from pipelines.commands.team import JOBS as NAMED_JOBS
 from pipelines.definitions import definitions
 from pipelines.home import prepare
+from pipelines.launching import submit
 from pipelines.lifecycle import JOBS
-from pipelines.team import submit
 from tests.command import podium
 from tests.unit.test_home import HOLD, python
 

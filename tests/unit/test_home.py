@@ -13,9 +13,9 @@ from rich.console import Console
 
 from assets.resources import Calls
 from ops.core.errors import PodiumError
-from ops.core.processes import one_at_a_time
+from ops.core.processes import name_of, one_at_a_time
 from ops.core.workspace import Workspace
-from ops.training.run import parent_watch
+from ops.training.run import processes
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.quiet import QUIET
@@ -32,8 +32,8 @@ with one_at_a_time(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
-from ops.training.run import parent_watch
-parent_watch.watch()
+from ops.training.run import processes
+processes.watch()
 print("up", flush=True)
 time.sleep(60)
 """
@@ -99,15 +99,15 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    name = parent_watch.name_of(parent.pid)
-    trainer = python(WATCH, **{parent_watch.ENV: name})
+    name = name_of(parent.pid)
+    trainer = python(WATCH, **{processes.PARENT: name})
     parent.kill()
     parent.wait(240)
     assert trainer.wait(timeout=20) == 143
 
 
 def test_a_trainer_without_a_watched_process_runs_on() -> None:
-    trainer = python(WATCH, **{parent_watch.ENV: ""})
+    trainer = python(WATCH, **{processes.PARENT: ""})
     with pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
     trainer.kill()

@@ -16,8 +16,7 @@ from ops.config import PromotionGate, load, load_gate
 from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Stratum, detectable_paired
-from ops.release.interim_analyses import confidence_at
-from ops.release.promotion import decide
+from ops.release.promotion import confidence_at, decide
 from tests.unit.evaluation.simulated import within
 
 GATE = load_gate(Path(__file__).resolve().parents[2] / "config")

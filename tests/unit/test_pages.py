@@ -15,11 +15,11 @@ import yaml
 from pydantic import BaseModel
 
 from ops.config import Pool, Recipe, load_recipe
+from ops.core.atomic import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines import baselines
 from pipelines.commands.main import podium
-from pipelines.pages import MEASUREMENTS, write_between
 from pipelines.reference import FILES, PLANNED, models_of, pages
 from pipelines.studies import every_study
 from tests.unit.test_architecture import OPS_LAYERS

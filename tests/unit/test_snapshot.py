@@ -21,7 +21,7 @@ from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
 from pipelines.home import this_process
-from pipelines.in_process import execute_in_process
+from pipelines.launching import execute_in_process
 
 POOL = dg.AssetKey("worker_pool")
 
@@ -201,7 +201,7 @@ def test_a_launchpad_explains_what_it_offers() -> None:
         for name, resource in resources.items()
     }
     podium = offered.pop("podium")
-    assert set(podium) == {"recipe", "root", "seed"}
+    assert set(podium) == {"recipe", "pool", "root", "seed"}
     assert all(field.description for field in podium.values())
     assert {"io_manager", "reporter", "trainer"} <= set(offered)
     assert not any(offered.values())  # no other field to fill in

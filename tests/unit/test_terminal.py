@@ -12,6 +12,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
+from ops.planning.requirements import missing
 from ops.planning.text import report
 from pipelines.commands.shown import wrapped
 from pipelines.terminal import Terminal
@@ -20,7 +21,8 @@ from pipelines.terminal import Terminal
 @pytest.mark.parametrize(("recipe", "gpus"), [("quickstart", "0"), ("paper", "8x80")])
 def test_a_plan_fits_80_columns_but_for_the_memory_of_gpus(recipe: str, gpus: str) -> None:
     workspace = Workspace(resources())
-    lines = wrapped(report(make_plan(Setup.read(workspace, recipe), this_machine(workspace, gpus))), 80).splitlines()
+    plan = make_plan(Setup.read(workspace, recipe), this_machine(workspace, gpus))
+    lines = wrapped(report(plan, missing(plan)), 80).splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith("memory, GiB a GPU")), len(lines))
     money = next(at for at, line in enumerate(lines) if line.startswith("calls and USD"))
     assert [line for line in [*lines[:start], *lines[money:]] if len(line) > 80] == []

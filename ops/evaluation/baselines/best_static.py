@@ -11,9 +11,7 @@ from ops.config import Worker
 from ops.core.problem import Problem
 from ops.core.registry import StaticStep, plugins
 from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
-from ops.evaluation.static_workflows import PROPOSERS, chained, checked, mixture
-from ops.evaluation.voting import VOTERS, majority
+from ops.evaluation.method import PROPOSERS, VOTERS, Known, Method, chained, checked, majority, mixture
 from ops.workflow.grammar import Step, Workflow
 
 STRONG = 3

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
-from ops.evaluation.voting import VOTERS, voted
+from ops.evaluation.method import VOTERS, Known, Method, voted
 
 
 @asking(

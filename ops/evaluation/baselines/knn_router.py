@@ -64,6 +64,7 @@ def _quality(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDArray[np.float6
     source="arXiv:2403.12031 (RouterBench), its KNN router",
     differs="Embeddings are TF-IDF of words and characters with truncated SVD, not a language model's; the number of "
     "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
+    own_answers=True,
 )
 def knn_router(known: Known) -> Method:
     """Fit the router on the training mix. Raises `ValueError` if no worker has answered a problem."""

@@ -7,8 +7,7 @@ from random import Random
 
 from ops.core.problem import Problem
 from ops.evaluation.baseline import asking
-from ops.evaluation.method import Branches, Known, Method
-from ops.evaluation.static_workflows import PROPOSERS, mixture
+from ops.evaluation.method import PROPOSERS, Branches, Known, Method, mixture
 
 
 @asking(

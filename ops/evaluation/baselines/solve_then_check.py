@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
-from ops.evaluation.static_workflows import checked
+from ops.evaluation.method import Known, Method, checked
 
 
 @asking(

@@ -5,9 +5,8 @@ What belongs here: functions of numbers that depend on no system and read no fil
 repeats of a question share its difficulty. Every benchmark has the same weight.
 """
 
-from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts
+from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts, holm
 from ops.evaluation.statistics.estimates import MeanEstimate, clustered, mean_estimate, mean_of, question_means
-from ops.evaluation.statistics.multiple import holm
 from ops.evaluation.statistics.oracle import OracleEstimate, oracle_over_workers
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.power import (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.planning.plan import Plan
-from ops.planning.requirements.missing import Missing, Requirement
+from ops.config.base import hub_token
+from ops.planning.plan import Missing, Plan, Requirement
 
 
 def revisions(plan: Plan) -> Iterator[Missing]:
@@ -33,28 +32,26 @@ def files(plan: Plan) -> Iterator[Missing]:
                 yield Missing(str(file), f"benchmarks.{name} names it", f"Put it there ({path}), or name another file")
 
 
-def hub_token(plan: Plan) -> Iterator[Missing]:
+def gated(plan: Plan) -> Iterator[Missing]:
     """Require a hub token for a gated dataset."""
-    gated = [
+    asked = [
         BENCHMARKS[name].hub.id
         for name, source in plan.recipe.benchmarks.items()
         if source.source == "hub" and BENCHMARKS[name].hub.gated
     ]
-    if gated and not _has_token():
-        pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in gated)
+    if asked and not hub_token():
+        pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in asked)
         yield Missing(
             "HF_TOKEN",
-            f"the hub asks for an account before it gives {', '.join(gated)}",
+            f"the hub asks for an account before it gives {', '.join(asked)}",
             f"Accept the terms at {pages}, then set HF_TOKEN or run `hf auth login`",
         )
 
 
-def _has_token() -> bool:
-    if os.environ.get("HF_TOKEN"):
-        return True
-    from huggingface_hub import get_token
-
-    return get_token() is not None
+def left_out(plan: Plan) -> Iterator[Missing]:
+    """Note the gated benchmarks and the expensive workers that the recipe goes without."""
+    for what, why, remedy in plan.setup.left_out:
+        yield Missing(what, why, remedy, refuses=False)
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, hub_token)
+REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, gated, left_out)

@@ -8,15 +8,14 @@ from datetime import timedelta
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import pool_file
-from ops.config.secret import key_problem
+from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.servers import wrong_addresses
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.estimate import total
-from ops.planning.plan import Plan
-from ops.planning.requirements.missing import Missing, Requirement
+from ops.planning.plan import Missing, Plan, Requirement
 from ops.planning.retirement import is_unknown, retirement
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workers.providers import worst_price
 from ops.workers.unsent import unsent
 

@@ -21,7 +21,7 @@ from ops.config import ColdStart, Recipe, Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
-from ops.workflow.grammar import FormatFailure
+from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 
 FILE = "cold_start.json"

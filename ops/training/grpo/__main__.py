@@ -14,12 +14,10 @@ from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_taught
-from ops.training.run import parent_watch
 from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.ending import ERROR
-from ops.training.run.launcher import REQUESTS
 from ops.training.run.plan import PLAN, RunPlan, RunResult, command
-from ops.training.run.telemetry import silence
+from ops.training.run.processes import REQUESTS, silence, watch
 
 EXIT_ERROR = 1
 
@@ -34,7 +32,7 @@ def main() -> int:
     arguments = parser.parse_args()
     for number in REQUESTS:  # before the first step; a shell ignores SIGINT for background processes
         signal.signal(number, signal.SIG_DFL)
-    parent_watch.watch()
+    watch()
     # Dagster reads messages from one process, so only the first rank reports.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:

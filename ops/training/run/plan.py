@@ -19,9 +19,8 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.processes import name_of
 from ops.core.workspace import Workspace
-from ops.training.run import parent_watch
 from ops.training.run.checkpoints import full_disk_reported
-from ops.training.run.nodes import this_node
+from ops.training.run.processes import PARENT, this_node
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 LOG = "trainer.log"
@@ -205,7 +204,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     if grpo.deepspeed is None:
         return [sys.executable, *module]
     return [
-        sys.executable, "-m", "ops.training.run.launcher",
+        sys.executable, "-m", "ops.training.run.processes",
         "--use_deepspeed",
         "--deepspeed_config_file", str(folder / DEEPSPEED),
         "--num_processes", str(grpo.processes),
@@ -223,7 +222,7 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     the lock behind, and every later process waits for it silently and without end. Therefore a run compiles into its
     own folder, and a lock that exists before the run starts is stale.
     """
-    variables = {parent_watch.ENV: name_of(os.getpid())}
+    variables = {PARENT: name_of(os.getpid())}
     if plan.recipe.grpo.deepspeed is not None:
         extensions = folder / EXTENSIONS
         if (node := this_node()).nodes > 1:  # each rank compiles for itself

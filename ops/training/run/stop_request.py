@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.errors import PodiumError
-from ops.training.run.launcher import REQUESTS
+from ops.training.run.processes import REQUESTS
 
 _NOTICE = "asked to stop by {name}: a checkpoint will be written after this step\n"
 _POLL_S = 0.5

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from ops.spending.money import usd
+from ops.spending.books import usd
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering.text import workflow_of
 from ops.workflow.strategy import direct

@@ -140,14 +140,14 @@ def test_the_command_fails_for_a_damaged_and_for_a_missing_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
-    assert podium("data", "check", "--recipe", recipe.name) == 0
-    assert podium("data", "gold", "--recipe", recipe.name) == 0
+    assert podium("data", "check", recipe.name) == 0
+    assert podium("data", "gold", recipe.name) == 0
     assert "livecodebench, test" in capsys.readouterr().out
     name = edit(raw["livecodebench-v6-test.jsonl"], tests=[])
-    assert podium("data", "check", "--recipe", recipe.name) == 1
+    assert podium("data", "check", recipe.name) == 1
     assert f"program without tests: livecodebench/{name}" in capsys.readouterr().out
     raw["livecodebench-v6-test.jsonl"].unlink()
     for what in ("check", "gold"):
-        assert podium("data", what, "--recipe", recipe.name) == 1
+        assert podium("data", what, recipe.name) == 1
         output = capsys.readouterr()
         assert re.search(r"livecodebench-v6-test\.jsonl\b.* does not exist", output.out + output.err)

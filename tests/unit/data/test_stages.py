@@ -173,12 +173,12 @@ def test_commands_run_the_same_stages(
     workspace: Workspace, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
-    assert podium("data", "raw", "--recipe", recipe.name) == 0
-    assert podium("data", "shortlist", "--recipe", recipe.name) == 0
+    assert podium("data", "raw", recipe.name) == 0
+    assert podium("data", "shortlist", recipe.name) == 0
     respond(workspace)
-    assert podium("data", "mix", "--recipe", recipe.name) == 0
+    assert podium("data", "mix", recipe.name) == 0
     assert "training mix: 16 problems" in capsys.readouterr().out
-    assert podium("data", "mix", "--recipe", "absent") == 1
+    assert podium("data", "mix", "absent") == 1
     assert "absent.yaml: does not exist" in capsys.readouterr().err
 
 

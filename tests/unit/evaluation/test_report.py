@@ -13,7 +13,7 @@ from ops.evaluation import report
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import MeanEstimate
-from ops.spending.money import usd
+from ops.spending.books import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

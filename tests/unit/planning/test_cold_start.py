@@ -63,7 +63,7 @@ def test_tokens_and_hours_follow_examples_and_cores(plan: Plan) -> None:
     assert later["training"] == hours["training"]
     slow = {stage.name: stage.policy_s for stage in replace(plan, machine=replace(HERE, cores=1)).stages}
     assert slow["training"] == pytest.approx(hours["training"].times(2))
-    assert f"{cold_start.steps * cold_start.batch:,} examples" in report(plan)
+    assert f"{cold_start.steps * cold_start.batch:,} examples" in report(plan, missing(plan))
 
 
 def test_a_cold_start_that_calls_no_worker_is_a_stage_with_hours(plan: Plan) -> None:
@@ -95,5 +95,5 @@ def test_a_scratch_policy_has_no_such_line_and_no_such_hours(plan: Plan) -> None
     quick = load_recipe(config, "quickstart")
     scratch = make_plan(replace(plan.setup, recipe=quick), HERE)
     assert scratch.cold_start_gib is None
-    assert "the cold start teaches" not in report(scratch)
+    assert "the cold start teaches" not in report(scratch, missing(scratch))
     assert all(stage.policy_s is None for stage in scratch.stages)

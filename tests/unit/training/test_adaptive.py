@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 from ops.training.grpo.dataset import epochs
 from ops.training.rewards import outage
 from ops.training.run.plan import CURVE, RunPlan, write_run
-from ops.workflow.grammar import FormatFailure
+from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 from tests.unit.training.tiny import tiny_plan, train
 

@@ -19,9 +19,8 @@ from ops.config import Guards, Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.stages.guards import guard_run
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all
+from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all, guard_run
 from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary

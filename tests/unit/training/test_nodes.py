@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.core.errors import ConfigError
-from ops.training.run.nodes import MAIN, NODES, RANK, TrainingNode, this_node
+from ops.training.run.processes import MAIN, NODES, RANK, TrainingNode, this_node
 
 
 def test_one_machine_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ import sys
 import psutil
 import pytest
 
-from ops.training.run import parent_watch
+from ops.core.processes import name_of
+from ops.training.run import processes
 
 RANK = (
-    "import time; from ops.training.run import parent_watch;"
-    "parent_watch.watch(); print('watching', flush=True); time.sleep(600)"
+    "import time; from ops.training.run import processes;"
+    "processes.watch(); print('watching', flush=True); time.sleep(600)"
 )
 LAUNCHER = (
     "import os, subprocess, sys;"
@@ -25,7 +26,7 @@ LAUNCHER = (
 @pytest.mark.parametrize("victim", ["launcher", "starting process"])
 def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str) -> None:
     asker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    environment = os.environ | {parent_watch.ENV: parent_watch.name_of(asker.pid)}
+    environment = os.environ | {processes.PARENT: name_of(asker.pid)}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], env=environment, stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
     rank = psutil.Process(int(launcher.stdout.readline()))
@@ -42,5 +43,5 @@ def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str
 
 def test_a_trainer_without_a_launcher_outlives_the_shell_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.delenv(parent_watch.ENV, raising=False)
-    assert parent_watch.watched() == []
+    monkeypatch.delenv(processes.PARENT, raising=False)
+    assert processes.watched() == []

@@ -19,7 +19,7 @@ from ops.core.processes import name_of
 from ops.core.workspace import Workspace
 from ops.planning.text import describe
 from ops.training.grpo.__main__ import train
-from ops.training.run import parent_watch
+from ops.training.run import processes
 from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, run_key, write_run
 from tests.unit.training.plans import CONFIG, plan_of, quick_plan
 
@@ -134,7 +134,7 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
     recipe = load_recipe(CONFIG, "paper")
     plan = plan_of(recipe, root=tmp_path)
     (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"ops\.training\.run\.launcher --use_deepspeed") as caught:
+    with pytest.raises(ConfigError, match=r"ops\.training\.run\.processes --use_deepspeed") as caught:
         train(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
     assert "--mixed_precision bf16" in str(caught.value)
@@ -172,10 +172,10 @@ def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is
 
 def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
     mine = name_of(os.getpid())
-    assert environment(quick_plan(), tmp_path) == {parent_watch.ENV: mine}
+    assert environment(quick_plan(), tmp_path) == {processes.PARENT: mine}
     lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     variables = environment(quick_plan(deepspeed="zero3.json"), tmp_path)
-    assert variables == {parent_watch.ENV: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
+    assert variables == {processes.PARENT: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
     assert not lock.exists()

@@ -23,7 +23,7 @@ from tests.unit.training.tiny import tiny_plan
 
 STEPS = 4
 LAUNCHER = (
-    "import accelerate.commands.launch as launch, ops.training.run.launcher as launcher, subprocess, sys, time;"
+    "import accelerate.commands.launch as launch, ops.training.run.processes as launcher, subprocess, sys, time;"
     "launch.main = lambda: print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait(), flush=True);"
     "launcher.main()"
 )

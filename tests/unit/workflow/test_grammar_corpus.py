@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ops.workflow.grammar import FormatFailure, Step, Workflow, parse
+from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.literals import FormatFailure
 from ops.workflow.strategy import SHAPES
 from pipelines.pictures import AGGREGATE
 

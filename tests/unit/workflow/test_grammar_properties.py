@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ops.workflow.grammar import SOLVE, FormatFailure, Step, Workflow, parse
+from ops.workflow.grammar import SOLVE, Step, Workflow, parse
+from ops.workflow.literals import FormatFailure
 
 OFFERED = 7
 

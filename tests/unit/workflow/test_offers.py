@@ -12,7 +12,8 @@ from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard
 from ops.workflow.execution import execute
 from ops.workflow.few_shots import load_few_shots
-from ops.workflow.grammar import FormatFailure, Step, Workflow
+from ops.workflow.grammar import Step, Workflow
+from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 from tests.builders import Answering
 

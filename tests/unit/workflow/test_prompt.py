@@ -14,7 +14,8 @@ from ops.config import Pool, Prompting, Worker
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.grammar import SOLVE, FormatFailure, parse
+from ops.workflow.grammar import SOLVE, parse
+from ops.workflow.literals import FormatFailure
 from ops.workflow.prompt import (
     FewShot,
     PromptTooLongError,

@@ -1,4 +1,4 @@
-"""Execute a job in this process, as a run that all pages of the UI show.
+"""Start a job: in this process, as a run that all pages of the UI show, or in the queue of a team's Dagster.
 
 `JobDefinition.execute_in_process` makes runs without the origin of their job, so the timeline, the list of a job's runs
 and the re-execute button omit them. Written against Dagster 1.13.27, which has no public import for the parts used
@@ -20,14 +20,19 @@ from assets.dagster_private import (
     LoadableTargetOrigin,
     ManagedGrpcPythonEnvCodeLocationOrigin,
     PlanOrchestrationContextManager,
+    ReconstructableRepository,
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
     create_execution_plan,
     job_execution_iterator,
     orchestration_context_event_generator,
 )
+from assets.resources import Podium
+from ops.core.processes import one_at_a_time
+from pipelines.alerts import fail_orphaned_runs_and_alert
 from pipelines.ending import signal_received
 from pipelines.home import CODE_LOCATION
+from pipelines.lifecycle import refuse_beside_another
 
 MODULE, REPOSITORY = "pipelines.definitions", "__repository__"
 """Dagster's location of the code, and its own name for the repository there."""
@@ -86,3 +91,24 @@ def origin(job: str) -> RemoteJobOrigin:
     target = LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE)
     location = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=CODE_LOCATION)
     return RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)
+
+
+def submit(podium: Podium, instance: dg.DagsterInstance, code: dg.Definitions, job: str = "lifecycle") -> str:
+    """Put a run of that job into the queue of the instance, whose daemon starts it. Returns the run's id.
+
+    Raises `ConfigError`, and `PodiumError` while another run is unfinished.
+    """
+    workspace, chosen = podium.load().workspace, code.resolve_job_def(job)
+    with one_at_a_time(workspace):  # no run may start between the check and the request
+        fail_orphaned_runs_and_alert(workspace, instance)
+        refuse_beside_another(instance)
+        known = ReconstructableRepository.for_module(MODULE, "defs").get_reconstructable_job(job)
+        run = instance.create_run_for_job(
+            job_def=chosen,
+            run_config=podium.run_config(),
+            tags={**chosen.run_tags, **podium.launch_tags()},
+            remote_job_origin=origin(job),
+            job_code_origin=known.get_python_origin(),
+        )
+        instance.submit_run(run.run_id, None)  # the queue asks for no workspace
+    return run.run_id

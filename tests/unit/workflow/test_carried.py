@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.workflow.carry import carried
+from ops.workflow.execution import carried
 
 
 def tokens(text: str) -> int:

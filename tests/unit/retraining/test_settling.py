@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.retraining.settle import Settling
+from pipelines.retraining.sensor import Settling
 
 SETTLE_S = 60.0
 

@@ -1,0 +1,155 @@
+"""The processes of a training: its machines and ranks, their launcher, their end with their parent, quiet libraries.
+
+A run's folder is on a volume that all machines share. Each machine starts accelerate's launcher for its own share of
+`grpo.processes` ranks: the asset starts the first machine's, and `podium train --run FOLDER` those of the others.
+A deployment sets environment variables with this machine's rank.
+
+torch's elastic launcher, which accelerate uses, gives ranks 30 s after a signal and ends at a second one, which Ctrl-C
+at a terminal sends. A rank must be allowed to finish its step, so `main` starts the launcher and passes requests to
+stop on.
+
+Dagster ends a cancelled child, but a killed Dagster ends nothing, and a launcher's ranks may lose their parent.
+Therefore the process that starts a training writes its name into the environment, and every process of the training
+watches it; a rank watches its launcher too. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+import warnings
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import psutil
+
+from ops.core.errors import ConfigError
+from ops.core.processes import name_of
+
+NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
+"""The number of machines that train together; this machine's number, where 0 writes the results; HOST:PORT of number 0.
+"""
+
+
+class TrainingNode(NamedTuple):
+    """One of `nodes` machines that train together."""
+
+    nodes: int = 1
+    rank: int = 0
+    host: str = ""
+    port: int = 0
+
+    def arguments(self, processes: int) -> list[str]:
+        """Return the arguments of accelerate's launcher. Raises
+        `ConfigError` unless each machine has equally many ranks.
+        """
+        if self.nodes == 1:
+            return ["--num_machines", "1"]
+        if processes % self.nodes:
+            problem = f"{processes} ranks (grpo.processes) do not divide among {self.nodes} machines"
+            raise ConfigError(NODES, "", problem, "Change one of them")
+        return [
+            "--num_machines", str(self.nodes), "--machine_rank", str(self.rank),
+            "--main_process_ip", self.host, "--main_process_port", str(self.port),
+            "--deepspeed_multinode_launcher", "standard",  # every machine starts its own ranks
+        ]  # fmt: skip
+
+
+def this_node() -> TrainingNode:
+    """Read the environment variables. Raises `ConfigError`."""
+    count = os.environ.get(NODES) or "1"
+    if count == "1":
+        return TrainingNode()
+    rank, (host, _, port) = os.environ.get(RANK) or "", (os.environ.get(MAIN) or "").rpartition(":")
+    if not (count.isdigit() and rank.isdigit() and int(rank) < int(count) and host and port.isdigit()):
+        remedy = f"Set {NODES} to their number, {RANK} to 0, 1 … and {MAIN} to HOST:PORT of the one with rank 0"
+        raise ConfigError(NODES, "", "does not, together with the other two variables, identify this machine", remedy)
+    return TrainingNode(int(count), int(rank), host, int(port))
+
+
+REQUESTS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that request a stop, any number of times."""
+
+
+def forward(number: int, *_: Any) -> None:
+    """Send a signal to this process's children, which are the ranks."""
+    for rank in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            rank.send_signal(number)
+
+
+def main() -> None:
+    """Run `python -m ops.training.run.processes` with the arguments of `accelerate launch`; end with the ranks."""
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other arguments
+    for number in REQUESTS:
+        signal.signal(number, forward)
+    from accelerate.commands.launch import main as launch
+
+    launch()
+
+
+PARENT = "PODIUM_PARENT"
+"""The environment variable with the name of the process that started the training."""
+_POLL_S = 0.5
+_EXIT_STATUS = 143
+"""The exit status after SIGTERM."""
+
+
+def watched() -> list[str]:
+    """Return the processes whose end also ends this one: the starting process, and a rank's own launcher.
+
+    A killed launcher (for example by a lack of memory, which its ranks use) does not end its ranks. A trainer that was
+    started by hand has no launcher and may outlive its shell.
+    """
+    launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
+    return [name for name in (os.environ.get(PARENT, ""), launcher) if name]
+
+
+def watch() -> None:
+    """End this process, at once and without clean-up, when a process of `watched` has ended.
+
+    Checkpoints are written atomically, so only the steps since the last one are lost. Does nothing if no process is to
+    be watched.
+    """
+    names = watched()
+    if not names:
+        return
+
+    def wait() -> None:
+        while all(name_of(int(name.partition(":")[0])) == name for name in names):
+            time.sleep(_POLL_S)
+        os._exit(_EXIT_STATUS)
+
+    threading.Thread(target=wait, name="parent-watch", daemon=True).start()
+
+
+_OFF = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "VLLM_NO_USAGE_STATS": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TRL_EXPERIMENTAL_SILENCE": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+}
+
+
+def silence() -> None:
+    """Turn off telemetry, progress bars and advice on stderr, where no variable is set.
+
+    Call it before torch or transformers is imported.
+    """
+    for name, value in _OFF.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*deprecated", category=FutureWarning)
+    for noisy in ("transformers", "trl", "LiteLLM", "alembic", "mlflow"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+if __name__ == "__main__":
+    main()

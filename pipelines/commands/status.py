@@ -1,0 +1,135 @@
+"""`podium status` and `podium runs`: the champion, the runs, the money and the alerts of a workspace."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.core.workspace import Workspace
+from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.options import AS_JSON
+from pipelines.commands.shown import print_json
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+ALERTS = 3
+"""Number of the newest alerts that the status shows."""
+
+
+@click.command()
+@AS_JSON
+def status(as_json: bool) -> None:
+    """Show champion, challenger, last run, spending, alerts."""
+    from ops.alerts.notify import kept
+    from ops.release import registry
+    from ops.spending.books import this_month
+    from ops.spending.ledger import open_ledger
+
+    workspace = Workspace.find()
+    champion, challenger = registry.champion(workspace), registry.challenger(workspace)
+    runs, alerts = _runs(workspace, 1), kept(workspace, ALERTS)
+    books = open_ledger(workspace.ledger)
+    month, spent = this_month(), books.by_month()
+    facts = {
+        "workspace": str(workspace.root),
+        "champion": champion and {"version": champion.version, "recipe": champion.tags.get("recipe", "")},
+        "challenger": challenger
+        and {"version": challenger.version, "verdict": challenger.tags.get("verdict", "not judged")},
+        "last_run": runs[0] if runs else None,
+        "usd_this_month": spent[month].usd if month in spent else 0.0,
+        "usd_in_all": sum(each.usd for each in spent.values()),
+        "usd_reserved": sum(books.open_reservations().values()),
+        "alerts": alerts,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    lines = [("Workspace", facts["workspace"])]
+    if champion is not None:
+        lines.append(("Champion", f"version {champion.version}, recipe {champion.tags.get('recipe', 'unknown')}"))
+    if challenger is not None and (champion is None or challenger.version != champion.version):
+        judged = challenger.tags.get("verdict", "not judged")
+        lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
+    lines += [("Last run", _line(runs[0]) if runs else "none")]
+    reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
+    lines.append(
+        ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
+    )
+    for entry in alerts:
+        said = f"; {entry.notice.command}" if entry.notice.command else ""
+        lines.append(("Alert", f"{_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
+    if champion is None:
+        lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
+    for label, text in lines:
+        click.echo(f"{label:<11} {text}")
+
+
+@click.group(cls=OrderedGroup)
+def runs() -> None:
+    """The pipeline's runs: list."""
+
+
+@runs.command("list")
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
+@AS_JSON
+def list_runs(count: int, as_json: bool) -> None:
+    """List the runs of the pipeline's jobs, newest first.
+
+    Times are UTC. `podium ledger` has what each recipe, seed and pool spent.
+    """
+    from pipelines.commands.shown import console, table
+
+    found = _runs(Workspace.find(), count)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        click.echo("no run yet: podium run starts one")
+        return
+    rows = [
+        (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _minutes(each))
+        for each in found
+    ]
+    console().print(table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
+
+
+def _runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
+    """The newest runs that Dagster knows; none where nothing was run yet."""
+    if not workspace.dagster_home.is_dir():
+        return []
+    from pipelines.home import open_instance, prepare
+
+    prepare(workspace)
+    with open_instance(workspace) as instance:
+        return [_facts(record) for record in instance.get_run_records(limit=count)]
+
+
+def _facts(record: dg.RunRecord) -> dict[str, Any]:
+    run, ended = record.dagster_run, record.end_time
+    return {
+        "run": run.run_id,
+        "job": run.job_name if not run.asset_selection else ", ".join(sorted(map(_name, run.asset_selection))),
+        "recipe": run.tags.get("podium/recipe", ""),
+        "status": run.status.value.lower(),
+        "started": _time(record.start_time) if record.start_time else None,
+        "seconds": ended - record.start_time if ended and record.start_time else None,
+    }
+
+
+def _name(key: dg.AssetKey) -> str:
+    return key.to_user_string()
+
+
+def _line(run: dict[str, Any]) -> str:
+    return f"{run['recipe'] or run['job']}: {run['status']}, started {run['started'] or 'not yet'} (podium runs list)"
+
+
+def _minutes(run: dict[str, Any]) -> str:
+    return "–" if run["seconds"] is None else f"{run['seconds'] / 60:.1f}"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,117 @@
+"""`first-look` and `pilot`: the pool is replaced, what they cost, and what they go without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+import yaml
+
+from ops.config import Setup, Snapshot
+from ops.core.errors import ConfigError
+from ops.core.installation import resources
+from ops.core.workspace import Workspace
+from ops.planning.estimate import total
+from ops.planning.plan import make_plan
+from ops.planning.requirements import missing
+from tests.command import podium
+from tests.unit.planning.conftest import NOTHING
+
+CONFIG = resources() / "config"
+ONE_KEY = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    for variable in ONE_KEY.values():
+        monkeypatch.setenv(variable, "a-key")
+
+
+def setup(name: str) -> Setup:
+    return Setup.read(Workspace(CONFIG.parent), name)
+
+
+@pytest.mark.parametrize("pool", ONE_KEY)
+def test_a_first_look_with_one_key_costs_at_most_three_dollars_and_lacks_nothing(pool: str, tmp_path: Path) -> None:
+    plan = make_plan(Setup.read(_copied(tmp_path), f"first-look@{pool}"), NOTHING)
+    assert plan.recipe.budget.run_usd <= 3
+    assert 0 < total(plan.stages).usd.expected <= 3
+    assert [each.what for each in missing(plan) if each.refuses] == []
+    assert plan.questions == {"math500": 100, "mmlu": 100, "rlpr": 100, "aime25": 30}
+    alone = next(stage for stage in plan.stages if stage.name == "every worker alone")
+    assert alone.calls.expected == 4 * 20 * len(plan.pool.workers)
+
+
+@pytest.mark.parametrize("pool", ONE_KEY)
+def test_a_pilot_asks_the_questions_of_the_first_look_and_more(pool: str, tmp_path: Path) -> None:
+    plan = make_plan(Setup.read(_copied(tmp_path), f"pilot@{pool}"), NOTHING)
+    assert total(plan.stages).usd.expected < plan.recipe.budget.run_usd
+    assert [each.what for each in missing(plan) if each.refuses] == []
+    first = setup(f"first-look@{pool}").recipe
+    assert plan.recipe.benchmarks == first.benchmarks
+    assert plan.recipe.evaluation.questions == 100 > (first.evaluation.questions or 0)
+
+
+def test_a_gated_benchmark_is_left_out_with_a_line_unless_there_is_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = setup("first-look")
+    assert "gpqa_diamond" not in without.recipe.benchmarks
+    [note] = [each for each in missing(make_plan(without, NOTHING)) if each.what == "gpqa_diamond"]
+    assert not note.refuses and "HF_TOKEN" in note.remedy
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    assert "gpqa_diamond" in setup("first-look").recipe.benchmarks
+    assert setup("first-look").left_out == ()
+
+
+def test_a_gated_benchmark_of_a_recipe_that_needs_it_is_still_a_refusal() -> None:
+    assert "HF_TOKEN" in {each.what for each in missing(make_plan(setup("paper"), NOTHING)) if each.refuses}
+
+
+def test_no_recipe_is_refused_for_an_unpinned_dataset() -> None:
+    for file in (CONFIG / "recipes").glob("*.yaml"):
+        named = setup(file.stem).recipe.benchmarks.items()
+        assert [name for name, source in named if source.source == "hub" and source.revision is None] == []
+
+
+def test_expensive_workers_are_left_out_with_a_line_and_the_median_price_writes() -> None:
+    assert setup("first-look@anthropic").pool.names == ("claude-sonnet-5-5", "claude-haiku-5-5")
+    assert [each.what for each in setup("first-look@anthropic").left_out] == ["gpqa_diamond", "claude-opus-5-5"]
+    writers = {pool: getattr(setup(f"first-look@{pool}").recipe.policy, "worker", "") for pool in (*ONE_KEY, "ollama")}
+    assert writers == {
+        "openai": "gpt-5.6-luna", "anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash", "ollama": "qwen3-8b",
+    }  # fmt: skip
+
+
+def test_a_limit_below_every_price_is_refused(tmp_path: Path) -> None:
+    workspace = _copied(tmp_path)
+    recipe = {"base": "first-look", "name": "cheap", "most_usd": 0.01}
+    (workspace.config / "recipes" / "cheap.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"most_usd.*every worker of pool 'openai'"):
+        Setup.read(workspace, "cheap")
+
+
+def test_the_pool_of_a_recipe_is_replaced_by_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("plan", "first-look", "--pool", "gemini") == 0
+    assert "gemini-3.8-flash writes each workflow" in capsys.readouterr().out
+    taken = Snapshot.take(CONFIG, "first-look@gemini", None, "commit")
+    assert (taken.recipe_file, taken.recipe.pool, taken.pool.name) == ("first-look@gemini", "gemini", "gemini")
+    assert podium("plan", "first-look", "--pool", "nothing") == 1
+    assert "nothing.yaml: does not exist. Files there: anthropic, frontier, gemini" in capsys.readouterr().err
+
+
+def test_another_pool_may_not_make_an_embedded_recipe_unsafe() -> None:
+    with pytest.raises(ConfigError, match=r"taken from quickstart\.yaml"):
+        setup("quickstart@openai")
+
+
+def _copied(root: Path) -> Workspace:
+    copytree(CONFIG, root / "config")
+    (root / "data").symlink_to(CONFIG.parent / "data")
+    return Workspace(root)
+
+
+def test_a_router_over_answers_that_are_there_costs_nothing_more() -> None:
+    stages = {stage.name: stage for stage in make_plan(setup("first-look"), NOTHING).stages}
+    assert "baselines" not in stages and "every worker alone" in stages

@@ -121,6 +121,8 @@ class Worker(Settings):
     """Reasoning tokens, for providers that accept a number."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Passed to the provider unchanged (for example a vLLM server's `chat_template_kwargs`); never a key."""
+    response_format: dict[str, Any] | None = Field(default=None, min_length=1)
+    """The form of every answer, as OpenAI's parameter of this name says it; a request's own replaces it."""
     price: Price | None = None
     """USD per million tokens. None: LiteLLM's price table."""
     concurrency: int = Field(default=16, ge=1)
@@ -191,7 +193,7 @@ class Worker(Settings):
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
                 "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
-                "extra_headers",
+                "extra_headers", "response_format",
             },
             exclude_none=True,
         )  # fmt: skip

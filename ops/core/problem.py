@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 Domain = str
 """The domain of a benchmark: the training mix has a quota, and reports an accuracy, per domain."""
 GraderName = Literal["math", "choice", "text", "code"]
+AnswerForm = GraderName | Literal["open"]
+"""The form of an answer: a grader's, or "open" for a question that no grader judges."""
 Split = Literal["train", "test"]
 TestKind = Literal["stdin", "call", "unittest"]
 
@@ -41,9 +43,9 @@ class Problem:
 
     `id` is unique within its benchmark, `key` everywhere. `answer` is the gold answer as the grader
     reads it: LaTeX for "math", a letter for "choice", short text for "text", a
-    reference program (or "") for "code". `choices` are the texts behind the letters
-    A, B, C …; empty unless the question offers choices. `family` names the
-    embedded generator, "" for real data.
+    reference program (or "") for "code"; "open" is a user's question, which nothing grades. `choices` are the texts
+    behind the letters A, B, C …; empty unless the question offers choices. `family` names the embedded generator, ""
+    for real data.
     """
 
     id: str
@@ -52,7 +54,7 @@ class Problem:
     split: Split
     question: str
     answer: str
-    grader: GraderName
+    grader: AnswerForm
     choices: tuple[str, ...] = ()
     tests: tuple[CodeTest, ...] = ()
     subject: str = ""
@@ -128,11 +130,12 @@ class Grade(NamedTuple):
         return self.score >= 1.0
 
 
-ANSWER_FORMAT: dict[GraderName, str] = {
+ANSWER_FORMAT: dict[AnswerForm, str] = {
     "math": r"Give the final answer in \boxed{}.",
     "choice": 'Finish with "Answer: X", X being the letter.',
     "text": 'Finish with "Answer: " and a short answer.',
     "code": "Give the complete program in one ```python block.",
+    "open": "",
 }
 """The last line of the prompt, by grader: the form of answer that the grader expects."""
 
@@ -144,4 +147,5 @@ def choice_lines(problem: Problem) -> list[str]:
 
 def worker_prompt(problem: Problem) -> str:
     """Return the question as a worker reads it: its text, its choices, and the form of the answer."""
-    return "\n".join([problem.question, *choice_lines(problem), ANSWER_FORMAT[problem.grader]])
+    form = ANSWER_FORMAT[problem.grader]
+    return "\n".join([problem.question, *choice_lines(problem), *([form] if form else [])])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from ops.core.problem import Grade, GraderName, Problem
+from ops.core.problem import AnswerForm, Grade, Problem
 from ops.grading import choice, code, math, text
 from ops.grading.isolation import configure, isolation
 from ops.grading.readable import unreadable
@@ -29,7 +29,7 @@ class Grader(NamedTuple):
     judge: Callable[[Problem, str], Grade]
 
 
-GRADERS: dict[GraderName, Grader] = {
+GRADERS: dict[AnswerForm, Grader] = {
     "math": Grader(math.extracted, math.judge),
     "choice": Grader(choice.extracted, choice.judge),
     "text": Grader(text.extracted, text.judge),

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ops.core.problem import GraderName, Problem
+from ops.core.problem import AnswerForm, Problem
 from ops.grading import GRADERS, math, text
 from ops.grading.program import UNPARSED, tree
 
@@ -50,7 +50,7 @@ def _normal(problem: Problem, answer: str) -> str:
         return "\n".join(line.rstrip() for line in answer.splitlines() if line.strip())
 
 
-_SAME: dict[GraderName, Same] = {
+_SAME: dict[AnswerForm, Same] = {
     "math": lambda one, other, problem: math.same_answer(one, other, problem.question),
     "text": lambda one, other, problem: text.same_answer(one, other),
     "choice": lambda one, other, problem: one == other,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 
-from ops.core.problem import GraderName, Problem
+from ops.core.problem import AnswerForm, Problem
 from ops.grading import choice, extract, latex, program, text
 
 
@@ -59,7 +59,7 @@ def _broken(source: str, mode: str) -> str:
     return ""
 
 
-_READERS: dict[GraderName, Callable[[Problem], str]] = {
+_READERS: dict[AnswerForm, Callable[[Problem], str]] = {
     "math": _math,
     "choice": _choice,
     "text": _text,

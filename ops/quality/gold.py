@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ops.benchmarks.registry import is_confidential, shown_reason
 from ops.config import digest
 from ops.core.atomic import write_text
-from ops.core.problem import GraderName, Problem
+from ops.core.problem import AnswerForm, Problem
 from ops.core.workspace import Workspace
 from ops.curation.card import markdown_table
 from ops.quality.suite import QualityReport, Rule, between, run
@@ -29,7 +29,7 @@ class GoldGrade(NamedTuple):
 
     row: str
     benchmark: str
-    grader: GraderName
+    grader: AnswerForm
     score: float | None
     answer: str
     reason: str

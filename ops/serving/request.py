@@ -119,7 +119,7 @@ class ServedRequest:
         team = self.loaded.team
         if len(self._left) < len(team.ordinals):
             team = team.offering(self._left)
-        return replace(team, client=self._budget)
+        return replace(team, client=self._budget, answer_format=self._options.response_format)
 
     async def _write(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""

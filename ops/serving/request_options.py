@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, Strict, ValidationError
+from pydantic import Field, PrivateAttr, Strict, ValidationError, field_validator, model_validator
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Settings
@@ -14,7 +14,6 @@ from ops.config.loading import correction, in_words
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 
-GRADERS = ("math", "choice", "text", "code")
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
 Text = Annotated[str, Strict()]
@@ -42,8 +41,10 @@ class QuestionTooLongError(RequestError):
 class RequestOptions(Settings):
     """The object `podium` of a request to OpenAI's routes, and `custom_inputs` of a request to MLflow's."""
 
-    grader: Literal["math", "choice", "text", "code"] | None = None
-    """The form of the answer that workers are asked for; None: "choice" with choices, else "text"."""
+    grader: Literal["open", "math", "choice", "text", "code"] | None = None
+    """The form of the answer that workers are asked for; None: "choice" with choices, else "open": any."""
+    response_format: dict[str, Any] | None = None
+    """The JSON that the last step must answer with, as OpenAI's parameter of this name says it."""
     choices: tuple[Text, ...] = ()
     """The choices of a multiple-choice question."""
     execute: Flag = True
@@ -63,10 +64,35 @@ class RequestOptions(Settings):
     """Whether the response shows the workflow and every step's subtask and response."""
     _field: str = PrivateAttr(default="podium")
 
+    @field_validator("response_format")
+    @classmethod
+    def _is_a_form(cls, form: dict[str, Any] | None) -> dict[str, Any] | None:
+        return read_format(form)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.response_format is not None and (self.choices or self.grader not in (None, "open")):
+            raise ValueError("JSON is asked for: leave grader and choices out")
+        return self
+
     @property
     def field(self) -> str:
         """The field of the request that holds the options, for error messages."""
         return self._field
+
+
+def read_format(form: object) -> dict[str, Any] | None:
+    """OpenAI's `response_format` where it demands JSON; None where any text will do. Raises `ValueError`."""
+    if form is None or form == {"type": "text"}:
+        return None
+    if isinstance(form, dict):
+        described: Any = form.get("json_schema")
+        if form == {"type": "json_object"}:
+            return form
+        named = isinstance(described, dict) and isinstance(described.get("name"), str)
+        if form.get("type") == "json_schema" and named and isinstance(described.get("schema"), dict):
+            return form
+    raise ValueError("is no form: send type text, json_object, or json_schema with json_schema.name and .schema")
 
 
 def read_options(values: object, field: str) -> RequestOptions:
@@ -93,8 +119,9 @@ def question(text: str, options: RequestOptions, field: str = "messages") -> Pro
     """
     if not text.strip():
         raise RequestError(field, "holds no question", "Send a user message with text")
-    grader = options.grader or ("choice" if options.choices else "text")
-    domain = next(entry.domain for entry in BENCHMARKS.values() if entry.grader == grader)
+    grader = options.grader or ("choice" if options.choices else "open")
+    like = "text" if grader == "open" else grader
+    domain = next(entry.domain for entry in BENCHMARKS.values() if entry.grader == like)
     row: dict[str, Any] = {
         "id": uuid.uuid4().hex, "benchmark": "question", "domain": domain, "split": "test", "source": "user",
         "question": text.strip(), "answer": "", "grader": grader, "choices": list(options.choices),

@@ -121,6 +121,8 @@ class Request(NamedTuple):
     """The response's key in the cache."""
     material: str
     """The text that the key is the hash of."""
+    response_format: dict[str, Any] | None = None
+    """The form that the response must have, as OpenAI's parameter of this name; None: any text."""
 
 
 @dataclass
@@ -243,7 +245,9 @@ class Caller:
         return reservation
 
     async def _send(self, handle: WorkerHandle, request: Request, sent: float) -> Any:
-        messages = request.messages
+        messages, settings = request.messages, handle.settings
+        if request.response_format is not None:
+            settings = {**settings, "response_format": request.response_format}
         try:
             # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
             if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
@@ -251,7 +255,7 @@ class Caller:
             session = await session_of_loop()
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
             async with asyncio.timeout(handle.worker.timeout_s):
-                return await litellm().acompletion(messages=list(messages), shared_session=session, **handle.settings)
+                return await litellm().acompletion(messages=list(messages), shared_session=session, **settings)
         except TimeoutError as error:
             raise Transient(describe(error)) from None
         except provider_error() as error:

@@ -83,9 +83,12 @@ class WorkerClient:
         stored, as is a reply of a content filter. Identical concurrent calls of this process are made once. Raises the
         exceptions of `ops.workers.scheduling.Client`.
         """
-        material = cache_material(self._identity(worker), messages, sample)
+        form = worker.response_format
+        material = cache_material(self._identity(worker) if form is None else worker.identity, messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
-        request = Request(messages, Sample.of(sample), key, material)
+        request = Request(messages, Sample.of(sample), key, material, form)
+        if form is not None:  # one handle, with its limits, for a worker whatever form its answers have
+            worker = worker.model_copy(update={"response_format": None})
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ops.cache import cache_key
 from ops.config import Worker
@@ -172,7 +173,9 @@ class _Run:
     async def _ask(self, index: int) -> None:
         texts = {seen: self.shown[seen].text for seen in self.sees[index]}
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
-        worker = self.team.workers[self.workflow.steps[index].worker]
+        worker, form = self.team.workers[self.workflow.steps[index].worker], self._form(index)
+        if form is not None:
+            worker = worker.model_copy(update={"response_format": dict(form)})
         sample = self._sample(index)
         self.keys[index] = cache_key(worker.identity, messages, sample)
         started = self._elapsed()
@@ -185,6 +188,8 @@ class _Run:
             self.responses[index] = response
             if response.is_blank:
                 self.failures[index] = ("empty", _why_empty(worker, response))
+            elif form is not None and not is_json(response.text):
+                self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
             else:
                 self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
@@ -201,6 +206,10 @@ class _Run:
             clock.stop()
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
+
+    def _form(self, index: int) -> Mapping[str, Any] | None:
+        """Return the form that the step's response must have: only the last step's is the answer."""
+        return self.team.answer_format if index == len(self.workflow.steps) - 1 else None
 
     def _sample(self, index: int) -> Sample:
         """Return the step's sample: a repeated request to the same worker gets another answer."""
@@ -265,7 +274,7 @@ class _Run:
 
     def _status(self) -> TraceStatus:
         kinds = {kind for kind, _ in self.failures.values()}
-        final: tuple[StepFailure, ...] = ("refused", "rejected", "too_long", "empty")
+        final: tuple[StepFailure, ...] = ("refused", "rejected", "too_long", "empty", "malformed")
         for kind in final:  # no better connection would change these
             if kind in kinds:
                 return kind
@@ -309,6 +318,15 @@ def _why_empty(worker: Worker, response: Response) -> str:
     if response.finish_reason != "length":
         return used
     return f"{used}: its {response.completion_tokens} tokens were used up before an answer. Raise max_tokens"
+
+
+def is_json(text: str) -> bool:
+    """Return whether the text is one JSON document. Never raises."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _user(content: str) -> Message:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
@@ -37,6 +38,8 @@ class Team:
     """Worker descriptions by ordinal; shown if `prompting.cards` is set."""
     execution: Execution = field(default_factory=Execution)
     """The limits of every workflow."""
+    answer_format: Mapping[str, Any] | None = None
+    """The JSON that the last step must answer with, as OpenAI's `response_format`; None: any text."""
     present: Sequence[int] | None = None
     """The offered ordinals if some workers are omitted; None: all of them."""
 

@@ -10,7 +10,7 @@ from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Parsed, Workflow
 
-StepFailure = Literal["unreachable", "refused", "rejected", "too_long", "empty"]
+StepFailure = Literal["unreachable", "refused", "rejected", "too_long", "empty", "malformed"]
 FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
 StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
 TraceStatus = Literal["answered", "timed_out"] | StepFailure

@@ -74,6 +74,10 @@ class Server:
         """Write one line of the log: `came` before an answer begins, `served` when all of it was sent."""
         prompt = body["messages"][-1]["content"]
         entry = {"event": event, "prompt": prompt, "step": step, "key": key, "time": time.time()}
+        if "response_format" in body:
+            entry["response_format"] = body["response_format"]
+        if "response_format" in body:
+            entry["response_format"] = body["response_format"]
         self.log.write(json.dumps(entry) + "\n")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -54,6 +54,18 @@ def test_when_it_does_not_end_the_worker_is_unreachable(
     assert (len(client.cache), client.ledger.in_flight("run")) == (0, 0)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_the_form_of_an_answer_is_sent_and_belongs_to_its_key(
+    server: FaultServer, make_client: MakeClient, model: str
+) -> None:
+    client, plain = make_client(), server.worker(model=model)
+    formed = plain.model_copy(update={"response_format": {"type": "json_object"}})
+    for worker in (plain, formed, formed, plain):
+        ask(client, worker)
+    asked = [entry.get("response_format") for entry in server.log() if entry["event"] == "came"]
+    assert asked == [None, {"type": "json_object"}], "each is asked and paid for once"
+
+
 def test_a_key_that_is_revoked_in_the_end_is_the_configurations_fault_too(
     server: FaultServer, make_client: MakeClient
 ) -> None:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.core.problem import Problem
-from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, question, read_options
+from ops.serving.request_options import (
+    RequestError,
+    RequestOptions,
+    UnknownModelError,
+    question,
+    read_format,
+    read_options,
+)
 
 MODEL = "conductor"
 """The one model that is served."""
@@ -47,13 +54,16 @@ class ApiRequest:
     """The field that bounds the tokens of the answer, and the bound."""
 
 
-def read_common(body: Mapping[str, Any], text: str, field: str, bounds: tuple[str, ...]) -> ApiRequest:
-    """The request in `body`, whose question is `text` in `field`; `bounds`: the fields that bound the answer's tokens.
+def read_common(
+    body: Mapping[str, Any], text: str, field: str, bounds: tuple[str, ...], form: tuple[str, object]
+) -> ApiRequest:
+    """The request in `body`, whose question is `text` in `field`; `bounds`: the fields that bound the answer's tokens;
+    `form`: the field of the answer's form, and the form as OpenAI's `response_format`.
 
     Raises `RequestError`.
     """
     model = _model(body.get("model"))
-    options = read_options(body.get("podium"), "podium")
+    options = with_form(read_options(body.get("podium"), "podium"), *form)
     streaming = _object(body, "stream_options")
     metadata = _object(body, "metadata")
     for name, value in metadata.items():
@@ -79,11 +89,12 @@ def check_parameters(
 
     A name with a dot is a key of an object: `text.format`.
     """
-    objects = {name.partition(".")[0] for name in (*no_effect, *defaults) if "." in name}
+    objects = {name.partition(".")[0] for name in (*read, *no_effect, *defaults) if "." in name}
     for name, value in body.items():
         if name in objects:
             check_parameters({f"{name}.{key}": entry for key, entry in _object(body, name).items()},
-                             frozenset(), frozenset(each for each in no_effect if "." in each),
+                             frozenset(each for each in read if "." in each),
+                             frozenset(each for each in no_effect if "." in each),
                              {each: values for each, values in defaults.items() if "." in each})  # fmt: skip
         elif name in defaults:
             if value not in (None, [], {}) and not any(_equal(value, default) for default in defaults[name]):
@@ -91,6 +102,20 @@ def check_parameters(
                 raise RequestError(name, said, f"Leave it out{_or(defaults[name])}")
         elif name not in read and name not in no_effect:
             raise RequestError(name, "is not a parameter of this route", "Leave it out")
+
+
+def with_form(options: RequestOptions, field: str, form: object) -> RequestOptions:
+    """The options with the form of the answer that the parameter `field` demands. Raises `RequestError`."""
+    try:
+        wanted = read_format(form)
+    except ValueError as error:
+        raise RequestError(field, str(error), "See OpenAI's structured outputs") from None
+    if wanted is None:
+        return options
+    if options.grader not in (None, "open") or options.choices or options.response_format is not None:
+        place = f"{options.field}.{'response_format' if options.response_format else 'grader'}"
+        raise RequestError(place, f"asks for another form of answer than {field}", "Send one of the two")
+    return options.model_copy(update={"response_format": wanted})
 
 
 def _or(defaults: tuple[object, ...]) -> str:

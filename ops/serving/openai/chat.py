@@ -14,7 +14,7 @@ from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 _BOUNDS = ("max_tokens", "max_completion_tokens")
-HONOURED = READ | {"messages", *_BOUNDS}
+HONOURED = READ | {"messages", "response_format", *_BOUNDS}
 IRRELEVANT = NO_EFFECT | {"prediction", "seed"}
 REFUSED = DEFAULTS | {
     "n": (1,),
@@ -23,7 +23,6 @@ REFUSED = DEFAULTS | {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "logprobs": (False,),
-    "response_format": ({"type": "text"},),
     "reasoning_effort": ("medium",),
     "verbosity": ("medium",),
     "functions": (),
@@ -40,7 +39,8 @@ def read(body: Mapping[str, Any]) -> ApiRequest:
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise RequestError("messages", "is not a list of messages", 'Send [{"role": "user", "content": "…"}]')
-    return read_common(body, question_text(messages, "messages"), "messages", _BOUNDS)
+    form = "response_format", body.get("response_format")
+    return read_common(body, question_text(messages, "messages"), "messages", _BOUNDS, form)
 
 
 class ChatShape:

@@ -82,6 +82,7 @@ _ENDS: dict[str, tuple[int, str, str]] = {
     "rejected": (502, "server_error", "request_rejected"),
     "too_long": (400, "invalid_request_error", "context_length_exceeded"),
     "empty": (502, "server_error", "empty_answer"),
+    "malformed": (502, "server_error", "malformed_answer"),
     "timed_out": (504, "server_error", "deadline_exceeded"),
     "over_budget": (402, "invalid_request_error", "budget_exceeded"),
     "server_budget": (429, "insufficient_quota", "insufficient_quota"),

@@ -9,14 +9,22 @@ from typing import Any
 
 from ops.core.problem import Problem
 from ops.serving.answer import Answer, Fallback
-from ops.serving.openai.api_request import DEFAULTS, NO_EFFECT, READ, ApiRequest, check_parameters, read_common
+from ops.serving.openai.api_request import (
+    DEFAULTS,
+    NO_EFFECT,
+    READ,
+    ApiRequest,
+    check_parameters,
+    read_common,
+    with_form,
+)
 from ops.serving.openai.chat import progress_item
 from ops.serving.openai.conversation import question_text
 from ops.serving.request_options import RequestError, RequestOptions, question, read_options
 from ops.workflow.trace import StepTrace
 
 _BOUND = "max_output_tokens"
-HONOURED = READ | {"input", "instructions", _BOUND}
+HONOURED = READ | {"input", "instructions", "text.format", _BOUND}
 IRRELEVANT = NO_EFFECT | {"reasoning.summary", "reasoning.generate_summary"}
 REFUSED = DEFAULTS | {
     "previous_response_id": (),
@@ -27,7 +35,6 @@ REFUSED = DEFAULTS | {
     "truncation": ("disabled",),
     "max_tool_calls": (),
     "reasoning.effort": ("medium",),
-    "text.format": ({"type": "text"},),
     "text.verbosity": ("medium",),
 }
 
@@ -35,15 +42,25 @@ REFUSED = DEFAULTS | {
 def read(body: Mapping[str, Any]) -> ApiRequest:
     """The request in a body. Raises `RequestError`."""
     check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
-    return read_common(body, _question(body), "input", (_BOUND,))
+    return read_common(body, _question(body), "input", (_BOUND,), _form(body))
 
 
 def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
     """The question and the options of a request to MLflow's routes. Raises `RequestError`."""
-    agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model"})
+    agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model",
+                        "text.format"})  # fmt: skip
     check_parameters(request, agents, IRRELEVANT, REFUSED | {_BOUND: ()})
-    options = read_options(request.get("custom_inputs"), "custom_inputs")
+    options = with_form(read_options(request.get("custom_inputs"), "custom_inputs"), *_form(request))
     return question(_question(request), options, "input"), options
+
+
+def _form(body: Mapping[str, Any]) -> tuple[str, object]:
+    """The field `text.format`, and its value as chat completions' `response_format`, which nests name and schema."""
+    form = (body.get("text") or {}).get("format")
+    if not isinstance(form, Mapping) or form.get("type") != "json_schema":
+        return "text.format", form
+    described = {name: value for name, value in form.items() if name != "type"}
+    return "text.format", {"type": "json_schema", "json_schema": described}
 
 
 def _question(body: Mapping[str, Any]) -> str:

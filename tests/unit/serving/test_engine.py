@@ -138,6 +138,15 @@ def test_a_workflow_that_is_only_to_be_written_calls_no_worker(serve: Serve) -> 
     assert (none.text, none.status) == (None, "no_workflow") and "no_assignment" in none.error
 
 
+def test_json_that_no_worker_answers_with_is_a_named_failure(serve: Serve) -> None:
+    options = RequestOptions(response_format={"type": "json_object"})
+    answer = serve(Scripted(WORKFLOW.render())).ask(question(SIX_BY_SEVEN, options), options)
+    assert (answer.text, answer.status) == (None, "malformed")
+    assert "the response is not the JSON asked for" in answer.error
+    first = answer.runs[0].traces[0]
+    assert [step.status for step in first.steps] == ["ok", "malformed"], "an earlier step answers in any form"
+
+
 def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:
     writer = Scripted(WORKFLOW.render())  # the workflow always uses the algebraist
     options = RequestOptions(forbidden=("algebraist",))

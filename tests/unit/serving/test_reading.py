@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ops.core.errors import ConfigError
+from ops.core.problem import worker_prompt
 from ops.serving.http.access import TOKENS, Access
 from ops.serving.openai import chat, responses
 from ops.serving.openai.agent import Exchange
@@ -18,7 +19,8 @@ from ops.serving.request_options import RequestError, RequestOptions, UnknownMod
 def test_a_plain_question() -> None:
     problem = question("  What is the density of iron? ", RequestOptions())
     asked = (problem.question, problem.grader, problem.choices, problem.answer)
-    assert asked == ("What is the density of iron?", "text", (), "")
+    assert asked == ("What is the density of iron?", "open", (), "")
+    assert worker_prompt(problem) == "What is the density of iron?", "no form of answer is asked for"
 
 
 def test_choices_make_it_a_choice_question() -> None:
@@ -121,7 +123,7 @@ def test_turns_that_called_tools_may_have_no_text() -> None:
                 "n": 2, "stop": ["\n"], "logit_bias": {"50256": -100}, "presence_penalty": 0.5,
                 "frequency_penalty": -1, "logprobs": True, "top_logprobs": 3,
                 "tools": [{"type": "function"}], "tool_choice": "required", "functions": [{"name": "f"}],
-                "function_call": {"name": "f"}, "response_format": {"type": "json_object"}, "reasoning_effort": "high",
+                "function_call": {"name": "f"}, "response_format": {"type": "xml"}, "reasoning_effort": "high",
                 "verbosity": "low", "modalities": ["audio"], "audio": {"voice": "alloy"},
                 "web_search_options": {"a": 1},
                 "top_k": 4, "messages": "Why?", "stream": "false", "store": 0, "max_tokens": "5",
@@ -136,6 +138,9 @@ def test_turns_that_called_tools_may_have_no_text() -> None:
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages"),
         ({"model": None}, "model"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "response_format"),
+        ({"response_format": {"type": "json_object"}, "podium": {"grader": "math"}}, "podium.grader"),
+        ({"response_format": {"type": "json_object"}, "podium": {"choices": ["a", "b"]}}, "podium.grader"),
     ],
 )  # fmt: skip
 def test_chat_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
@@ -165,6 +170,26 @@ def test_response_parameters_that_are_not_honoured_are_refused_by_name(changed: 
     with pytest.raises(RequestError) as refused:
         responses.read(RESPONSE | changed)
     assert refused.value.where == field
+
+
+SCHEMA = {"name": "place", "schema": {"type": "object"}, "strict": True}
+JSON_SCHEMA = {"type": "json_schema", "json_schema": SCHEMA}
+
+
+def test_every_route_takes_the_form_of_the_answer() -> None:
+    assert chat.read(CHAT | {"response_format": {"type": "json_object"}}).options.response_format == {
+        "type": "json_object"
+    }
+    asked = {"text": {"format": {"type": "json_schema", **SCHEMA}}}
+    for options in (
+        chat.read(CHAT | {"response_format": JSON_SCHEMA}).options,
+        responses.read(RESPONSE | asked).options,
+        Exchange({"input": [{"role": "user", "content": "Where?"}], **asked}).options,
+        read_options({"response_format": JSON_SCHEMA}, "custom_inputs"),
+    ):
+        assert options.response_format == JSON_SCHEMA
+    with pytest.raises(RequestError, match="custom_inputs: .*leave grader and choices out"):
+        read_options({"response_format": JSON_SCHEMA, "grader": "code"}, "custom_inputs")
 
 
 def test_values_that_change_no_answer_are_accepted() -> None:

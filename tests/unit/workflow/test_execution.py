@@ -60,6 +60,26 @@ def test_the_answer_is_that_of_the_sequential_reading(
     assert {sample} == {call[2] for call in client.calls}
 
 
+@pytest.mark.parametrize(
+    ("said", "status"), [('{"a": 1}', "answered"), ("[" * 100_000, "malformed"), ("7 apples", "malformed")]
+)
+def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, status: str) -> None:
+    asked: list[dict[str, Any] | None] = []
+
+    class Answering(Tool):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+            asked.append(worker.response_format)
+            return replace(await super().complete(worker, messages, sample=sample), text=said)
+
+    form = {"type": "json_object"}
+    workflow = Workflow((Step(0, "one"), Step(1, "two", "all")))
+    team = Team(WORKERS, Answering(), answer_format=form)
+    trace = asyncio.run(execute(workflow, QUESTION, team))
+    assert asked == [None, form]
+    assert trace.status == status
+    assert trace.answer == (said if status == "answered" else None)
+
+
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataObject) -> None:

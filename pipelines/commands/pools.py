@@ -15,14 +15,14 @@ from pipelines.commands.options import AS_JSON, POOL, workspace_or_defaults, yes
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
-    from ops.config import Pool
+    from ops.config import Pool, Price
 
 _LOOK_S = 5.0
 
 
 @click.group(cls=OrderedGroup)
 def pools() -> None:
-    """Pools: list, show, ping, compare, serve.
+    """Pools: list, show, new, ping, compare, serve.
 
     POOL is a file in config/pools, without .yaml, or NAME:VARIANT.
     """
@@ -91,6 +91,42 @@ def show(pool: str, as_json: bool) -> None:
 def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
     missing = ", ".join(dict.fromkeys(pool.missing_keys().values()))
     return name, len(pool.workers), missing or "none", pool.description
+
+
+@pools.command()
+@click.argument("name")
+@click.argument("models", nargs=-1, required=True)
+@click.option("--api-base", metavar="URL", help="The models' server, if it is your own.")
+@click.option("--price", metavar="IN/OUT", help="USD per million tokens, of models that LiteLLM has no price for.")
+def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | None) -> None:
+    """Write config/pools/NAME.yaml with one worker for each of MODELS.
+
+    MODELS are LiteLLM model strings, provider/model. Settings that a model refuses are left out. No worker is called.
+    """
+    from ops.workers.new_pool import new_pool
+    from ops.workers.providers import worst_price
+
+    workspace = Workspace.find()
+    made = new_pool(workspace.config, name, models, api_base, _price(price))
+    for worker in made.workers:
+        rates = " / ".join(f"{usd * 1e6:g}" for usd in worst_price(worker, name))
+        click.echo(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {worker.api_key_env or 'no key'}")
+    click.echo(f"written to config/pools/{name}.yaml")
+    click.echo(f"Next        podium pools ping {name}; podium plan first-look --pool {name}")
+
+
+def _price(text: str | None) -> Price | None:
+    from pydantic import ValidationError
+
+    from ops.config import Price
+
+    if text is None:
+        return None
+    try:
+        given, answered = (float(each) for each in text.split("/"))
+        return Price(input=given, output=answered)
+    except (ValueError, ValidationError):
+        raise click.BadParameter(f"{text!r} is not INPUT/OUTPUT, for example 0.1/0.5", param_hint="--price") from None
 
 
 @pools.command()

@@ -188,7 +188,7 @@ def test_every_route_takes_the_form_of_the_answer() -> None:
         read_options({"response_format": JSON_SCHEMA}, "custom_inputs"),
     ):
         assert options.response_format == JSON_SCHEMA
-    with pytest.raises(RequestError, match="custom_inputs: .*leave grader and choices out"):
+    with pytest.raises(RequestError, match=r"custom_inputs: .*leave grader and choices out"):
         read_options({"response_format": JSON_SCHEMA, "grader": "code"}, "custom_inputs")
 
 

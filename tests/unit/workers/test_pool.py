@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.config import Pool, Worker, load_pool, pool_file
+from ops.config import Pool, Price, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.workers.litellm_private import models
 from ops.workers.pool import SettingChange, difference, pool_rows
@@ -344,3 +344,32 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
     assert capsys.readouterr().out == "no difference\n"
     assert podium("pools", "show", "nowhere") == 1
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_new_pool_is_written_from_model_strings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ops.workers.new_pool import new_pool
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    made = new_pool(tmp_path, "mine", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5"], None, None)
+    assert load_pool(tmp_path, "mine") == made
+    assert [(each.name, each.api_key_env) for each in made.workers] == [
+        ("gpt-6-luna", "OPENAI_API_KEY"), ("claude-haiku-5-5", "ANTHROPIC_API_KEY"),
+    ]  # fmt: skip
+    assert made.worker("gpt-6-luna").temperature is None, "this model takes only its default"
+    own = new_pool(tmp_path, "own", ["hosted_vllm/my-model"], "http://127.0.0.1:8001/v1", Price(input=0, output=0))
+    assert (own.workers[0].api_key_env, own.workers[0].price) == (None, Price(input=0, output=0))
+
+
+@pytest.mark.parametrize(("name", "model", "problem"), [
+    ("mine", "no-provider", "does not begin with a provider that LiteLLM knows"),
+    ("mine", "hosted_vllm/x", "LiteLLM has no price .*--price"),
+    ("../mine", "openai/gpt-6-luna", "is not the name of a file there"),
+])  # fmt: skip
+def test_a_new_pool_that_cannot_be_is_refused_and_not_written(
+    tmp_path: Path, name: str, model: str, problem: str
+) -> None:
+    from ops.workers.new_pool import new_pool
+
+    with pytest.raises(ConfigError, match=problem):
+        new_pool(tmp_path, name, [model], None, None)
+    assert not list(tmp_path.rglob("*.yaml"))

@@ -67,6 +67,19 @@ STATIC = {
     "workflow": [{"worker": "algebraist"}, {"worker": "programmer", "subtask": "Check the answer.", "access": "all"}],
 }
 
+TRAINED = {
+    "name": "trained",
+    "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
+    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
+    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
+    "grpo": {
+        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
+        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
+    },
+    "guards": {"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
+}  # fmt: skip
+"""What the recipe of a trained Conductor over the same pool says otherwise."""
+
 
 class Endpoint:
     """An OpenAI-compatible provider that writes workflows, of which some are unreadable."""
@@ -150,7 +163,7 @@ def write_settings(workspace: Workspace, endpoint: Endpoint) -> None:
     pool = {"name": "mixed", "workers": [writer, *(worker for worker in every if worker["name"] in TOOLS)]}
     settings = {
         "pools/mixed": pool, "recipes/untrained": RECIPE, "promotion": GATE,
-        "recipes/fixed": RECIPE | {"name": "fixed", "policy": STATIC},
+        "recipes/fixed": RECIPE | {"name": "fixed", "policy": STATIC}, "recipes/trained": RECIPE | TRAINED,
     }  # fmt: skip
     for name, values in settings.items():
         (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -287,6 +300,24 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
     assert challenger is not None and challenger.version == "2"
     assert challenger.tags["verdict"]
     assert len(done.endpoint.written) == written, "nothing is written"
+
+
+@pytest.mark.soak
+def test_a_trained_conductor_is_judged_against_the_prompted_champion(done: Finished) -> None:
+    written, champion = len(done.endpoint.written), registry.champion(done.workspace)
+    assert champion is not None
+    status, printed = command(done.workspace, "run", "trained", "--yes")
+    assert status in (0, 3), printed
+    assert len(done.endpoint.written) == written, "the champion's stored answers are compared: it writes nothing again"
+    challenger = registry.challenger(done.workspace)
+    assert challenger is not None and challenger.version != champion.version
+    decision = registry.recorded_decision(done.workspace, challenger.version)
+    assert decision.against == champion.version
+    judged = {check.name for check in decision.checks}
+    assert any("champion" in name for name in judged), judged
+    assert decision.promote == (status == 0)
+    status, printed = command(done.workspace, "verdict", challenger.version)
+    assert status == (0 if decision.promote else 3) and all(name in printed for name in judged)
 
 
 @pytest.mark.soak

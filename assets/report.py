@@ -17,9 +17,9 @@ from assets.studies import studies
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
+from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
-from ops.reports.drawing import png
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Shown, Table
 from ops.reports.gathering import gather

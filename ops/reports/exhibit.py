@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ops.core.charts import Chart
 from ops.core.registry import Registry
-from ops.reports.charts import Chart
 from ops.reports.evidence import Evidence
 
 Cell = str | int | float

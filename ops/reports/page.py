@@ -8,13 +8,11 @@ from html import escape
 from pathlib import Path
 
 from ops.core.atomic import write_text
+from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
 from ops.core.workspace import Workspace
-from ops.reports.charts import Chart
-from ops.reports.drawing import png, svg
 from ops.reports.evidence import About, Evidence
 from ops.reports.exhibit import Cell, Exhibit, Shown, Table
 from ops.reports.made import Made, label, report_file
-from ops.reports.style import NARROW_IN, WIDE_IN
 from ops.reports.summary import Released, facts, sentences
 
 _NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
@@ -82,7 +80,9 @@ def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
     title = f"Podium report: {about.recipe}, seed {about.seed}"
     sections = "\n".join(_section(each, about, place) for place, each in enumerate(made, start=1))
     contents = "\n".join(f'<li><a href="#{each.exhibit.name}">{html(each.exhibit.title)}</a></li>' for each in made)
-    return document(title, f"""<header>
+    return document(
+        title,
+        f"""<header>
 <h1>{html(title)} {_badge(about)}</h1>
 {listed({term: html(text) for term, text in facts(known).items()})}
 {_result(evidence)}
@@ -100,7 +100,8 @@ def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
 </nav>
 <main>
 {sections}
-</main>""")
+</main>""",
+    )
 
 
 def html(text: str) -> str:
@@ -199,9 +200,7 @@ def figure(chart: Chart, name: str, title: str, shown_label: str) -> str:
 def table(table: Table) -> str:
     """A table that scrolls horizontally if it is too wide."""
     numeric = [all(_NUMBER.fullmatch(str(row[place])) for row in table.rows) for place in range(len(table.head))]
-    head = "".join(
-        f'<th scope="col"{_kind(n)}>{html(text)}</th>' for text, n in zip(table.head, numeric, strict=True)
-    )
+    head = "".join(f'<th scope="col"{_kind(n)}>{html(text)}</th>' for text, n in zip(table.head, numeric, strict=True))
     rows = "\n".join(_row(row, numeric, place in table.marked) for place, row in enumerate(table.rows))
     title = f"<h3>{html(table.title)}</h3>" if table.title else ""
     note = f'<p class="note">{html(table.note)}</p>' if table.note else ""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from ops.core.charts import Chart, Dots, Spread
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
 from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.reports.charts import Chart, Dots, Spread
 from ops.reports.exhibit import Table
 from ops.reports.page import document, figure, listed, table
 from ops.spending.books import usd

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.reports.charts import Plane, Point
+from ops.core.charts import Plane, Point
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
 from ops.reports.prices import Offer, frontier

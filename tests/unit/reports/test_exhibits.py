@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from ops.core.charts import Dots, Lines, Plane, Stacked
 from ops.evaluation.study import STUDIES
-from ops.reports.charts import Dots, Lines, Plane, Stacked
 from ops.reports.claims import FAILS, HOLDS, claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Exhibit, Shown, Table, exhibit

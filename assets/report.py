@@ -21,9 +21,8 @@ from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, Table
+from ops.reports.exhibit import Made, Shown, Table, label, make
 from ops.reports.gathering import gather
-from ops.reports.made import Made, label, make
 from ops.reports.page import write_page, write_pictures
 from ops.reports.summary import released
 from ops.training.cold_start.base_policy import base_policy_folder

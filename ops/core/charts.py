@@ -11,11 +11,12 @@ import math
 import re
 import textwrap
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO, StringIO
 from string import ascii_uppercase
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 WIDE_IN, NARROW_IN = 8.8, 3.7
 """Chart widths in inches for a desktop column and for a phone."""
@@ -361,3 +362,14 @@ def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -
     # The page sets the size; the viewBox keeps the proportions.
     head, rest = text.split(">", 1)
     return re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest
+
+
+K = TypeVar("K")
+
+
+def shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
+    """Name of a key → its share in each category, in %; zero if a category is empty."""
+    return {
+        name: [100 * own[key] / own.total() if own.total() else 0.0 for own in counts.values()]
+        for key, name in names.items()
+    }

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
-from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked
+from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
 from ops.evaluation.reach import Reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
@@ -149,7 +149,7 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
     `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
     """
     head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
-    shares: list[list[str | int | float]] = [
+    parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
     ]
@@ -160,7 +160,7 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
         for each in part.strategies
     ]
     columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
-    return {"reach": Columns(head, shares), "strategies_that_paid": Columns(columns, shapes)}
+    return {"reach": Columns(head, parts), "strategies_that_paid": Columns(columns, shapes)}
 
 
 def _number(value: float) -> str:
@@ -287,9 +287,9 @@ def _spread(accuracy: MeanEstimate) -> Spread:
 def worker_use(rows: Iterable[OutcomeRow]) -> Stacked:
     """Chart each worker's share of the steps that ran in each domain."""
     counts = worker_counts(rows)
-    domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
-    layers = {name: [100 * counts[domain][name] / counts[domain].total() for domain in domains] for name in workers}
-    return Stacked("", "share of the steps in %", "domain", domains, layers)
+    used = {domain: counts[domain] for domain in sorted(counts)}
+    layers = shares(used, {name: name for name in sorted(set().union(*used.values()))})
+    return Stacked("", "share of the steps in %", "domain", list(used), layers)
 
 
 def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:

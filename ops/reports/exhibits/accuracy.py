@@ -9,7 +9,7 @@ from ops.evaluation.statistics import MeanEstimate
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.words import accuracy as written
+from ops.reports.exhibit import accuracy as written
 
 
 @exhibit(

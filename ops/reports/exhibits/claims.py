@@ -9,8 +9,7 @@ from ops.evaluation.statistics import OVERALL
 from ops.reports.claims import ALPHA, FAILS, HOLDS, Claim, compared
 from ops.reports.claims import claims as all_claims
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.words import points, probability
+from ops.reports.exhibit import Cell, Shown, Table, exhibit, points, probability
 
 
 @exhibit(

@@ -202,9 +202,3 @@ def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
         "in-domain": [name for name in training_benchmarks() if name in asked],
         "OOD": [name for name in unseen_benchmarks() if name in asked],
     }
-
-
-def markdown(columns: Columns) -> str:
-    """Return a table in Markdown."""
-    lines = [f"| {' | '.join(columns.head)} |", f"|{' --- |' * len(columns.head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in columns.rows)]) + "\n"

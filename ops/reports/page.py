@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from ops.core.atomic import write_text
 from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
+from ops.core.documents import markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Made, Shown, Table, label, report_file
@@ -86,25 +87,19 @@ def _markdown_section(made: Made, shown_label: str) -> str:
     exhibit, shown = made
     title = f"## {exhibit.title}" + (f" ({shown_label})" if shown_label else "")
     if isinstance(shown, str):
-        return f"{title}\n\n{exhibit.shows}\n\n{_markdown_cell(shown)}"
+        return f"{title}\n\n{exhibit.shows}\n\n{_text(shown)}"
     paper = f" In the paper: {exhibit.paper}." if exhibit.paper else ""
-    said = [f"**{_markdown_cell(shown.said)}**"] if shown.said else []
+    said = [f"**{_text(shown.said)}**"] if shown.said else []
     tables = [_markdown_table(part) for part in shown.parts if isinstance(part, Table)]
     return "\n\n".join([title, f"{exhibit.shows} n: {shown.n}.{paper}", *said, *tables])
 
 
 def _markdown_table(table: Table) -> str:
-    lines = [_markdown_line(table.head), f"|{' --- |' * len(table.head)}", *(_markdown_line(row) for row in table.rows)]
-    title = [f"*{_markdown_cell(table.title)}*"] if table.title else []
-    note = [_markdown_cell(table.note)] if table.note else []
-    return "\n\n".join([*title, "\n".join(lines), *note])
+    cells = markdown_table([_text(head) for head in table.head], [[_text(cell) for cell in row] for row in table.rows])
+    title = [f"*{_text(table.title)}*"] if table.title else []
+    return "\n\n".join([*title, cells, *([_text(table.note)] if table.note else [])])
 
 
-def _markdown_line(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(_markdown_cell(cell) for cell in cells)} |"
-
-
-def _markdown_cell(cell: object) -> str:
-    # Escape Markdown syntax in a cell: the column separator, dollar signs (formulas) and angle brackets (tags).
-    text = str(cell).replace("\N{NO-BREAK SPACE}", " ")
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("$", "\\$")
+def _text(text: object) -> str:
+    # Dollar signs would begin formulas, and angle brackets tags.
+    return str(text).replace("\N{NO-BREAK SPACE}", " ").replace("<", "&lt;").replace("$", "\\$")

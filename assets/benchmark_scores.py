@@ -10,6 +10,7 @@ from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
+from ops.core.charts import png
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR
@@ -56,5 +57,5 @@ def benchmark_scores(
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))
     every = [row for own in rows.values() for row in own]
-    use = metadata.picture("worker use by domain", worker_use(every))
+    use = metadata.picture("worker use by domain", png(worker_use(every)))
     return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts)})

@@ -18,6 +18,7 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from ops.config import UntrainedPolicy
+from ops.core.charts import png
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.retraining.start import fine_tuned_run
@@ -174,10 +175,10 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals differ between questions in this case
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     rewarded = [row for row in rows if row["reward"] is not None]
-    png = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
+    curve = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
     shown = {
-        "reward_curve": metadata.picture("mean reward by step", png),
-        "strategies": metadata.picture("strategies by step", strategy_curve(rows)),
+        "reward_curve": metadata.picture("mean reward by step", png(curve)),
+        "strategies": metadata.picture("strategies by step", png(strategy_curve(rows))),
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:

@@ -10,10 +10,11 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import Calls, OnProgress, Podium, servers
+from ops.core.charts import png
 from ops.core.rows import ResponseRow
 from ops.evaluation.comparison import compare
 from ops.evaluation.outcomes import write_outcomes
-from ops.evaluation.report import accuracy_bars, reach_tables, tables
+from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.stored import COLD_START
 from ops.precaching.opening import open_client
@@ -62,6 +63,6 @@ def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:
     return {
         **{name: metadata.table(*columns) for name, columns in tables(made.board).items() if columns.rows},
         **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
-        "accuracy": metadata.picture("accuracy", accuracy_bars(made.board)),
+        "accuracy": metadata.picture("accuracy", png(accuracy_by_benchmark(made.board))),
         "outcomes": dg.MetadataValue.path(write_outcomes(setup, policy, base)),
     }

@@ -7,7 +7,7 @@ from assets.leaderboard import leaderboard
 from assets.recursive_conductor import final_policy
 from assets.registered_model import registered_model
 from assets.resources import Podium
-from ops.reports.drawing import png
+from ops.core.charts import png
 from ops.reports.verdict import checks_table, differences, pairings_table
 from ops.stages.release import try_challenger
 

@@ -17,13 +17,12 @@ from assets.studies import studies
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
+from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
-from ops.reports.drawing import png
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, Table
+from ops.reports.exhibit import Made, Shown, Table, label, make
 from ops.reports.gathering import gather
-from ops.reports.made import Made, label, make
 from ops.reports.page import write_page, write_pictures
 from ops.reports.summary import released
 from ops.training.cold_start.base_policy import base_policy_folder

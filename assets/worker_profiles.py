@@ -7,7 +7,8 @@ from assets.resources import Podium
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
-from ops.precaching.plot import accuracy_against_cost
+from ops.core.charts import png
+from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.profiles import Profile, mean_score
 from ops.stages.responses import materialize_profiles
 
@@ -20,9 +21,9 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
     profiles = materialize_profiles(setup)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
     ceiling = mean_score(profiles.oracle.values())
-    png = accuracy_against_cost(profiles.workers, ceiling)
+    picture = png(accuracy_against_cost(profiles.workers, ceiling))
     setup.workspace.state.mkdir(exist_ok=True)
-    (setup.workspace.state / "accuracy_against_cost.png").write_bytes(png)
+    (setup.workspace.state / "accuracy_against_cost.png").write_bytes(picture)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
         metadata={
@@ -34,7 +35,7 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
                 ("worker", "tokens in", "out", "USD", "s: 50 %", "90 %", "99 %", "refused", "truncated", "unreachable"),
                 [_call(profile) for profile in profiles.workers],
             ),
-            "accuracy_against_cost": metadata.picture("accuracy against cost", png),
+            "accuracy_against_cost": metadata.picture("accuracy against cost", picture),
             "responses_usd": round(sum(profile.total_usd for profile in profiles.workers), 6),
         },
     )

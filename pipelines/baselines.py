@@ -9,9 +9,8 @@ from statistics import fmean
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.workspace import Workspace
-from ops.evaluation.arms import markdown
 from ops.evaluation.baseline import BASELINES, Answers, Baseline, WorkflowBaseline, needs_every_worker, standings
 from ops.evaluation.report import Columns, Leaderboard, percent
 from ops.evaluation.rows import OutcomeRow
@@ -31,7 +30,7 @@ SIZES = (2, 9)
 def registry_table() -> str:
     """Return every baseline with its calls, its source, and its differences from the authors' version."""
     head = ["baseline", "column", "calls a question", "source", "what differs"]
-    return markdown(Columns(head, [_cells(entry) for entry in BASELINES.values()]))
+    return markdown_table(head, [_cells(entry) for entry in BASELINES.values()]) + "\n"
 
 
 def registry_facts() -> list[dict[str, object]]:
@@ -89,4 +88,4 @@ def scores_table(
             in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
             tokens, usd = board.cost(system, training_benchmarks())
             table.rows.append([system, in_domain, ood, f"{usd:.6f}", f"{tokens:,.0f}", f"{calls:.1f}"])
-    return markdown(table)
+    return markdown_table(*table) + "\n"

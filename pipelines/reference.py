@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -33,7 +33,8 @@ from ops.config import (
     with_pool,
 )
 from ops.config.studies import Studies
-from ops.core.atomic import MEASUREMENTS, write_text
+from ops.core.atomic import write_text
+from ops.core.documents import MEASUREMENTS, markdown_table
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range, total
@@ -92,14 +93,6 @@ def _page(title: str, words: str, *parts: str) -> str:
     return "\n".join([head, *(f"{part.strip()}\n" for part in parts)])
 
 
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(' '.join(str(cell).split()).replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _table(head: tuple[str, ...], rows: Iterator[tuple[object, ...]] | list[tuple[object, ...]]) -> str:
-    return "\n".join([_row(*head), f"|{' --- |' * len(head)}", *(_row(*row) for row in rows)])
-
-
 # ── configuration ────────────────────────────────────────────────────────────────
 
 
@@ -126,7 +119,7 @@ def _sections(model: type[BaseModel], path: str, described: set[type[BaseModel]]
         kind = " or ".join(f"section [{each.__name__}](#{each.__name__.lower()})" for each in nested)
         rows.append((f"`{name}`", kind or f"`{_type(field.annotation)}`", _default(field), field.description or ""))
         below += [(f"{path}{name}", each) for each in nested if each not in described]
-    parts = [_table(("key", "type", "default", "meaning"), rows)]
+    parts = [markdown_table(("key", "type", "default", "meaning"), rows)]
     for where, each in below:
         if each not in described:
             parts.append(f"### {each.__name__}\n\n`{where}`. {_first(each)}")
@@ -217,7 +210,7 @@ def environment() -> str:
     return _page(
         "Environment variables",
         "From `.env.example`, which is the place to change them.",
-        _table(("variable", "meaning", "example"), rows),
+        markdown_table(("variable", "meaning", "example"), rows),
     )
 
 
@@ -234,7 +227,7 @@ def benchmarks() -> str:
         "Benchmarks",
         "One file each in `ops/benchmarks/catalogue`; `podium data benchmarks` prints citations and cautions too.\n"
         "Splits are configuration/split and rows; where train and test name the same split, Podium cuts it.",
-        _table(("benchmark", "hub dataset", "splits", "columns read", "grader", "licence"), rows),
+        markdown_table(("benchmark", "hub dataset", "splits", "columns read", "grader", "licence"), rows),
     )
 
 
@@ -251,7 +244,7 @@ def baselines() -> str:
 def alerts() -> str:
     """Write every alert with its command."""
     words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../operate.md#alerts)."
-    return _page("Alerts", words, _table(("kind", "state", "command"), catalogue_rows()))
+    return _page("Alerts", words, markdown_table(("kind", "state", "command"), catalogue_rows()))
 
 
 def openai() -> str:
@@ -263,7 +256,7 @@ def openai() -> str:
         for name, accepted in route.REFUSED.items():
             values = ", ".join(f"`{json.dumps(value)}`" for value in accepted)
             rows.append((f"`{name}`", f"refused except {values}" if accepted else "refused"))
-        parts.append(f"## `{path}`\n\n{_table(('parameter', 'what the server does'), rows)}")
+        parts.append(f"## `{path}`\n\n{markdown_table(('parameter', 'what the server does'), rows)}")
     return _page(
         "Parameters of OpenAI's routes",
         "A parameter that would change an answer is honoured or refused with 400 by name. null, an empty list and an\n"
@@ -300,7 +293,7 @@ def plans() -> str:
         "high, then expected. Estimates, not measurements: no recipe here was run on a GPU or with a paid provider. A\n"
         "run stops at its cap (`budget.run_usd`) and can be continued. `podium plan RECIPE` prints the whole plan and\n"
         "what is missing on your machine.",
-        _table(head, rows),
+        markdown_table(head, rows),
     )
 
 

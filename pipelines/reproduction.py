@@ -10,8 +10,8 @@ from assets.studies import asset_name as study_asset
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.evaluation.study import STUDIES
-from ops.reports.made import make, report_file
-from ops.reports.markdown import markdown
+from ops.reports.exhibit import make, report_file
+from ops.reports.page import markdown
 from pipelines.run import live, materialize
 
 RECIPE = "reproduction"

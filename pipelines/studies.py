@@ -8,9 +8,9 @@ from textwrap import fill
 from assets.resources import Podium
 from assets.studies import asset_name, lab_of, study_of
 from ops.config.studies import RecipeStudy, load_studies
+from ops.core.documents import markdown_table
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.arms import markdown
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
@@ -66,5 +66,5 @@ def made(
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
-    tables = [markdown(each).strip() for each in (found.summary, found.details, found.families) if each.rows]
+    tables = [markdown_table(*each) for each in (found.summary, found.details, found.families) if each.rows]
     return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"

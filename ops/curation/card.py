@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
+from ops.core.documents import markdown_table
 from ops.core.problem import Problem
 from ops.curation.cover import stratum
 from ops.curation.selector import SELECTORS, SelectionEvidence
@@ -51,16 +52,6 @@ def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], 
         _sources(mix, recipe),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table; vertical bars in cells are escaped."""
-    lines = [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows)]
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[object]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def _how(mix: Sequence[Problem], recipe: Recipe) -> str:

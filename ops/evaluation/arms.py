@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from textwrap import fill
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.core.charts import Dots, Spread, png
 from ops.evaluation.reading import entropy, right_if_valid, share, valid
-from ops.evaluation.report import Columns, figure_of, percent, png_of
+from ops.evaluation.report import Columns, percent
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import MeanEstimate, mean_estimate
 from ops.evaluation.subsets import accuracy, difference
@@ -170,7 +169,7 @@ def picture(arms: Sequence[Arm]) -> bytes:
     by_name = {arm.name: arm for arm in arms}
     compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
     estimates = {
-        fill(arm.name, 40): {
+        arm.name: {
             group: difference(arm.runs, by_name[compared[arm.name]].runs, benchmarks)
             if compared
             else accuracy(arm.runs, benchmarks)
@@ -180,34 +179,20 @@ def picture(arms: Sequence[Arm]) -> bytes:
         for arm in arms
         if not compared or arm.name in compared
     }
-    return bars(estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %")
+    return dots(estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %")
 
 
-def bars(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
-    """Draw a bar with its standard error for each estimate, in per cent or points; return a PNG.
+def dots(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
+    """Draw each estimate with its standard error, in per cent or points; return a PNG.
 
     `estimates` is label → group → estimate in [-1, 1]; every label has the same groups.
     """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
-    figure, axes = figure_of(unit, "", width=8.0, height=1.2 + 0.45 * len(estimates))
-    thick = 0.8 / max(1, len(groups))
-    for place, group in enumerate(groups):
-        own = [each[group] for each in estimates.values()]
-        axes.barh(
-            [row + thick * (place - (len(groups) - 1) / 2) for row in range(len(own))],
-            [100 * each.mean for each in own],
-            thick,
-            xerr=[0.0 if math.isnan(each.standard_error) else 100 * each.standard_error for each in own],
-            label=group,
-            color=("#1f5a8a", "#9db4c8")[place % 2],
-            capsize=2,
-        )
-    axes.set_yticks(range(len(estimates)), list(estimates), fontsize=8)
-    axes.invert_yaxis()
-    axes.axvline(0, color="#1f2933", linewidth=0.8)
-    if len(groups) > 1:
-        axes.legend(frameon=False, fontsize=8)
-    return png_of(figure)
+    series = {
+        group: [Spread.around(100 * each[group].mean, 100 * each[group].standard_error) for each in estimates.values()]
+        for group in groups
+    }
+    return png(Dots("", unit, "", list(estimates), series, zero=True))
 
 
 def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
@@ -217,9 +202,3 @@ def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
         "in-domain": [name for name in training_benchmarks() if name in asked],
         "OOD": [name for name in unseen_benchmarks() if name in asked],
     }
-
-
-def markdown(columns: Columns) -> str:
-    """Return a table in Markdown."""
-    lines = [f"| {' | '.join(columns.head)} |", f"|{' --- |' * len(columns.head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in columns.rows)]) + "\n"

@@ -1,4 +1,4 @@
-"""Reports of an evaluation: the table in the terminal, the leaderboard's tables, and pictures.
+"""Reports of an evaluation: the table in the terminal, the leaderboard's tables, and charts.
 
 Reports show names and numbers, never a question or an answer: GPQA asks that its questions are not published.
 """
@@ -9,14 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
 from ops.evaluation.reach import Reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate, mean_of
+from ops.precaching.profiles import Profile, Score, mean_score
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
@@ -147,7 +149,7 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
     `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
     """
     head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
-    shares: list[list[str | int | float]] = [
+    parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
     ]
@@ -158,7 +160,7 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
         for each in part.strategies
     ]
     columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
-    return {"reach": Columns(head, shares), "strategies_that_paid": Columns(columns, shapes)}
+    return {"reach": Columns(head, parts), "strategies_that_paid": Columns(columns, shapes)}
 
 
 def _number(value: float) -> str:
@@ -242,81 +244,52 @@ def _habits(scores: list[Summary]) -> list[str | int | float]:
     ]
 
 
-# ── pictures ─────────────────────────────────────────────────────────────────
+# ── charts ───────────────────────────────────────────────────────────────────
 
 
-def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> bytes:
-    """Draw the mean reward by training step and its running mean over `smooth` steps; return a PNG."""
-    figure, axes = figure_of("training step", "mean reward")
-    axes.plot(steps, rewards, color="#9db4c8", linewidth=1, label="step")
-    means = [
-        sum(rewards[max(0, i - smooth + 1) : i + 1]) / len(rewards[max(0, i - smooth + 1) : i + 1])
-        for i in range(len(rewards))
-    ]
-    axes.plot(steps, means, color="#1f5a8a", linewidth=2, label=f"mean of {smooth} steps")
-    axes.legend(frameon=False)
-    return png_of(figure)
+def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> Lines:
+    """Chart the mean reward by training step and its running mean over `smooth` steps."""
+    means = [fmean(rewards[max(0, place - smooth + 1) : place + 1]) for place in range(len(rewards))]
+    series = {f"mean of {smooth} steps": (steps, means), "step": (steps, rewards)}
+    return Lines("", "training step", "mean reward", series, None)
 
 
-def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Draw the shares of shapes among well-formed workflows and the patterns' entropy by training step; return a PNG.
+def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> Layers:
+    """Chart the shares of shapes among well-formed workflows and the patterns' entropy by training step.
 
     `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `diversity` (bits).
     """
-    figure, axes = figure_of("training step", "share of workflows in %")
-    steps = [row["step"] for row in rows]
     totals = [sum(row.get(f"shape/{name}", 0.0) for name in SHAPES) or 1.0 for row in rows]
-    shapes = [name for name in SHAPES if any(row.get(f"shape/{name}") for row in rows)]
-    layers = [
-        [100 * row.get(f"shape/{name}", 0.0) / total for row, total in zip(rows, totals, strict=True)]
-        for name in shapes
-    ]
-    if layers:
-        axes.stackplot(steps, layers, labels=[name.replace("_", " ") for name in shapes], alpha=0.75)
-    bits = axes.twinx()
-    bits.plot(steps, [row.get("diversity", 0.0) for row in rows], color="#1f2933", linewidth=1.5, label="diversity")
-    bits.set_ylabel("entropy of the patterns in bits")
-    bits.set_ylim(bottom=0)
-    bits.spines["top"].set_visible(False)
-    axes.set_ylim(0, 100)
-    handles = [*axes.get_legend_handles_labels()[0], *bits.get_legend_handles_labels()[0]]
-    figure.legend(handles=handles, frameon=False, fontsize=8, ncols=5, loc="outside upper center")
-    return png_of(figure)
+    layers = {
+        name.replace("_", " "): [
+            100 * row.get(f"shape/{name}", 0.0) / total for row, total in zip(rows, totals, strict=True)
+        ]
+        for name in SHAPES
+        if any(row.get(f"shape/{name}") for row in rows)
+    }
+    steps, entropy = [row["step"] for row in rows], [row.get("diversity", 0.0) for row in rows]
+    return Layers("", "training step", "share of workflows in %", steps, layers, entropy, "entropy of patterns, bits")
 
 
-def accuracy_bars(board: Leaderboard) -> bytes:
-    """Draw the accuracy of every system on every benchmark, with standard errors; return a PNG."""
-    figure, axes = figure_of("", "accuracy in %", width=9.0)
-    width = 0.8 / max(1, len(board.systems))
-    for place, (system, scores) in enumerate(board.systems.items()):
-        bars = [(i, scores[name].accuracy) for i, name in enumerate(board.benchmarks) if name in scores]
-        axes.bar(
-            [i - 0.4 + width * (place + 0.5) for i, _ in bars],
-            [100 * accuracy.mean for _, accuracy in bars],
-            width,
-            yerr=[0.0 if math.isnan(a.standard_error) else 100 * a.standard_error for _, a in bars],
-            label=system,
-            capsize=2,
-        )
-    axes.set_xticks(range(len(board.benchmarks)), board.benchmarks, rotation=20)
-    axes.set_ylim(0, 105)
-    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.16))
-    return png_of(figure)
+def accuracy_by_benchmark(board: Leaderboard) -> Dots:
+    """Chart the accuracy of every system on every benchmark, with standard errors."""
+    series = {
+        system: [_spread(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
+        for system, scores in board.systems.items()
+    }
+    return Dots("", "accuracy in %", "benchmark", board.benchmarks, series)
 
 
-def worker_use(rows: Iterable[OutcomeRow]) -> bytes:
-    """Draw each worker's share of the steps that ran in each domain; return a PNG."""
+def _spread(accuracy: MeanEstimate) -> Spread:
+    return Spread.around(100 * accuracy.mean, 100 * accuracy.standard_error)
+
+
+def worker_use(rows: Iterable[OutcomeRow]) -> Stacked:
+    """Chart each worker's share of the steps that ran in each domain."""
     counts = worker_counts(rows)
-    domains, workers = sorted(counts), sorted({name for used in counts.values() for name in used})
-    figure, axes = figure_of("", "share of steps in %")
-    bottoms = [0.0] * len(domains)
-    for worker in workers:
-        shares = [100 * counts[domain][worker] / max(1, counts[domain].total()) for domain in domains]
-        axes.bar(domains, shares, bottom=bottoms, label=worker)
-        bottoms = [bottom + share for bottom, share in zip(bottoms, shares, strict=True)]
-    if workers:
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return png_of(figure)
+    used = {domain: counts[domain] for domain in sorted(counts)}
+    layers = shares(used, {name: name for name in sorted(set().union(*used.values()))})
+    return Stacked("", "share of the steps in %", "domain", list(used), layers)
 
 
 def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
@@ -328,22 +301,22 @@ def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
     return counts
 
 
-def figure_of(x: str, y: str, *, width: float = 6.4, height: float = 3.6) -> tuple[Any, Any]:
-    """Make a figure of this size in inches, with axis labels; return the figure and its axes."""
-    # A Figure without pyplot has no global state, needs no display, and is safe in threads.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = None) -> Plane:
+    """Chart mean accuracy over the benchmarks (%, ± standard error) against USD per 1,000 calls, by worker.
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set(xlabel=x, ylabel=y)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def png_of(figure: Any) -> bytes:
-    """Return the figure as a PNG."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()
+    `oracle`: score of choosing the best worker for each problem, drawn as a line. Unreachable workers are omitted. A
+    worker without a price is drawn left of the cheapest one. Raises `ValueError` if no profile has an answer.
+    """
+    answered = [profile for profile in profiles if profile.overall.n]
+    if not answered:
+        raise ValueError("no worker has answered a problem: there is nothing to draw")
+    free = 0.4 * min((profile.cost_usd for profile in answered if profile.cost_usd > 0), default=1e-6)
+    points = []
+    for profile in answered:
+        score = mean_score(profile.by_benchmark.values())
+        name = profile.worker if profile.cost_usd > 0 else f"{profile.worker} (no price)"
+        points.append(Point(name, 1000 * (profile.cost_usd or free), 100 * score.accuracy, 100 * score.se, name))
+    level = None
+    if oracle is not None and oracle.n:
+        level = (f"best worker of each problem, with hindsight: {100 * oracle.accuracy:.1f} %", 100 * oracle.accuracy)
+    return Plane("", "mean USD for 1,000 calls", "accuracy in % ± standard error", points, level=level)

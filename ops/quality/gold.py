@@ -15,9 +15,9 @@ from typing import NamedTuple
 from ops.benchmarks.registry import is_confidential, shown_reason
 from ops.config import digest
 from ops.core.atomic import write_text
+from ops.core.documents import markdown_table
 from ops.core.problem import AnswerForm, Problem
 from ops.core.workspace import Workspace
-from ops.curation.card import markdown_table
 from ops.quality.suite import QualityReport, Rule, between, run
 
 PASSED_BEFORE = "passed before"

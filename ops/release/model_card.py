@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
-from ops.curation.card import markdown_table
+from ops.core.documents import markdown_table
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.statistics import mean_of

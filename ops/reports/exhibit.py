@@ -1,16 +1,23 @@
-"""Exhibits: functions from evidence to tables and charts, and the decorator that registers them."""
+"""Exhibits: functions from evidence to tables and charts, the decorator that registers them, and formats of numbers."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from ops.core.charts import Chart
 from ops.core.registry import Registry
-from ops.reports.charts import Chart
-from ops.reports.evidence import Evidence
+from ops.core.workspace import Workspace
+from ops.evaluation.report import percent
+from ops.evaluation.statistics import MeanEstimate
+from ops.reports.evidence import About, Evidence
 
 Cell = str | int | float
+_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
 
 
 class Table(NamedTuple):
@@ -23,6 +30,11 @@ class Table(NamedTuple):
     """Indices of highlighted rows: the Conductor's, or the most important ones."""
     note: str = ""
     """Explanation that a reader needs."""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column contains numbers only."""
+        return [all(_NUMBER.fullmatch(str(row[place])) for row in self.rows) for place in range(len(self.head))]
 
 
 class Shown(NamedTuple):
@@ -92,3 +104,61 @@ def exhibit(
 
 
 EXHIBITS = Registry("ops.reports.exhibits", Exhibit, lambda entry: entry.place)
+
+
+class Made(NamedTuple):
+    """An exhibit and its content, or the reason why it has none (`not run: COMMAND`)."""
+
+    exhibit: Exhibit
+    shown: Shown | str
+
+
+def label(about: About) -> str:
+    """Label of every exhibit on embedded problems; empty for other runs."""
+    return "synthetic" if about.synthetic else ""
+
+
+def make_one(exhibit: Exhibit, evidence: Evidence) -> Made:
+    """Make the exhibit, or state the missing evidence."""
+    missing = exhibit.missing(evidence)
+    return Made(exhibit, missing or exhibit.show(evidence))
+
+
+def make(evidence: Evidence) -> list[Made]:
+    """Make all exhibits in report order."""
+    return [make_one(exhibit, evidence) for exhibit in EXHIBITS.values()]
+
+
+def reports_folder(workspace: Workspace) -> Path:
+    """Folder of the reports."""
+    return workspace.outcome / "reports"
+
+
+def report_file(workspace: Workspace, about: About) -> Path:
+    """`reports/POLICY.html`, or `reports/POLICY-RECIPE.html` if the recipe evaluates another recipe's policy."""
+    policy = about.policy or about.recipe
+    own = policy.startswith(about.recipe)
+    return reports_folder(workspace) / f"{policy if own else f'{policy}-{about.recipe}'}.html"
+
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def accuracy(estimate: MeanEstimate) -> str:
+    """Format an accuracy in % as `71.0 ± 4.5`, without line breaks."""
+    return percent(estimate).replace(" ", NO_BREAK)
+
+
+def number(value: float, digits: int = 0) -> str:
+    """Format a number with `digits` decimals; a dash for NaN."""
+    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def points(share: float) -> str:
+    """Format a difference of shares in percentage points with its sign; a dash for NaN."""
+    return "–" if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "−")
+
+
+def probability(p: float) -> str:
+    """Format a p-value with three digits, the resolution of the underlying draws."""
+    return "<" + NO_BREAK + "0.001" if p < 0.001 else f"{p:.3f}"

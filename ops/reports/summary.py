@@ -10,7 +10,8 @@ from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.reports.claims import FAILS, HOLDS, Claim, claims
 from ops.reports.evidence import Evidence
-from ops.reports.words import accuracy, points, usd
+from ops.reports.exhibit import accuracy, points
+from ops.spending.books import usd
 
 
 class Released(NamedTuple):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from ops.core.charts import Chart, Dots, Spread
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
 from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.reports.charts import Chart, Dots, Spread
 from ops.reports.exhibit import Table
-from ops.reports.page import document, figure, listed, table
+from ops.reports.page import rendered
 from ops.spending.books import usd
 
 
@@ -25,19 +24,16 @@ class Fate(NamedTuple):
 
 def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, fate: Fate) -> str:
     """The whole document; without a dossier (a version from an earlier checkout) it contains only the checks."""
-    title = f"Conductor version {version}: {_outcome(fate)}"
-    head = [f"<header><h1>{escape(title)}</h1>", _warnings(fate)]
-    sections = []
-    if dossier is not None:
-        head.append(listed(_facts(dossier, decision)))
-        sections += [_section(opponent.name, _opponent(place, opponent, dossier)) for place, opponent in
-                     enumerate(dossier.opponents)]  # fmt: skip
-        tested = [_of_versions(dossier), table(_questions(dossier)), table(_gate(dossier.gate))]
-        sections.append(_section("What was tested on what", tested))
-    else:
-        head.append("<p>It was judged before its comparisons were kept: the checks are all that is known.</p>")
-    sections.insert(0, _section("Checks", [table(checks_table(decision))]))
-    return document(title, "\n".join([*head, "</header>", "<main>", *sections, "</main>"]))
+    return rendered(
+        "verdict.html",
+        title=f"Conductor version {version}: {_outcome(fate)}",
+        warnings={"Promoted in spite of the gate by": fate.override, "Rolled back": fate.rolled_back},
+        checks=checks_table(decision),
+        dossier=dossier,
+        facts=_facts(dossier, decision) if dossier else {},
+        opponents=[(each, _shown(each, dossier.confidence)) for each in dossier.opponents] if dossier else [],
+        tested=[_versions(dossier), _questions(dossier), _gate(dossier.gate)] if dossier else [],
+    )
 
 
 def checks_table(decision: GateDecision) -> Table:
@@ -76,16 +72,15 @@ def differences(opponent: Opponent, confidence: float) -> Chart:
     return Dots(f"difference to the {opponent.name}", x, "", names, {"difference": spreads}, zero=True)
 
 
-def _opponent(place: int, opponent: Opponent, dossier: Dossier) -> list[str]:
-    note = f'<p class="warning">{escape(opponent.note)}</p>' if opponent.note else ""
+def _shown(opponent: Opponent, confidence: float) -> dict[str, Table | Chart]:
+    """Return the tables and the chart of an opponent; nothing without a common question."""
     if not opponent.pairings:
-        return [note, "<p>No question was scored by both.</p>"]
-    return [
-        note,
-        table(pairings_table(opponent, dossier.confidence)),
-        figure(differences(opponent, dossier.confidence), f"difference-{place}", opponent.name, ""),
-        table(_costs(opponent)),
-    ]
+        return {}
+    return {
+        "accuracy": pairings_table(opponent, confidence),
+        "chart": differences(opponent, confidence),
+        "costs": _costs(opponent),
+    }
 
 
 def _costs(opponent: Opponent) -> Table:
@@ -101,11 +96,11 @@ def _costs(opponent: Opponent) -> Table:
     return Table("Cost and latency", head, rows, note=note + "critical path.")
 
 
-def _of_versions(dossier: Dossier) -> str:
+def _versions(dossier: Dossier) -> Table:
     known = {"challenger": dossier.facts} | {opponent.name: opponent.facts for opponent in dossier.opponents}
     names = list(dict.fromkeys(name for facts in known.values() for name in facts))
     rows = [(name, *(facts.get(name, "–") for facts in known.values())) for name in names]
-    return table(Table("Versions", ("", *known), rows))
+    return Table("Versions", ("", *known), rows)
 
 
 def _questions(dossier: Dossier) -> Table:
@@ -120,18 +115,11 @@ def _gate(settings: Mapping[str, object]) -> Table:
 def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
     cost = dossier.facts.get("training, USD")
     return {
-        "judged": escape(f"{dossier.at} UTC"),
-        "against": escape(
-            f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion"
-        ),
+        "judged": f"{dossier.at} UTC",
+        "against": f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion",
         "interim analysis": f"{decision.analysis} against that champion; intervals at {100 * dossier.confidence:.6g} %",
-        **({"training": escape(usd(float(cost)))} if cost else {}),
+        **({"training": usd(float(cost))} if cost else {}),
     }
-
-
-def _warnings(fate: Fate) -> str:
-    said = {"Promoted in spite of the gate by": fate.override, "Rolled back": fate.rolled_back}
-    return "\n".join(f'<p class="warning">{name}: {escape(text)}</p>' for name, text in said.items() if text)
 
 
 def _outcome(fate: Fate) -> str:
@@ -140,11 +128,6 @@ def _outcome(fate: Fate) -> str:
     if fate.override:
         return "promoted by override"
     return fate.verdict.partition(";")[0] or "not judged"
-
-
-def _section(title: str, parts: Sequence[str]) -> str:
-    heading = title[:1].upper() + title[1:]
-    return "\n".join([f"<section><h2>{escape(heading)}</h2>", *(part for part in parts if part), "</section>"])
 
 
 def _spread(pair: Pairing) -> Spread:

@@ -41,7 +41,7 @@ def study(
     from pipelines.quiet import quiet
 
     quiet()
-    from ops.core.atomic import write_between
+    from ops.core.documents import write_between
     from pipelines.studies import every_study, made
 
     workspace = Workspace.find()

@@ -153,7 +153,7 @@ def probe(workspace: Workspace, yes: bool = True) -> None:
 def simulated(workspace: Workspace, simulations: int) -> str:
     """Return the table of docs/reference/measurements.md with the results of probes in simulated years, in Markdown."""
     from ops.config import load_retraining
-    from ops.curation.card import markdown_table
+    from ops.core.documents import markdown_table
     from ops.retraining.simulation import scenarios, simulate
 
     probing, rows = load_retraining(workspace.config).probing, []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many

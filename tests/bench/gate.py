@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.promotion import confidence_at

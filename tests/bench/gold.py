@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import LoadedSplit
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.config import BenchmarkSource, Grading
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation

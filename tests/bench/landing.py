@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem, worker_prompt
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.cache import ResponseCache
 from ops.config import BenchmarkSource, Replay, Worker
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow

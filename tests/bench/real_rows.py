@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import EVALUATION_SEED, sample
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Grading, Setup, Worker
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow

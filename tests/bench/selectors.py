@@ -23,7 +23,7 @@ from scipy.special import gammaln
 from scipy.stats import spearmanr
 
 from ops.config import Curation
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain

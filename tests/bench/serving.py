@@ -35,7 +35,7 @@ import yaml
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Grading
-from ops.core.atomic import write_between
+from ops.core.documents import write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate

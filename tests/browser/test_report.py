@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS
-from ops.reports.made import Made
+from ops.reports.exhibit import EXHIBITS, Made
 from ops.reports.page import page as written
 from ops.reports.summary import Released
 from tests.unit.reports.conftest import evidence, made

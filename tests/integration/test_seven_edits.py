@@ -23,8 +23,8 @@ import yaml
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from ops.alerts.notify import kept
+from ops.core.documents import markdown_table
 from ops.core.workspace import Workspace
-from ops.curation.card import markdown_table
 from ops.release import registry
 from ops.spending.ledger import Ledger
 from pipelines.dev import code_location

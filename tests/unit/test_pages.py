@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from ops.config import Pool, Recipe, load_recipe
-from ops.core.atomic import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines import baselines

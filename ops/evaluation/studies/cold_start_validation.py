@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.evaluation.arms import Findings, bars
+from ops.evaluation.arms import Findings, dots
 from ops.evaluation.report import Columns, percent
 from ops.evaluation.statistics import mean_estimate
 from ops.evaluation.study import Compliance, Training, observation
@@ -39,7 +39,7 @@ def cold_start_validation(training: Training) -> Findings:
             [name, *(each.failures.get(name, 0) for each in seen.values())] for name, _ in failures.most_common()
         ]),
         said="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",
-        picture=bars({name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"),
+        picture=dots({name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"),
     )  # fmt: skip
 
 

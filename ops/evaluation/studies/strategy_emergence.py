@@ -8,6 +8,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ops.core.charts import png
 from ops.evaluation.arms import Findings
 from ops.evaluation.report import Columns, strategy_curve
 from ops.evaluation.study import Training, observation
@@ -73,7 +74,7 @@ def strategy_emergence(training: Training) -> Findings:
         ),
         details=Columns(["pattern", "first step", "rollouts", "in the last tenth"], details),
         said=said,
-        picture=strategy_curve(curve),
+        picture=png(strategy_curve(curve)),
     )
 
 

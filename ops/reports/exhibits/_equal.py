@@ -7,9 +7,8 @@ from collections.abc import Callable
 from ops.evaluation.statistics import OVERALL
 from ops.reports.claims import compared
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table
+from ops.reports.exhibit import Cell, Shown, Table, accuracy, points, probability
 from ops.reports.prices import Measure, best_within
-from ops.reports.words import accuracy, points, probability
 
 NOTE = (
     "The opponent was chosen as the best on these same questions, which favours it; the interval and p-value (of this "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ops.core.charts import Dots, Spread
 from ops.evaluation.statistics import MeanEstimate
 from ops.reports import paper
-from ops.reports.charts import Dots, Spread
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.words import accuracy as written
+from ops.reports.exhibit import accuracy as written
 
 
 @exhibit(
@@ -51,11 +51,7 @@ def _series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
 
 
 def _spread(estimate: MeanEstimate) -> Spread | None:
-    if not estimate.n:
-        return None
-    value = 100 * estimate.mean
-    error = 100 * estimate.standard_error if estimate.n > 1 else 0.0
-    return Spread(value, value - error, value + error)
+    return Spread.around(100 * estimate.mean, 100 * estimate.standard_error) if estimate.n else None
 
 
 def _beside_the_paper(evidence: Evidence, ours: System) -> Table:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ops.reports.charts import Plane, Point
+from ops.core.charts import Plane, Point
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.exhibit import accuracy as written
 from ops.reports.prices import Offer, frontier
-from ops.reports.words import accuracy as written
-from ops.reports.words import usd
+from ops.spending.books import usd
 
 
 @exhibit(

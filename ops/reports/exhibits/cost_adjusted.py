@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number, points
 from ops.reports.prices import Offer, reached_by_mixing
-from ops.reports.words import accuracy, number, points, usd
+from ops.spending.books import usd
 
 
 @exhibit(

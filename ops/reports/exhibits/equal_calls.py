@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, exhibit
+from ops.reports.exhibit import Shown, exhibit, number
 from ops.reports.exhibits._equal import beside_the_best
-from ops.reports.words import number
 
 
 @exhibit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Shown, exhibit
 from ops.reports.exhibits._equal import beside_the_best
-from ops.reports.words import usd
+from ops.spending.books import usd
 
 
 @exhibit(

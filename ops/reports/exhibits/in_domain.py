@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
-from ops.reports.exhibit import Shown, Table, exhibit
-from ops.reports.words import accuracy, number, usd
+from ops.reports.exhibit import Shown, Table, accuracy, exhibit, number
+from ops.spending.books import usd
 
 
 @exhibit(

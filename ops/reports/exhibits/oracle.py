@@ -6,8 +6,7 @@ import numpy as np
 
 from ops.evaluation.statistics import MeanEstimate, OracleEstimate, mean_of, oracle_over_workers
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.words import accuracy
+from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit
 
 NONE = MeanEstimate(float("nan"), float("nan"), 0)
 

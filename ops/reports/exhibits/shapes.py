@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.reports.charts import Stacked
+from ops.core.charts import Stacked, shares
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.exhibits._shares import shares
 from ops.workflow.strategy import SHAPES, diversity
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ops.core.charts import Stacked, shares
 from ops.evaluation.statistics import mean_estimate
 from ops.reports import paper
-from ops.reports.charts import Stacked
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.reports.exhibits._shares import shares
 
 
 @exhibit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.report import worker_counts
-from ops.reports.charts import Stacked
+from ops.evaluation.report import worker_use as charted
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
 
@@ -17,15 +17,11 @@ from ops.reports.exhibit import Cell, Shown, Table, exhibit
 )
 def worker_use(evidence: Evidence) -> Shown:
     """Each worker's share of executed steps per domain, in %."""
-    counts = worker_counts(evidence.conductor)
-    domains = sorted(counts)
-    totals = {domain: counts[domain].total() for domain in domains}
-    workers = sorted({name for used in counts.values() for name in used})
-    layers = {name: [100 * counts[domain][name] / totals[domain] for domain in domains] for name in workers}
+    chart = charted(evidence.conductor)
+    totals = {domain: used.total() for domain, used in worker_counts(evidence.conductor).items()}
     rows: list[list[Cell]] = [
-        [domain, totals[domain], *(f"{layers[name][place]:.0f}" for name in workers)]
-        for place, domain in enumerate(domains)
+        [domain, totals[domain], *(f"{shares[place]:.0f}" for shares in chart.layers.values())]
+        for place, domain in enumerate(chart.categories)
     ]
-    table = Table("", ["domain", "steps", *(f"{name}, %" for name in workers)], rows)
-    chart = Stacked("", "share of the steps in %", "domain", domains, layers)
+    table = Table("", ["domain", "steps", *(f"{name}, %" for name in chart.layers)], rows)
     return Shown([chart, table], f"{sum(totals.values()):,} steps of {len(evidence.conductor):,} workflows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ops.core.documents import markdown_table
 from ops.workflow.grammar import Workflow
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
@@ -93,10 +94,12 @@ def markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
     workflow = workflow_of(run)
     answered = ["answer", "tokens", "USD"] if isinstance(run, WorkflowTrace) else []
     head = ["step", "worker", "subtask", "sees", *answered]
-    lines = [_row(head), _row(["---"] * len(head))]
+    rows = []
     for index, (worker, step) in enumerate(zip(worker_names(run, names), workflow.steps, strict=True)):
         cells = [str(index + 1), worker, cut(one_line(step.subtask), 160), sees(workflow, index)]
-        lines.append(_row([*cells, *(_outcome_cells(run.steps[index]) if isinstance(run, WorkflowTrace) else [])]))
+        cells += _outcome_cells(run.steps[index]) if isinstance(run, WorkflowTrace) else []
+        rows.append([_escape(cell) for cell in cells])
+    lines = [markdown_table(head, rows)]
     if isinstance(run, WorkflowTrace):
         lines += ["", f"**Answer:** {_escape(cut(answer(run), 300))}", "", totals(run)]
     return "\n".join(lines)
@@ -107,13 +110,9 @@ def _outcome_cells(step: StepTrace) -> list[str]:
     return [cut(response, 160), str(step.response.tokens), f"{step.response.cost_usd:.6f}"]
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
-
-
 def _escape(text: str) -> str:
-    """Text that cannot break out of a Markdown table or bring HTML with it."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+    """Text that cannot bring Markdown or HTML with it; a table escapes its separator."""
+    return text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`")
 
 
 _ENTITIES = {character: f"#{ord(character)};" for character in '"#<>&`\\[]{}()|;'}

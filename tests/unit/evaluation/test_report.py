@@ -9,6 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from ops.core.charts import png
 from ops.evaluation import report
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
@@ -122,12 +123,10 @@ def test_worker_counts() -> None:
 
 def test_pictures_are_pngs(board: report.Leaderboard) -> None:
     curve = report.reward_curve(range(10), [0.1 * i for i in range(10)])
-    pictures = [
-        curve,
-        report.accuracy_bars(board),
-        report.worker_use(rows("mmlu", 1, 3)),
-        report.worker_use([]),
-    ]
+    charts = (
+        curve, report.accuracy_by_benchmark(board), report.worker_use(rows("mmlu", 1, 3)), report.worker_use([])
+    )  # fmt: skip
+    pictures = [png(chart) for chart in charts]
     assert all(picture.startswith(PNG) and len(picture) > 2000 for picture in pictures)
     assert len(set(pictures)) == 4
 
@@ -155,7 +154,7 @@ def test_systems_that_write_no_workflows_have_no_strategy(board: report.Leaderbo
 
 def test_strategies_by_step_are_a_picture() -> None:
     lines = [{"step": i, "shape/chain": 1 - i / 20, "shape/single": i / 20, "diversity": 3 - i / 9} for i in range(20)]
-    picture = report.strategy_curve(lines)
+    picture = png(report.strategy_curve(lines))
     assert picture.startswith(PNG) and len(picture) > 5000
-    assert report.strategy_curve(lines[:10]) != picture
-    assert report.strategy_curve([{"step": 1}]).startswith(PNG)
+    assert png(report.strategy_curve(lines[:10])) != picture
+    assert png(report.strategy_curve([{"step": 1}])).startswith(PNG)

@@ -14,8 +14,7 @@ from assets.resources import Podium
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS
-from ops.reports.made import make_one
+from ops.reports.exhibit import EXHIBITS, make_one
 
 
 @pytest.fixture

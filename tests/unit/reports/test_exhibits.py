@@ -8,12 +8,11 @@ from itertools import pairwise
 
 import pytest
 
+from ops.core.charts import Dots, Lines, Plane, Stacked
 from ops.evaluation.study import STUDIES
-from ops.reports.charts import Dots, Lines, Plane, Stacked
 from ops.reports.claims import FAILS, HOLDS, claims
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, Exhibit, Shown, Table, exhibit
-from ops.reports.made import Made, make
+from ops.reports.exhibit import EXHIBITS, Exhibit, Made, Shown, Table, exhibit, make
 from tests.unit.reports.conftest import first, rows, system
 
 

@@ -12,16 +12,12 @@ from typing import Any
 
 import pytest
 
+from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, figure, svg
 from ops.core.workspace import Workspace
 from ops.release import aliases
-from ops.reports.charts import Chart
-from ops.reports.drawing import figure, svg
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, Shown, Table
-from ops.reports.made import Made, make_one, report_file
-from ops.reports.markdown import markdown
-from ops.reports.page import page, write_page, write_pictures
-from ops.reports.style import NARROW_IN, SERIES_STYLES, WIDE_IN
+from ops.reports.exhibit import EXHIBITS, Made, Shown, Table, make_one, report_file
+from ops.reports.page import markdown, page, write_page, write_pictures
 from ops.reports.summary import Released, facts, released, sentences
 from tests.releases import YES, checkout, shared_store, version
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ops.core.charts import png
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.precaching.plot import accuracy_against_cost
+from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.profiles import (
     Score,
     best_single,
@@ -138,8 +139,8 @@ def test_the_mean_over_benchmarks_weighs_them_alike() -> None:
 
 def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
     free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]
-    assert accuracy_against_cost(profile(free), Score(4, 0.9, 0.01)).startswith(b"\x89PNG")
-    assert accuracy_against_cost(profile(free[:1])).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile(free), Score(4, 0.9, 0.01))).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile(free[:1]))).startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing to draw"):
         accuracy_against_cost(profile([row("a", "mmlu-0", 0.0, status="unreachable")]))
 

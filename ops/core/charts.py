@@ -1,20 +1,55 @@
-"""Charts as plain data with a method that draws them at a given width.
+"""Charts as plain data, their one style, and their rendering: SVG for pages, PNG for Dagster and MLflow.
 
 Categories are on the vertical axis, so that their names are readable at any width without rotation. Marks differ in
-lightness and in shape or hatch, so that they can be distinguished without colours.
+lightness and in shape or hatch, so that they can be distinguished without colours. Nothing here needs pyplot or a
+display.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO, StringIO
 from string import ascii_uppercase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeVar
 
-from ops.reports.style import FAINT, INK, SIZE, series_style
+WIDE_IN, NARROW_IN = 8.8, 3.7
+"""Chart widths in inches for a desktop column and for a phone."""
+INK, FAINT, SIZE = "#1f2933", "#d5dbe1", 9.0
+
+
+class SeriesStyle(NamedTuple):
+    """Colour, hatch and marker of one series."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+SERIES_STYLES = (
+    SeriesStyle("#0b3c5d", "", "o"),
+    SeriesStyle("#f2b134", "", "s"),
+    SeriesStyle("#6b8fb3", "////", "^"),
+    SeriesStyle("#a63d40", "", "D"),
+    SeriesStyle("#d9e2ec", "....", "v"),
+    SeriesStyle("#3f7d58", "\\\\\\\\", "P"),
+    SeriesStyle("#b7d3a8", "oo", "X"),
+    SeriesStyle("#5d4a7a", "xxxx", "<"),
+    SeriesStyle("#e9c7d6", "----", ">"),
+    SeriesStyle("#7a6a4f", "++++", "h"),
+)
+"""Adjacent styles differ in lightness; styles of similar lightness differ in hatch and marker."""
+
+
+def series_style(place: int) -> SeriesStyle:
+    """Return the style of series number `place`, counted from 0."""
+    return SERIES_STYLES[place % len(SERIES_STYLES)]
+
 
 LINE = "no cheaper system is as accurate"
 """Legend entry of the frontier."""
@@ -30,6 +65,12 @@ class Spread(NamedTuple):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def around(cls, value: float, error: float) -> Self:
+        """A value ± an error; no error bar if the error is NaN."""
+        error = 0.0 if math.isnan(error) else error
+        return cls(value, value - error, value + error)
 
 
 class Point(NamedTuple):
@@ -71,7 +112,7 @@ def wrapped(text: str, narrow: bool) -> str:
 
 def _categories(axes: Any, names: Sequence[str], narrow: bool) -> None:
     axes.set_yticks(range(len(names)), [wrapped(name, narrow) for name in names], fontsize=SIZE)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
 
 
 def _lines(names: Sequence[str], narrow: bool) -> int:
@@ -171,17 +212,50 @@ class Lines(Chart):
 
 
 @dataclass(frozen=True)
+class Layers(Chart):
+    """Shares of a whole over training steps, in %, with a curve on an axis of its own."""
+
+    steps: Sequence[float] = ()
+    layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    curve: Sequence[float] = ()
+    unit: str = ""
+    """The curve's unit, also its name in the legend."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return [*self.layers, self.unit]
+
+    def body(self, narrow: bool) -> float:
+        return 2.6
+
+    def draw(self, axes: Any, narrow: bool) -> None:
+        if self.layers:
+            colours = [series_style(place).colour for place in range(len(self.layers))]
+            axes.stackplot(self.steps, list(self.layers.values()), labels=list(self.layers), colors=colours, alpha=0.55)
+        axes.set_ylim(0, 100)
+        beside = axes.twinx()
+        beside.plot(self.steps, self.curve, color=INK, linewidth=1.8)
+        beside.set_ylim(bottom=0)
+        beside.set_ylabel(self.unit, fontsize=SIZE, color=INK)
+        beside.spines["top"].set_visible(False)
+        axes.plot([], [], color=INK, linewidth=1.8, label=self.unit)  # adds the curve to the legend
+
+
+@dataclass(frozen=True)
 class Plane(Chart):
     """Systems by price and accuracy, with the frontier of systems that no cheaper system matches."""
 
     points: Sequence[Point] = ()
     frontier: Sequence[int] = ()
     """Indices of the points on the frontier, in ascending order of x."""
+    level: tuple[str, float] | None = None
+    """A horizontal line: its name and its y."""
 
     @property
     def keys(self) -> Sequence[str]:
         named = [f"{letter}  {self.points[place].label}" for letter, place in zip(LETTERS, self.frontier, strict=False)]
-        return [*dict.fromkeys(point.group for point in self.points), LINE, *named]
+        lines = [*([LINE] if self.frontier else []), *([self.level[0]] if self.level else [])]
+        return [*dict.fromkeys(point.group for point in self.points), *lines, *named]
 
     def body(self, narrow: bool) -> float:
         return 3.2
@@ -201,6 +275,8 @@ class Plane(Chart):
             [point.x for point in line], [point.y for point in line], where="post", color=INK, linewidth=1.2,
             linestyle="--", label=LINE, zorder=2,
         )  # fmt: skip
+        if self.level is not None:
+            axes.axhline(self.level[1], color=INK, linewidth=1.2, linestyle=":", label=self.level[0], zorder=1)
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.12)
         for letter, point, beside in zip(LETTERS, line, _beside(axes, line), strict=False):
@@ -229,3 +305,71 @@ def _beside(axes: Any, points: Sequence[Point]) -> list[tuple[float, float]]:
         taken.append((x + dx, y + dy))
         chosen.append((float(dx), float(dy)))
     return chosen
+
+
+def figure(chart: Chart, width: float, label: str) -> Any:
+    """Draw the chart as a figure of `width` inches; `label` (`synthetic`) is printed in the figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    narrow = width < (WIDE_IN + NARROW_IN) / 2
+    columns = max(1, int(width / (0.75 + 0.075 * max((len(key) for key in chart.keys), default=1))))
+    lines = -(-len(chart.keys) // columns)
+    made = Figure(figsize=(width, chart.body(narrow) + 0.55 + 0.21 * lines), layout="constrained", facecolor="white")
+    FigureCanvasAgg(made)
+    axes = made.add_subplot()
+    axes.set_axisbelow(True)
+    axes.grid(axis="x", color=FAINT, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=SIZE, colors=INK)
+    chart.draw(axes, narrow)
+    axes.set_xlabel(textwrap.fill(chart.x, 34 if narrow else 100), fontsize=SIZE, color=INK)
+    axes.set_ylabel(chart.y, fontsize=SIZE, color=INK)
+    if label:
+        axes.set_title(label, loc="right", fontsize=SIZE, color=INK, style="italic")
+    if chart.keys:
+        marks = {text: mark for mark, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+        made.legend(
+            [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
+            fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
+        )  # fmt: skip
+    made.draw_without_rendering()  # the layout may change the ticks, whose labels need room in the next layout
+    return made
+
+
+def png(chart: Chart, label: str = "") -> bytes:
+    """Render the wide version as PNG."""
+    buffer = BytesIO()
+    figure(chart, WIDE_IN, label).savefig(buffer, format="png", dpi=120)
+    return buffer.getvalue()
+
+
+def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -> str:
+    """Render an `<svg>` element without external resources, with text as outlines and ids that begin with `prefix`.
+
+    Ids must be unique on a page; charts with equal ids would use each other's hatches.
+    """
+    buffer = StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure(chart, width, label).savefig(buffer, format="svg", metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    names = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
+    text = re.sub(r' id="([^"]+)"', lambda found: f' id="{names[found[1]]}"', text)
+    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{names[found[1]]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{names[found[1]]})", text)
+    # The page sets the size; the viewBox keeps the proportions.
+    head, rest = text.split(">", 1)
+    return re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest
+
+
+K = TypeVar("K")
+
+
+def shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
+    """Name of a key → its share in each category, in %; zero if a category is empty."""
+    return {
+        name: [100 * own[key] / own.total() if own.total() else 0.0 for own in counts.values()]
+        for key, name in names.items()
+    }

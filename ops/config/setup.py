@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import Field
 
 from ops.config.base import Seed, Settings, digest
-from ops.config.loading import LeftOut, resolve_recipe, load_deepspeed, load_gate, load_retraining, pool_file
+from ops.config.loading import LeftOut, load_deepspeed, load_gate, load_retraining, pool_file, resolve_recipe
 from ops.config.operations import PoolChange, PromotionGate, Retraining
 from ops.config.pool import Pool
 from ops.config.recipe import Recipe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ops.evaluation.method import Attempt, Method
 from ops.grading.answer_clusters import answer_clusters
@@ -28,3 +29,10 @@ def _elected(attempt: Attempt) -> int:
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
     """Make a method that votes over several samples of one worker."""
     return Method.samples(Workflow.single(worker), voters, majority, detail)
+
+
+def beside(workers: Sequence[int], names: Sequence[str] = ()) -> Method:
+    """Make a method that votes over one answer of each worker; ties go to the worker named first. `names`: by ordinal,
+    to name the voters in the heading."""
+    method = Method.beside(tuple(Workflow.single(worker) for worker in workers), majority)
+    return replace(method, detail=" + ".join(names[worker] for worker in workers)) if names else method

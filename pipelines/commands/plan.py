@@ -40,13 +40,13 @@ def plan(recipe: str, gpus: str | None) -> None:
 def forecast(recipe: str) -> None:
     """Forecast a training run from the precached responses.
 
-    Signal, calls, USD and time, beside the last run of the same settings.
+    Signal, calls, USD and time, beside the last run of the same settings, and whether training would pay.
     """
     from ops.config import Setup
-    from ops.planning.forecast import comparison, make_forecast, warnings
-    from pipelines.commands.shown import console, table
+    from ops.planning.forecast import comparison, make_forecast, verdict, warnings
+    from pipelines.commands.shown import console, table, wrapped
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     console().print(table(("a training run", "forecast", "last run"), comparison(made, last)))
-    for warning in warnings(made):
-        click.echo(warning)
+    for line in (*warnings(made), verdict(made)):
+        click.echo(wrapped(line))

@@ -90,7 +90,8 @@ class RunForecast:
     rollouts: int
     training: Cost
     """Cost of all steps. The seconds of generation and updates are those of the last run of such a policy."""
-    cap_usd: float
+    cap_usd: float | None
+    """None: the recipe trains nothing."""
     room: Room | None = None
     """None: no answers are stored."""
 
@@ -154,7 +155,7 @@ def run_forecast(
         steps=steps,
         rollouts=grpo.steps * grpo.rollouts_per_step,
         training=Stages(setup, lengths(setup, rows), {}, measured).training(),
-        cap_usd=setup.recipe.budget.run_usd,
+        cap_usd=setup.recipe.budget.run_usd if setup.recipe.trains else None,
         room=room_above(rows),
     )
 
@@ -219,7 +220,7 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 def warnings(made: RunForecast) -> list[str]:
     """Warnings to show before the run starts."""
     warnings, usd = [], made.training.usd
-    if usd.expected > made.cap_usd:
+    if made.cap_usd is not None and usd.expected > made.cap_usd:
         warnings.append(
             f"The run needs about ${usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."

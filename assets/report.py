@@ -21,8 +21,8 @@ from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Made, Shown, Table, label, make
-from ops.reports.gathering import gather
+from ops.reports.exhibit import Made, Shown, Table, label, make, report_file
+from ops.reports.gathering import about, gather
 from ops.reports.page import write_page, write_pictures
 from ops.reports.summary import released
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -44,6 +44,12 @@ def publish(podium: Podium, evidence: Evidence, made: list[Made]) -> tuple[Path,
     known = released(workspace, evidence.about.policy, podium.snapshot().git_commit, datetime.now(UTC))
     page, pictures = write_page(workspace, evidence, made, known), write_pictures(workspace, evidence, made)
     return page, registry.attach(workspace, evidence.about.policy, [page, *pictures], "report")
+
+
+def page_of(podium: Podium) -> Path:
+    """Return the file of the page about this configuration's last policy. Raises `DataError`."""
+    setup = podium.load()
+    return report_file(setup.workspace, about(setup, training_runs(podium), base_policy_folder(setup)))
 
 
 @dg.asset(

@@ -8,7 +8,7 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
-from ops.planning.forecast import as_facts, comparison, make_forecast, warnings
+from ops.planning.forecast import as_facts, comparison, make_forecast, verdict, warnings
 
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
@@ -25,6 +25,7 @@ def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
                 ("domain", "groups whose rewards differ"),
                 [(domain, f"{share:.1%}") for domain, share in made.signal_by_domain.items()],
             ),
+            "would_training_pay": verdict(made),
             "warnings": "; ".join(warnings(made)) or "none",
         }
     )

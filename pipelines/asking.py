@@ -11,7 +11,7 @@ from ops.core.errors import PodiumError
 from ops.planning.estimate import total
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
-from ops.workers.providers import is_remote
+from ops.workers.providers import is_remote, worst_price
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -33,7 +33,7 @@ def confirm_spending(setup: Setup, yes: bool) -> None:
     if yes or not setup.recipe.asks_workers:
         return
     called = [each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each)]
-    if any(each.price.on().input or each.price.on().output for each in called):
+    if any(any(worst_price(each, setup.pool_file)) for each in called):
         expected = total(make_plan(setup, this_machine(setup.workspace)).stages).usd.expected
         cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
         confirm(f"Recipe {setup.recipe.name} calls paid workers: about ${expected:,.2f}, never more than {cap}", yes)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 
 from assets.recursive_conductor import final_policy, training_runs
+from assets.report import page_of
 from assets.resources import Calls, Podium
+from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
+from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.evaluation.report import leaderboard_table, systems_table
+from ops.evaluation.report import Leaderboard, leaderboard_table, percent, systems_table
 from ops.release import registry
 from ops.reports.exhibit import reports_folder
 from ops.spending.books import usd
@@ -18,6 +21,8 @@ from ops.training.run.plan import RunResult
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
 """Number of workflow shapes in the full summary."""
+CONDUCTOR = "Conductor"
+"""The Conductor's name in the leaderboard."""
 LABEL = 11
 """Width of a line's label in columns."""
 MEANS = "± one standard error. OOD: out of distribution. USD: in-domain."
@@ -38,6 +43,7 @@ def print_summary(
         comparison = stored_comparison(podium.load(), final_policy(podium))
         console.print(systems_table(comparison.board))
         console.print(f"{MEANS}{'' if full else f' {HINT}'}\n", style="dim", markup=False)
+        _equal_price(console, comparison.board)
         if full:
             console.print(leaderboard_table(comparison.board))
         _reach(console, comparison, full)
@@ -48,6 +54,8 @@ def print_summary(
     _line(console, "Workers", f"{_calls(calls)}; {usd(calls.usd)} spent")
     _line(console, "Time", f"{seconds / 60:.1f} minutes")
     champion = registry.champion(workspace)
+    if job == "lifecycle":
+        _line(console, "Page", str(page_of(podium).relative_to(workspace.root)))
     _line(console, "Next", "podium dev   opens the Dagster and MLflow UIs")
     if champion is not None:
         _line(console, "", 'podium ask "…"   asks the champion a question')
@@ -70,6 +78,20 @@ def _calls(calls: Calls) -> str:
     said = [f"{calls.live:,} calls made" if calls.live else "no call made"]
     counts = {"answered from the cache": calls.cached, "replayed": calls.replayed, "failed": calls.failed}
     return ", ".join(said + [f"{count:,} {what}" for what, count in counts.items() if count])
+
+
+def _equal_price(console: Console, board: Leaderboard) -> None:
+    """Print the best other system at no more than the Conductor's USD a question, in-domain."""
+    over = training_benchmarks()
+    price = board.cost(CONDUCTOR, over)[1]
+    hindsight = {BASELINES[name].title for name in ("oracle", "random_worker")}
+    others = [name for name in board.systems if name != CONDUCTOR and name not in hindsight]
+    if within := [name for name in others if board.cost(name, over)[1] <= price]:
+        best = max(within, key=lambda name: board.mean(name, over).mean)
+        ours, theirs = (percent(board.mean(name, over)) for name in (CONDUCTOR, best))
+        _line(console, "Equal price", f"Conductor {ours}; the best other at no more USD is {best}, {theirs}")
+    else:
+        _line(console, "Equal price", "no other system costs as little as the Conductor")
 
 
 def _reach(console: Console, comparison: Comparison, full: bool) -> None:

@@ -43,6 +43,11 @@ class Workspace:
         return self.root / "config"
 
     @property
+    def environment_file(self) -> Path:
+        """Keys and addresses, which git ignores."""
+        return self.root / ".env"
+
+    @property
     def data(self) -> Path:
         """DVC's outputs: `raw/`, `shortlist.jsonl`, `responses/`, `profiles.json`, `training_mix.jsonl`."""
         return self.root / "data"

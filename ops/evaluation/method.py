@@ -6,7 +6,7 @@ At the end are the workflows and the vote that several baselines share.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ops.core.problem import Problem
@@ -177,3 +177,10 @@ def _elected(attempt: Attempt) -> int:
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
     """Make a method that votes over several samples of one worker."""
     return Method.samples(Workflow.single(worker), voters, majority, detail)
+
+
+def voted_beside(workers: Sequence[int], names: Sequence[str] = ()) -> Method:
+    """Make a method that votes over one answer of each worker; ties go to the worker named first. `names`: by ordinal,
+    to name the voters in the heading."""
+    method = Method.beside(tuple(Workflow.single(worker) for worker in workers), majority)
+    return replace(method, detail=" + ".join(names[worker] for worker in workers)) if names else method

@@ -22,17 +22,10 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
     the two as gold.
     """
     blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
-    extracted = GRADERS[problem.grader].extracted
-    return clusters(blind, ["" if response is None else extracted(blind, response) for response in responses])
-
-
-def clusters(blind: Problem, answers: Sequence[str]) -> list[list[int]]:
-    """Group the indices of extracted answers that are the same, by first appearance; "" is in no group. `blind`: the
-    problem without its gold answer."""
-    same = _SAME[blind.grader]
+    extracted, same = GRADERS[problem.grader].extracted, _SAME[problem.grader]
     groups: dict[str, list[int]] = {}
-    for place, given in enumerate(answers):
-        answer = _normal(blind, given)
+    for place, response in enumerate(responses):
+        answer = _normal(problem, extracted(blind, response)) if response is not None else ""
         if answer:
             alike = (known for known in groups if same(known, answer, blind) or same(answer, known, blind))
             first = answer if answer in groups else next(alike, answer)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ops.benchmarks.store import read_problems
 from ops.config import Setup
@@ -25,6 +25,54 @@ from ops.training.run.plan import CURVE, RunPlan, RunResult
 
 FIRST_STEPS = 5
 """Number of initial steps compared with the forecast; later steps also reflect learning."""
+
+
+LITTLE = 0.1
+"""A share of groups with a gradient below which training learns little."""
+ROOM = 0.05
+"""The gain in accuracy that a training has to promise."""
+SURE = 0.95
+
+
+class Room(NamedTuple):
+    """The room above the best single worker, on the precached problems (accuracies and shares in [0, 1])."""
+
+    problems: int
+    best: str
+    """The best worker."""
+    alone: float
+    """Its accuracy."""
+    gain: float
+    """Share of problems that it fails and another worker solves: the gain of a perfect choice among the workers."""
+    confidence: float
+    """Probability that the gain is at least `ROOM`, by Jeffreys' prior for a share."""
+
+
+def room_above(rows: Sequence[ResponseRow]) -> Room | None:
+    """Measure the room on stored answers; None without answers.
+
+    A worker solves a problem if at least half of its samples are right. Problems without an answer of the best worker
+    are left out.
+    """
+    from scipy.special import betainc
+
+    from ops.precaching.profiles import best_single
+
+    if not rows:
+        return None
+    best = best_single(rows).worker
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.status != "unreachable":
+            scores[row.problem_key][row.worker].append(row.score)
+    solved = [
+        {worker for worker, own in answers.items() if fmean(own) >= 0.5}
+        for answers in scores.values()
+        if best in answers
+    ]
+    count, gained = len(solved), sum(bool(workers) and best not in workers for workers in solved)
+    confidence = 1 - float(betainc(gained + 0.5, count - gained + 0.5, ROOM))
+    return Room(count, best, sum(best in workers for workers in solved) / count, gained / count, confidence)
 
 
 @dataclass(frozen=True)
@@ -42,7 +90,10 @@ class RunForecast:
     rollouts: int
     training: Cost
     """Cost of all steps. The seconds of generation and updates are those of the last run of such a policy."""
-    cap_usd: float
+    cap_usd: float | None
+    """None: the recipe trains nothing."""
+    room: Room | None = None
+    """None: no answers are stored."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +155,8 @@ def run_forecast(
         steps=steps,
         rollouts=grpo.steps * grpo.rollouts_per_step,
         training=Stages(setup, lengths(setup, rows), {}, measured).training(),
-        cap_usd=setup.recipe.budget.run_usd,
+        cap_usd=setup.recipe.budget.run_usd if setup.recipe.trains else None,
+        room=room_above(rows),
     )
 
 
@@ -168,18 +220,38 @@ def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str,
 def warnings(made: RunForecast) -> list[str]:
     """Warnings to show before the run starts."""
     warnings, usd = [], made.training.usd
-    if usd.expected > made.cap_usd:
+    if made.cap_usd is not None and usd.expected > made.cap_usd:
         warnings.append(
             f"The run needs about ${usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."
         )
-    silent = [domain for domain, share in made.signal_by_domain.items() if share < 0.1]
+    silent = [domain for domain, share in made.signal_by_domain.items() if share < LITTLE]
     if silent:
         warnings.append(
             f"Fewer than one group in ten will teach anything on {', '.join(silent)}: more candidates "
             "(curation.shortlist_factor) or other workers would."
         )
     return warnings
+
+
+def verdict(made: RunForecast) -> str:
+    """Say in a sentence whether training would pay, and how sure that is."""
+    room = made.room
+    if room is None:
+        return "Whether training would pay is unknown: no answers are stored."
+    points = f"{100 * ROOM:.0f} points"
+    on = f"{room.best}'s {room.alone:.1%} on {room.problems} problems"
+    measured = f"measured: {100 * room.gain:.1f} points above {on}"
+    if made.signal < LITTLE:
+        return f"Training would not pay: {made.signal:.1%} of the groups would teach anything ({measured})."
+    if room.confidence >= SURE:
+        sure = f"with {room.confidence:.1%} confidence the right worker for each question gains {points} or more"
+        return f"Training may pay: {sure} ({measured}). How much of it a Conductor reaches, only training shows."
+    if room.confidence <= 1 - SURE:
+        sure = f"with {1 - room.confidence:.1%} confidence the right worker for each question gains less than {points}"
+        return f"Training would hardly pay: {sure} ({measured}). Only combinations of workers could."
+    sure = f"the right worker for each question gains {points} or more with {room.confidence:.1%} confidence"
+    return f"Undecided: {sure} ({measured}). More problems (curation.per_domain) decide."
 
 
 def _usd(span: Range) -> str:
@@ -195,6 +267,7 @@ def as_facts(made: RunForecast) -> Mapping[str, Any]:
     return {
         "groups_with_signal": made.signal,
         "rollouts_a_question": made.group,
+        **({"gain_of_the_right_worker": made.room.gain, "confidence": made.room.confidence} if made.room else {}),
         "worker_calls": made.training.calls.expected,
         **{f"usd_{end}": usd for end, usd in made.training.usd._asdict().items()},
         "worker_seconds": made.training.worker_s.expected,

@@ -58,7 +58,7 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
         return Left()
     questions = _questions(setup)
     with _cache(setup) as cache:
-        precaching = _uncached(setup, _by_benchmark(shortlist), setup.pool.names, cache)
+        precaching = _of_candidates(setup, shortlist, cache)
         alone = _alone(setup, questions, cache)
     base = _base_policy(setup)
     if base is None:
@@ -160,6 +160,24 @@ def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
         return
     with closing(open_cache(setup.workspace.cache)) as cache:
         yield cache
+
+
+def _of_candidates(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCache | None) -> Cells:
+    """(worker, benchmark) → share of precaching's calls that are not cached.
+
+    A stored shortlist with fewer problems of a domain than the mix has places is another recipe's: the rest is still
+    to be shortlisted and asked.
+    """
+    curation, there = setup.recipe.curation, Counter(problem.domain for problem in shortlist)
+    asked = _by_benchmark(shortlist)
+    known = {
+        domain: 1.0 if count >= curation.per_domain else count / (curation.per_domain * curation.shortlist_factor)
+        for domain, count in there.items()
+    }
+    return {
+        (worker, name): 1 - (1 - share) * known[asked[name][0].domain]
+        for (worker, name), share in _uncached(setup, asked, setup.pool.names, cache).items()
+    }
 
 
 def _uncached(

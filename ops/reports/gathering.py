@@ -42,7 +42,7 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
         random = drawn_at_random(workers)
         systems[random.name] = random
     return Evidence(
-        about=_about(setup, runs, policy),
+        about=about(setup, runs, base_policy),
         systems=systems,
         conductor=rows.get(CONDUCTOR, ()),
         best_worker=_best_worker(setup) if workers else "",
@@ -65,8 +65,9 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
     return rows, absent
 
 
-def _about(setup: Setup, runs: Mapping[str, Path], policy: Path) -> About:
-    recipe = setup.recipe
+def about(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> About:
+    """Return the identity of the run whose evidence `gather` gathers."""
+    recipe, policy = setup.recipe, Lab(setup, runs, base_policy).last
     synthetic = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return About(
         recipe=recipe.name,

@@ -40,9 +40,12 @@ _ACCOUNT = re.compile(
     _SPENT.pattern
     + r"|payment[ _]required|billing|arrearage|overdue|spending limit|credit limit|api usage limits?|purchase credits"
     r"|account (has been |is |was )?(deactivated|disabled|closed|in arrears)|good standing"
-    r"|(location|country|region|territory)[a-z, ]* (is )?not supported"
 )
 """Anthropic, Google, xAI and DashScope among others send these with 400 or 403."""
+_REGION = re.compile(
+    r"(location|country|region|territory)[a-z, ]* (is )?not supported|unsupported_country|request not allowed"
+)
+"""OpenAI and Anthropic (403) and Google (400)."""
 _TOO_LONG = re.compile(
     r"context[ _](length|window|limit|size)|maximum context|(prompt|input|messages?) (is|are) too long|too many tokens"
     r"|input token count|exceeds the maximum number of tokens|prompt: length|longer than the maximum model length"
@@ -127,6 +130,13 @@ def read_failure(
         return Transient(what, _retry_after(error), crowded=True)
     kinds = litellm().exceptions
     own = () if words.quoted else type(error).__mro__  # LiteLLM classifies by quoted text as well
+    if _REGION.search(words.text):
+        return AccountError(
+            file, f"workers.{worker.name}",
+            f"the provider of {worker.model!r} does not serve the place from which it is called ({what}: "
+            f"{words.shown!r})",
+            "Run it where the provider offers its service, or take another provider's pool",
+        )  # fmt: skip
     if _ACCOUNT.search(words.text) or status in (402, 429):
         return AccountError(
             file, f"workers.{worker.name}",

@@ -96,7 +96,7 @@ def _worst_usd(worker: Worker, file: Path | str) -> float:
 def _told(error: PodiumError) -> tuple[str, str]:
     """What went wrong and what to do, each in a sentence."""
     if isinstance(error, AccountError):
-        return error.problem, "Settle it with the provider (credit, billing, spending limits), and ping again"
+        return error.problem, error.remedy
     if isinstance(error, ConfigError):
         return f"{error.field}: {error.problem}", error.remedy
     if isinstance(error, RequestRejected):

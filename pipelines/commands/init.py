@@ -11,6 +11,7 @@ import click
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
+from pipelines.commands.options import POOL
 
 LAID_OUT = (
     ".env.example",
@@ -29,12 +30,23 @@ _BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
-def init(folder: Path) -> None:
+@click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
+@click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
+def init(folder: Path, pool: str | None, yes: bool) -> None:
     """Lay out a workspace: configuration and tables.
 
-    In FOLDER, the current one when none is named. Files that are there stay as they are.
+    In FOLDER, the current one when none is named. Files that are there stay as they are. With --pool it also writes
+    the recipe first-look-POOL and the pool's key into .env, shows the cost, asks, and runs the recipe.
     """
-    lay_out(folder.resolve())
+    root = folder.resolve()
+    if pool is None or root != resources():
+        lay_out(root)
+    if pool is not None:
+        from pipelines.environment_file import read_environment_file
+        from pipelines.first_look import first_look
+
+        read_environment_file(Workspace(root))
+        first_look(Workspace(root), pool, yes)
 
 
 def workspace_here() -> Workspace:

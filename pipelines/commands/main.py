@@ -9,12 +9,11 @@ import click
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import DISTRIBUTION
-from ops.core.settings_files import read_text
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import CommandError, LazyGroup
+from pipelines.environment_file import read_environment_file
 
 HERE = "pipelines.commands"
-ENVIRONMENT_FILE = ".env"
 SECTIONS = {
     "The pipeline": {
         "init": f"{HERE}.init:init",
@@ -74,7 +73,8 @@ def execute() -> None:
 
     note_signals()
     try:
-        read_environment_file()
+        if (workspace := _workspace()) is not None:
+            read_environment_file(workspace)
         if sys.argv[1:2] in (["ask"], ["serve"]):
             _answer_and_leave()
         podium(prog_name="podium")
@@ -85,29 +85,11 @@ def execute() -> None:
         forget_signals()
 
 
-def read_environment_file() -> None:
-    """Add the variables of the workspace's `.env` that have a value and are not in the environment yet.
-
-    Raises `ConfigError` for a line that assigns nothing.
-    """
+def _workspace() -> Workspace | None:
     try:
-        file = Workspace.find().root / ENVIRONMENT_FILE
+        return Workspace.find()
     except PodiumError:  # not in a workspace: the command says so where it needs one
-        return
-    if not file.is_file():
-        return
-    from io import StringIO
-
-    from dotenv.parser import parse_stream
-
-    for binding in parse_stream(StringIO(read_text(file))):
-        if binding.error:
-            text, line = binding.original.string, binding.original.line
-            blank = text[: len(text) - len(text.lstrip())].count("\n")
-            remedy = "Write NAME=VALUE, or # before a comment"
-            raise ConfigError(file, f"line {line + blank}", "is no assignment", remedy)
-        if binding.key and binding.value:
-            os.environ.setdefault(binding.key, binding.value)
+        return None
 
 
 def _answer_and_leave() -> None:

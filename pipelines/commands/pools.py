@@ -95,13 +95,13 @@ def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
 
 @pools.command()
 @click.argument("name")
-@click.argument("models", nargs=-1, required=True)
+@click.argument("models", nargs=-1, required=True, metavar="MODELS")
 @click.option("--api-base", metavar="URL", help="The models' server, if it is your own.")
 @click.option("--price", metavar="IN/OUT", help="USD per million tokens, of models that LiteLLM has no price for.")
 def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | None) -> None:
     """Write config/pools/NAME.yaml with one worker for each of MODELS.
 
-    MODELS are LiteLLM model strings, provider/model. Settings that a model refuses are left out. No worker is called.
+    MODELS are LiteLLM strings, provider/model. Settings that a model refuses are left out. No worker is called.
     """
     from ops.workers.new_pool import new_pool
     from ops.workers.providers import worst_price

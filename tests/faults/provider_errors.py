@@ -66,7 +66,12 @@ SENT = (
     ),
     _anthropic("anthropic limit", "account", 400, "You have reached your specified API usage limits."),
     _anthropic("anthropic billing", "account", 402, "There is an issue with your billing.", "billing_error"),
-    _google("google billing", "account", 400, "User location is not supported for the API use.", "FAILED_PRECONDITION"),
+    _google("google region", "account", 400, "User location is not supported for the API use.", "FAILED_PRECONDITION"),
+    _openai(
+        "openai region", "account", 403, "Country, region, or territory not supported", "request_forbidden",
+        "unsupported_country_region_territory",
+    ),
+    _anthropic("anthropic region", "account", 403, "Request not allowed", "forbidden"),
     _google("google no billing", "account", 403, "This method requires billing to be enabled.", "PERMISSION_DENIED"),
     _openai("deepseek balance", "account", 402, "Insufficient Balance", "unknown_error", "invalid_request_error"),
     _openai("openrouter credits", "account", 402, "Insufficient credits. Add more.", "payment", 402),

@@ -53,8 +53,11 @@ def test_one_line_a_worker_with_latency_cost_and_what_came_back(
 
 @pytest.mark.parametrize(("step", "said", "remedy"), [
     ("401", "the provider refused the key", "Check that the key is right"),
-    (STEPS["openai quota"], "its account cannot be used", "Settle it with the provider"),
-    (STEPS["google billing"], "its account cannot be used", "Settle it with the provider"),
+    (STEPS["openai quota"], "its account cannot be used", "Check credit, billing and spending limits"),
+    (STEPS["google no billing"], "its account cannot be used", "Check credit, billing and spending limits"),
+    (STEPS["google region"], "does not serve the place", "Run it where the provider offers its service"),
+    (STEPS["openai region"], "does not serve the place", "Run it where the provider offers its service"),
+    (STEPS["anthropic region"], "does not serve the place", "Run it where the provider offers its service"),
     ("404", "the endpoint does not serve 'openai/some-model'", "Check model and api_base"),
     ("429", "429", "Wait and ping again"),
     ("empty text", "an empty text", "Raise max_tokens"),

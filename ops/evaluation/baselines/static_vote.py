@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-from statistics import fmean
 
-from ops.core.rows import ResponseRow
-from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.baselines._vote import ballots, vote
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import summarize
+from ops.evaluation.baseline import asking
+from ops.evaluation.method import Known, Method, voted_beside
 
-MOST = 5
-"""The largest number of workers that vote."""
+STRONG = 5
+"""The number of best single workers that may vote."""
 
 
-@baseline("best static", place=42, usual=False)
-def static_vote(answers: Answers) -> Standing:
-    """Choose the workers whose vote is best on the training problems (of equals the cheaper one), and score it.
+@asking(
+    "best static vote",
+    place=88,
+    calls=lambda workers: min(workers, STRONG),
+    source="`best_static` without chains and repeated samples, so that it asks nothing",
+    differs=f"Of each worker alone and every vote among the {STRONG} best, the one that is best on the training mix; "
+    "of equals the cheaper.",
+    own_answers=True,
+)
+def static_vote(known: Known) -> Method:
+    """Try every vote on the training problems."""
+    strong = known.ranking[:STRONG]
+    offered: list[Sequence[int]] = [
+        chosen for size in range(1, len(strong) + 1) for chosen in combinations(strong, size)
+    ]
 
-    Unlike `best_static` it tries no chain of workers, and asks nothing. Raises `ValueError` without training answers.
-    """
-    asked = ballots(answers.training)
-    if not asked:
-        raise ValueError("no responses: there is no best vote")
-    names = list(dict.fromkeys(row.worker for row in answers.training))
-    sets = [chosen for size in range(1, min(MOST, len(names)) + 1) for chosen in combinations(names, size)]
-    best = max(sets, key=lambda chosen: _worth(_votes(asked, chosen)))
-    title = " + ".join(best)
-    return Standing(summarize(_votes(ballots(answers.evaluation), best)), title)
+    def standing(workers: Sequence[int]) -> tuple[int, float]:
+        rows = known.run(voted_beside(workers), known.problems)
+        return sum(row.correct for row in rows), -sum(row.cost_usd for row in rows)
 
-
-def _votes(asked: Iterable[Sequence[ResponseRow]], workers: Sequence[str]) -> list[OutcomeRow]:
-    chosen = ([row for row in ballot if row.worker in workers] for ballot in asked)
-    return [vote(ballot) for ballot in chosen if ballot]
-
-
-def _worth(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
-    """Return the mean accuracy over benchmarks, and the negative price of a question."""
-    summaries = summarize(rows).values()
-    return fmean(each.accuracy.mean for each in summaries), -fmean(each.cost_usd for each in summaries)
+    return voted_beside(max(offered, key=standing), known.team.names)

@@ -129,39 +129,3 @@ def test_all_baselines_stand_in_the_tables_order_and_a_recipe_names_some() -> No
     answers = Answers(TABLE, TABLE)
     assert list(standings(answers)) == ["best worker (a)", "random worker", "oracle"]
     assert list(standings(answers, ["oracle", "random_worker"])) == ["oracle", "random worker"]
-
-
-def stated(worker: str, problem: str, extracted: str, usd: float, status: str = "ok") -> ResponseRow:
-    said = Response("", 10, 2, usd, usd, "")
-    return ResponseRow(worker, "mmlu", problem, 0, status, said, float(extracted == "A"), extracted)  # type: ignore[arg-type]
-
-
-# A is right. b and c are right together where a is wrong, and cost less than a.
-VOTED = [
-    *(stated("a", f"q{i}", answer, 0.10) for i, answer in enumerate("ABBA")),
-    *(stated("b", f"q{i}", answer, 0.02) for i, answer in enumerate("AABA")),
-    *(stated("c", f"q{i}", answer, 0.01) for i, answer in enumerate("BAAB")),
-]
-
-
-def test_the_consensus_counts_every_answer_and_its_price() -> None:
-    summary = standing("consensus", VOTED)
-    assert summary.accuracy.mean == pytest.approx(0.75), "q0, q1 and q3 have two right answers"
-    assert summary.cost_usd == pytest.approx(0.13)
-    assert (summary.latency_s, summary.tokens, summary.steps) == (pytest.approx(0.10), 36, 3)
-
-
-def test_the_best_static_vote_is_chosen_on_the_training_answers_and_the_cheaper_of_equals() -> None:
-    chosen = BASELINES["static_vote"].compute(Answers(VOTED, VOTED))
-    assert chosen.detail == "b", "three of four as all together, for less"
-    assert chosen.summaries["mmlu"].cost_usd == pytest.approx(0.02)
-    trained = [stated(name, "t", answer, 0.01) for name, answer in zip("abc", "ABB", strict=True)]
-    assert BASELINES["static_vote"].compute(Answers(VOTED, trained)).detail == "a"
-    with pytest.raises(ValueError, match="no responses"):
-        BASELINES["static_vote"].compute(Answers(VOTED, []))
-
-
-def test_a_vote_without_an_answer_is_wrong_and_with_an_unreachable_worker_unscorable() -> None:
-    assert standing("consensus", [stated("a", "q", "", 0.01), stated("b", "q", "", 0.01)]).accuracy.mean == 0
-    away = [stated("a", "q", "A", 0.01), stated("b", "q", "", 0.0, "unreachable")]
-    assert standing("consensus", away).unscorable == 1

@@ -306,3 +306,31 @@ def test_scores_as_a_table_count_the_calls_of_those_that_ask() -> None:
     assert [cell.strip() for cell in five.split("|")[1:-1]] == [
         "5 × context (bob)", "100.0 ± 0.0", "–", "0.005000", "75", "5.0",
     ]  # fmt: skip
+
+
+# ── votes of several workers ─────────────────────────────────────────────────
+
+
+def by_number(right: dict[str, str]) -> Client:
+    """Workers that are right on the problems whose number is named; wrong answers differ."""
+    return Client(
+        lambda worker, messages, sample: boxed(
+            7 if any(f"Question {i}?" in messages[0]["content"] for i in right[worker]) else NAMES.index(worker)
+        )
+    )
+
+
+def test_all_workers_vote_once_and_a_tie_goes_to_the_best() -> None:
+    client = by_number({"ada": "01", "bob": "02", "cid": "1"})
+    method = asks("consensus", client)
+    rows = evaluated(method, [problem(i) for i in range(4)], client)
+    assert [row.correct for row in rows] == [1, 1, 1, 0], "two of three; bob is the best and breaks the tie on 2"
+    assert sorted(worker for worker, _, _ in client.asked) == sorted(NAMES * 4)
+    assert [row.cost_usd for row in rows] == [pytest.approx(0.003)] * 4
+
+
+def test_the_best_static_vote_is_the_best_on_the_mix_and_the_cheaper_of_equals() -> None:
+    mix = [problem(i) for i in range(4)]
+    together = by_number({"ada": "013", "bob": "012", "cid": "023"})
+    assert asks("static_vote", together, mix).detail == "bob + cid + ada", "each alone solves three, the vote four"
+    assert asks("static_vote", by_number({"ada": "0123", "bob": "0123", "cid": "012"}), mix).detail in ("bob", "ada")

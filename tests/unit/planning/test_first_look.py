@@ -8,6 +8,7 @@ from shutil import copytree
 import pytest
 import yaml
 
+from assets.resources import Podium
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
 from ops.core.installation import resources
@@ -115,3 +116,11 @@ def _copied(root: Path) -> Workspace:
 def test_a_router_over_answers_that_are_there_costs_nothing_more() -> None:
     stages = {stage.name: stage for stage in make_plan(setup("first-look"), NOTHING).stages}
     assert "baselines" not in stages and "every worker alone" in stages
+
+
+def test_a_repeated_run_has_the_same_pool() -> None:
+    asked = Snapshot.take(CONFIG, "first-look@gemini", 7, "commit")
+    again = Podium(root=str(CONFIG.parent), recipe="quickstart").repeating(asked)
+    assert (again.recipe, again.pool, again.seed) == ("first-look", "gemini", 7)
+    assert again.snapshot().recipe_file == "first-look@gemini"
+    assert again.run_config()["resources"]["podium"]["config"]["pool"] == "gemini"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.planning.estimate import SUBTASK_TOKENS, Measured, Range
-from ops.planning.forecast import comparison, last_run, make_forecast, run_forecast, warnings
+from ops.planning.forecast import comparison, last_run, make_forecast, room_above, run_forecast, verdict, warnings
 from ops.planning.stages import DISTINCT, TRAINING
 from ops.precaching.precache import write_responses
 from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
@@ -175,3 +176,33 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     assert found.rollouts == 200 * 4 * 64
     assert found.training.worker_s.expected > 0
     assert found.training.usd.high > found.training.usd.low > 0
+
+
+def answers(rescued: int, problems: int) -> list[ResponseRow]:
+    """a solves all but `rescued` problems, and b solves these."""
+    first = [row("a", number, float(number >= rescued)) for number in range(problems)]
+    return first + [row("b", number, float(number < rescued)) for number in range(problems)]
+
+
+@pytest.mark.parametrize(
+    ("rescued", "problems", "says", "confidence"),
+    [(30, 100, "Training may pay", 0.999), (0, 100, "Training would hardly pay", 0.01), (1, 10, "Undecided", 0.8)],
+)
+def test_whether_training_would_pay_and_how_sure_that_is(
+    rescued: int, problems: int, says: str, confidence: float
+) -> None:
+    found = made(answers(rescued, problems))
+    assert found.room is not None
+    assert (found.room.best, found.room.problems, found.room.gain) == ("a", problems, rescued / problems)
+    assert found.room.alone == pytest.approx(1 - rescued / problems)
+    assert found.room.confidence == pytest.approx(confidence, abs=0.05)
+    assert verdict(found).startswith(says)
+
+
+def test_no_training_pays_without_a_signal_and_no_answer_is_made_up() -> None:
+    assert room_above([]) is None
+    assert "unknown" in verdict(made([]))
+    silent = replace(made(answers(30, 100)), signal=0.05)
+    assert verdict(silent).startswith("Training would not pay: 5.0% of the groups")
+    away = [row("a", 9, 0, status="unreachable"), row("b", 9, 1)]
+    assert room_above([*answers(1, 4), *away]) == room_above(answers(1, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ ANSWER = Response("4", 1, 1, 0.0, 0.0, "stop")
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     quick = load_recipe(CONFIG, "quickstart").model_dump()
-    recipe = Recipe.model_validate(quick | {"benchmarks": {"math500": {"train": 40}, "mmlu": {"train": 40}}})
+    changes = {"benchmarks": {"math500": {"train": 40}, "mmlu": {"train": 40}}, "curation": {"per_domain": 4}}
+    recipe = Recipe.model_validate(quick | changes)
     return Setup(Workspace(tmp_path), recipe, load_pool(CONFIG, "quickstart"))
 
 
@@ -52,6 +54,19 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
     assert (cells[first.name, "math500"], cells[first.name, "mmlu"]) == (0.0, 0.0)
     assert (cells[second.name, "math500"], cells[second.name, "mmlu"]) == (0.25, 1.0)
     assert {cells[worker.name, name] for worker in others for name in ("math500", "mmlu")} == {1.0}
+
+
+def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> None:
+    curation = setup.recipe.curation.model_copy(update={"per_domain": 8, "shortlist_factor": 2.0})
+    larger = replace(setup, recipe=setup.recipe.model_copy(update={"curation": curation}))
+    problems = generate("math500", "train", 4, 1)
+    write_problems(setup.workspace.data / "shortlist.jsonl", problems)
+    worker = setup.pool.workers[0]
+    with closing(ResponseCache(setup.workspace.cache)) as cache:
+        for problem in problems:
+            cache.put(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)
+    assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == 0.0
+    assert left(larger, stored_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, "4 of 16 are there"
 
 
 def test_a_sample_of_many_answers_is_looked_up(setup: Setup) -> None:

@@ -1,0 +1,55 @@
+"""The workspace's `.env`: read at a command's start, written by `podium init --pool`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from io import StringIO
+
+from ops.core.atomic import write_text
+from ops.core.errors import ConfigError
+from ops.core.settings_files import read_text
+from ops.core.workspace import Workspace
+
+_HEAD = "# Keys, which `podium` reads at its start; a variable of the environment wins. git ignores this file.\n"
+
+
+def read_environment_file(workspace: Workspace) -> None:
+    """Add the variables of `.env` that have a value and are not in the environment yet.
+
+    Raises `ConfigError` for a line that assigns nothing.
+    """
+    file = workspace.environment_file
+    if not file.is_file():
+        return
+    from dotenv.parser import parse_stream
+
+    for binding in parse_stream(StringIO(read_text(file))):
+        if binding.error:
+            text, line = binding.original.string, binding.original.line
+            blank = text[: len(text) - len(text.lstrip())].count("\n")
+            remedy = "Write NAME=VALUE, or # before a comment"
+            raise ConfigError(file, f"line {line + blank}", "is no assignment", remedy)
+        if binding.key and binding.value:
+            os.environ.setdefault(binding.key, binding.value)
+
+
+def write_environment_file(workspace: Workspace, values: Mapping[str, str]) -> None:
+    """Assign variables in `.env`, which only its owner may read, and let git ignore the file.
+
+    An empty value leaves an assignment as it is.
+    """
+    file = workspace.environment_file
+    lines = (read_text(file) if file.exists() else _HEAD).splitlines()
+    for variable, value in values.items():
+        assigned = [place for place, line in enumerate(lines) if line.partition("=")[0].strip() == variable]
+        if not assigned:
+            lines.append(f"{variable}={value}")
+        elif value:
+            lines[assigned[-1]] = f"{variable}={value}"
+    ignored = workspace.root / ".gitignore"
+    text = read_text(ignored) if ignored.exists() else ""
+    if file.name not in text.splitlines():
+        write_text(ignored, f"{text.rstrip()}\n{file.name}\n".lstrip())
+    file.touch(mode=0o600)
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

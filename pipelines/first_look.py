@@ -1,0 +1,128 @@
+"""The way from a key to the first table: recipe, key, cost, one call to each worker, the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from ops.config import Pool, Setup, pool_file
+from ops.config.base import key_problem
+from ops.core.atomic import write_text
+from ops.core.errors import ConfigError, counted
+from ops.core.workspace import Workspace
+from ops.spending.books import usd
+from ops.workers.ping import Pinged
+from pipelines.asking import confirm_spending
+from pipelines.environment_file import write_environment_file
+
+BASE = "first-look"
+"""The recipe that a new workspace runs first."""
+
+
+def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
+    """Write a recipe and `.env` for the pool, show what the recipe costs, call each worker once, and run it.
+
+    Asks for a key that is neither in the environment nor in `.env`, and before it spends; with `yes` for nothing.
+    Raises `PodiumError`, and `click.exceptions.Exit` after a refusal of the person or of a provider.
+    """
+    from ops.planning.requirements import check_ready
+
+    recipe = write_recipe(workspace, pool)
+    setup = Setup.read(workspace, recipe)
+    ask_for_keys(workspace, setup.pool, yes)
+    check_ready(setup)
+    for what, why, remedy in setup.left_out:
+        click.echo(f"{what} {why}. {remedy}.")
+    _show_cost(setup)
+    confirm_spending(setup, yes)
+    call_each_worker(setup)
+    from pipelines.run import live
+
+    live(workspace, recipe)
+    click.echo(f"Afterwards  podium plan pilot --pool {pool}   what it costs to learn whether training would pay")
+
+
+def write_recipe(workspace: Workspace, pool: str) -> str:
+    """Write `config/recipes/first-look-POOL.yaml` unless it exists; return its name. Raises `ConfigError` for a pool
+    that does not exist."""
+    from ops.config import load_pool
+
+    load_pool(workspace.config, pool)
+    name = f"{BASE}-{pool.replace(':', '-')}"
+    file = workspace.config / "recipes" / f"{name}.yaml"
+    if not file.exists():
+        head = f"# `podium run {name}` runs it again; what it has asked is not paid for twice.\n"
+        write_text(file, f"{head}base: {BASE}\nname: {name}\npool: {pool}\n")
+    click.echo(f"recipe {file.relative_to(workspace.root)}, pool {pool_file(Path('config'), pool)}")
+    return name
+
+
+def ask_for_keys(workspace: Workspace, pool: Pool, yes: bool) -> None:
+    """Ask for the pool's keys that are missing, and store them in `.env`.
+
+    Raises `ConfigError` where a key is missing and the command may not ask (`yes`, or no terminal), or where the answer
+    is no key.
+    """
+    keys = {}
+    for variable in dict.fromkeys(worker.api_key_env for worker in pool.workers if worker.api_key_env):
+        keys[variable] = ""
+        if problem := key_problem(variable):
+            if yes or not sys.stdin.isatty():
+                write_environment_file(workspace, keys)
+                remedy = f"Write {variable}=KEY there, or set it in the environment, and run the same command again"
+                raise ConfigError(workspace.environment_file, variable, problem, remedy)
+            asked = f"{variable} (it is stored in {workspace.environment_file} and not shown)"
+            os.environ[variable] = keys[variable] = click.prompt(asked, hide_input=True).strip()
+            if problem := key_problem(variable):
+                remedy = "Paste the provider's key as it is, and nothing else"
+                raise ConfigError(workspace.environment_file, variable, problem, remedy)
+    write_environment_file(workspace, keys)
+
+
+def _show_cost(setup: Setup) -> None:
+    from ops.planning.estimate import total
+    from ops.planning.machine import this_machine
+    from ops.planning.plan import make_plan
+
+    plan = make_plan(setup, this_machine(setup.workspace))
+    whole, cap = total(plan.stages), setup.recipe.budget.run_usd
+    minutes = whole.worker_s.expected / 60
+    click.echo(
+        f"{whole.calls.expected:,.0f} calls to {counted(len(setup.pool.workers), 'worker')}: about "
+        f"{usd(whole.usd.expected)} ({usd(whole.usd.low)} to {usd(whole.usd.high)} at today's prices), never more than "
+        f"{usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
+    )
+
+
+def call_each_worker(setup: Setup) -> None:
+    """Call every worker once. Raises `click.exceptions.Exit` if one does not answer, after a line for each reason."""
+    from ops.cache import open_cache
+    from ops.spending.ledger import open_ledger
+    from ops.workers.ping import ping
+
+    workspace = setup.workspace
+    with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
+        results = ping(setup.pool, setup.pool_file, cache, ledger)
+    failed = [result for result in results if not result.ok]
+    for line in reasons(failed):
+        click.echo(line, err=True)
+    if failed:
+        click.echo("Only these calls were made. The same command goes on from here.", err=True)
+        raise click.exceptions.Exit(1)
+    click.echo(f"each worker answers: {', '.join(result.worker for result in results)}")
+
+
+def reasons(failed: Iterable[Pinged]) -> list[str]:
+    """Return one line for each remedy: the workers, what the first one's provider said, and what to do."""
+    by_remedy: dict[str, list[Pinged]] = {}
+    for result in failed:
+        by_remedy.setdefault(result.remedy, []).append(result)
+    return [
+        f"{', '.join(result.worker for result in group)}: {group[0].said.rstrip('.')}. {remedy}"
+        for remedy, group in by_remedy.items()
+    ]

@@ -1,0 +1,291 @@
+"""From `podium init --pool` to the first table and a served answer, with providers simulated on loopback.
+
+The shipped pools and recipes are used; only the benchmarks' source is replaced, since there is no hub here. A provider
+counts calls and USD by itself. The small run of `make test` asks generated questions; the soak test asks three
+providers real rows, where they are present.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import BenchmarkSource, Serving, load_recipe
+from ops.core.problem import Problem, Split
+from ops.core.workspace import Workspace
+from ops.release import registry
+from ops.release.champion import champion_of
+from ops.serving.in_thread import EngineThread
+from ops.serving.request_options import RequestOptions, question
+from ops.spending.ledger import Ledger
+from ops.synthetic.problems import generate
+from tests.command import podium
+from tests.faults.provider_errors import SENT, Sent
+from tests.providers import KEY, VARIABLES, Kind, Provider
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = Path(__file__).resolve().parents[3] / "shared" / "benchmarks"
+REFUSALS = {sent.name: sent for sent in SENT}
+HARD = 30
+"""Rows of the fourth benchmark."""
+Rows = Mapping[tuple[str, Split], Sequence[Mapping[str, Any]]]
+
+
+def generated() -> Rows:
+    """Rows of the four benchmarks in the format of a file, from the generated problems."""
+    made: dict[tuple[str, Split], list[Mapping[str, Any]]] = {}
+    for name in ("math500", "mmlu", "rlpr", "aime25"):
+        for split in BENCHMARKS[name].splits:
+            made[name, split] = [
+                {"id": each.id, "question": each.question, "answer": each.answer, "choices": list(each.choices) or None}
+                for each in generate(name, split, 40, seed=3)
+            ]
+    return made
+
+
+def real() -> Rows:
+    """Rows of `../shared/benchmarks`; hard problems of MATH with integer answers take AIME's place."""
+
+    def read(file: str) -> list[Mapping[str, Any]]:
+        with gzip.open(ROWS / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines]
+
+    trained = [row for row in read("math_train") if row["answer"]]
+    hard = [row for row in trained if row["level"] == "Level 5" and re.fullmatch(r"\d{1,3}", row["answer"])]
+    return {
+        ("math500", "train"): trained[:400], ("math500", "test"): read("math500"),
+        ("mmlu", "train"): read("mmlu_val"), ("mmlu", "test"): read("mmlu_test_part"),
+        ("rlpr", "train"): read("webinstruct_train"), ("rlpr", "test"): read("webinstruct_test"),
+        ("aime25", "test"): hard[-HARD:],
+    }  # fmt: skip
+
+
+class Place(NamedTuple):
+    """A new workspace whose benchmarks come from files, and the questions of these files."""
+
+    workspace: Workspace
+    problems: list[Problem]
+
+
+def laid_out(root: Path, rows: Rows, **changes: Any) -> Place:
+    """Lay out a workspace, write the rows as files, and let the shipped `first-look` read them."""
+    assert command("init", str(root))[0] == 0
+    workspace = Workspace(root)
+    file = workspace.config / "recipes" / "first-look.yaml"
+    recipe = yaml.safe_load(file.read_text(encoding="utf-8")) | changes
+    sources: dict[str, dict[str, Any]] = {}
+    for (name, split), own in rows.items():
+        path = root / "benchmarks" / f"{name}-{split}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in own), encoding="utf-8")
+        sources.setdefault(name, {"source": "file"})[f"{split}_file"] = str(path.relative_to(root))
+    for name, source in sources.items():
+        source |= {key: value for key, value in recipe["benchmarks"][name].items() if key in ("train", "test")}
+    file.write_text(yaml.safe_dump(recipe | {"benchmarks": sources}), encoding="utf-8")
+    problems = [
+        problem
+        for name, source in load_recipe(workspace.config, "first-look").benchmarks.items()
+        for split in BENCHMARKS[name].splits
+        for problem in BENCHMARKS[name].read(split, _whole(source), workspace, 0).problems
+    ]
+    return Place(workspace, problems)
+
+
+def _whole(source: BenchmarkSource) -> BenchmarkSource:
+    return source.model_copy(update={"train": None, "test": None})
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        return podium(*arguments), printed.getvalue()
+
+
+SMALL = {
+    "curation": {"per_domain": 3, "selector": "uniform", "near_duplicate_jaccard": 1.0},
+    "evaluation": {"questions": 3, "baselines": ["each_worker", "oracle", "consensus", "static_vote", "knn_router"]},
+}
+"""Three questions a benchmark; generated questions of a family differ in little but their numbers."""
+TEXT = "Ana is taller than Bo, and Bo is taller than Chen. Who is the tallest?"
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No provider's variable is set, no token of the hub, and no terminal can be asked."""
+    for names in VARIABLES.values():
+        for name in names[:2]:
+            monkeypatch.setenv(name, "x")  # what a command sets is removed afterwards
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setenv("COLUMNS", "120")
+    return monkeypatch
+
+
+def called(provider: Provider, environment: pytest.MonkeyPatch, *, key: str | None = KEY) -> None:
+    """Let this process's commands reach the provider, with that key."""
+    variable, address, _ = VARIABLES[provider.kind]
+    environment.setenv(address, provider.environment[address])
+    if key is not None:
+        environment.setenv(variable, key)
+
+
+def served(workspace: Workspace) -> str:
+    """Promote version 1 if the gate kept it back, and ask it: the answer."""
+    if registry.champion(workspace) is None:
+        assert command("promote", "1", "--by", "me", "--reason", "a first look")[0] == 0
+    with champion_of(workspace) as source:
+        engine = EngineThread.load(source.files(source.current() or ""), workspace, Serving())
+        try:
+            answer = engine.ask(question(TEXT, RequestOptions()), RequestOptions())
+        finally:
+            engine.close()
+    return answer.text or ""
+
+
+def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    place = laid_out(tmp_path / "work", generated(), **SMALL)
+    workspace = place.workspace
+    environment.setenv("PODIUM_ROOT", str(workspace.root))
+    with Provider("openai", place.problems, latency_s=0.01) as provider:
+        called(provider, environment, key=None)
+        environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        environment.setattr("click.prompt", lambda text, **options: KEY if options["hide_input"] else "")
+        environment.setattr("click.confirm", lambda text: True)
+        status, printed = command("init", str(workspace.root), "--pool", "openai")
+        assert status == 0, printed
+        spent = _spent(workspace)
+        assert spent == pytest.approx(provider.bill.usd), "what the provider bills is in the ledger"
+        assert provider.bill.calls.total() <= 3 + (9 + 12) * 3 + 2 * 12 * 2, "a call to each, answers, workflows"
+        assert served(workspace)
+        assert spent < _spent(workspace) == pytest.approx(provider.bill.usd)
+    _said_in_order(
+        printed,
+        "recipe config/recipes/first-look-openai.yaml, pool config/pools/openai.yaml",
+        "never more than $3.00",
+        "each worker answers: gpt-6.1-sol, gpt-5.6-luna, gpt-6-luna",
+        "worker_responses",
+        "alone (gpt-6.1-sol)", "consensus", "best static vote", "kNN router",
+        "Equal price",
+        "Page        .podium/reports/first-look-openai-",
+        "podium plan pilot --pool openai",
+    )  # fmt: skip
+    [page] = re.findall(r"Page +(\S+)", printed)
+    assert (workspace.root / page).is_file()
+    assert f"OPENAI_API_KEY={KEY}" in workspace.environment_file.read_text(encoding="utf-8").splitlines()
+    assert workspace.environment_file.stat().st_mode & 0o777 == 0o600
+    assert ".env" in (workspace.root / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert KEY not in printed
+
+
+def _spent(workspace: Workspace) -> float:
+    with closing(Ledger(workspace.ledger)) as ledger:
+        return sum(spent.usd for spent in ledger.by_run().values())
+
+
+def _said_in_order(printed: str, *parts: str) -> None:
+    place = 0
+    for part in parts:
+        assert part in printed[place:], (part, printed)
+        place = printed.index(part, place)
+
+
+class Stop(NamedTuple):
+    """What stops a first look, and the line about it."""
+
+    kind: Kind
+    refuses: Mapping[str, Sent]
+    key: str
+    says: str
+    remedy: str
+    workers: str
+
+
+def _stops() -> Iterator[Stop]:
+    every: dict[Kind, tuple[str, str, str]] = {
+        "openai": ("openai quota", "openai region", "gpt-6-luna"),
+        "anthropic": ("anthropic credit", "anthropic region", "claude-haiku-5-5"),
+        "gemini": ("google no billing", "google region", "gemini-3.1-flash-lite"),
+    }
+    for kind, (broke, region, model) in every.items():
+        variable = VARIABLES[kind][0]
+        yield Stop(kind, {}, "another-key", f"refused the key in {variable}", "Check that the key is right", "")
+        yield Stop(kind, {"": REFUSALS[broke]}, KEY, "its account cannot be used", "Check credit, billing", "")
+        yield Stop(kind, {"": REFUSALS[region]}, KEY, "does not serve the place", "take another provider's pool", "")
+        yield Stop(kind, {model: REFUSALS["model"]}, KEY, "does not serve", "Check model and api_base", model)
+
+
+@pytest.mark.parametrize("stop", _stops(), ids=lambda stop: f"{stop.kind}: {stop.says}")
+def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
+    stop: Stop, stopped: Workspace, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("PODIUM_ROOT", str(stopped.root))
+    with Provider(stop.kind, [], latency_s=0.0) as provider:
+        provider.refuses = dict(stop.refuses)
+        called(provider, environment, key=stop.key)
+        status, printed = command("init", str(stopped.root), "--pool", stop.kind, "--yes")
+    assert status == 1
+    *_, line, last = printed.splitlines()
+    assert stop.says in line and stop.remedy in line
+    assert line.startswith(f"{stop.workers}: " if stop.workers else "")
+    assert last == "Only these calls were made. The same command goes on from here."
+    assert "Traceback" not in printed and stop.key not in printed
+    assert provider.bill.usd < 0.01
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return laid_out(tmp_path_factory.mktemp("stopped") / "work", generated()).workspace
+
+
+def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
+    stopped: Workspace, environment: pytest.MonkeyPatch
+) -> None:
+    stopped.environment_file.unlink(missing_ok=True)
+    environment.setenv("PODIUM_ROOT", str(stopped.root))
+    status, printed = command("init", str(stopped.root), "--pool", "gemini", "--yes")
+    assert status == 1
+    assert f"error: {stopped.environment_file}: GEMINI_API_KEY: is not set. Write GEMINI_API_KEY=KEY there" in printed
+    assert "GEMINI_API_KEY=" in stopped.environment_file.read_text(encoding="utf-8").splitlines()
+    stopped.environment_file.write_text(f"GEMINI_API_KEY={KEY}\nOTHER=1\n", encoding="utf-8")
+    environment.setattr("click.confirm", lambda text: False)
+    status, printed = command("init", str(stopped.root), "--pool", "gemini")
+    assert status == 1
+    assert printed.endswith("Nothing was spent. `podium run first-look-gemini` runs it later.\n")
+    assert stopped.environment_file.read_text(encoding="utf-8") == f"GEMINI_API_KEY={KEY}\nOTHER=1\n"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", VARIABLES)
+def test_a_first_look_at_each_provider_on_real_rows(
+    kind: Kind, tmp_path: Path, environment: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    if not ROWS.is_dir():
+        pytest.skip(f"no real benchmark rows at {ROWS}")
+    place = laid_out(tmp_path / "work", real())
+    environment.setenv("PODIUM_ROOT", str(place.workspace.root))
+    with Provider(kind, place.problems) as provider:
+        called(provider, environment)
+        began = time.monotonic()
+        status, printed = command("init", str(place.workspace.root), "--pool", kind, "--yes")
+        assert status == 0, printed
+        minutes = (time.monotonic() - began) / 60
+        assert served(place.workspace)
+        assert _spent(place.workspace) == pytest.approx(provider.bill.usd)
+        record_property("minutes", round(minutes, 1))
+        record_property("usd", round(provider.bill.usd, 2))
+        assert minutes < 15
+        assert provider.bill.usd < 3

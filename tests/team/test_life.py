@@ -68,7 +68,7 @@ def shortened(workspace: Workspace) -> Workspace:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(5400)
 def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_machine(
     tmp_path: Path,
     postgres: Postgres,

@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ test-optional: $(STAMP)  ## the tests that `make test` skips without bubblewrap,
 
 soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
 	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m soak
+
+test-rest: $(STAMP)  ## what `make test` leaves out, in one session: test-optional, soak, and browser after its installation
+	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m 'needs or soak'
 
 browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
 	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser

@@ -1,13 +1,15 @@
 """Programs that a test needs and a bare machine lacks: the test carries the marker, and skips by the program's name.
 
-`make test-optional` (`pytest -m needs`) runs exactly these tests. A test is marked by `@needs.bubblewrap`, a file by
-`pytestmark = needs.bubblewrap`, and every test with a fixture of `FIXTURES` by its fixture.
+`pytest -m needs` runs exactly these tests: those of pages are `make browser`, the quick ones of the others `make
+test-optional`. A test is marked by `@needs.bubblewrap`, a file by `pytestmark = needs.bubblewrap`, and every test with
+a fixture of `FIXTURES` by its fixture.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,21 @@ def _redis() -> str:
     return "" if shutil.which("redis-server") else "redis-server is not installed (Debian: redis-server)"
 
 
-OBSTACLES: dict[str, Callable[[], str]] = {"bubblewrap": _bubblewrap, "postgres": _postgres, "redis": _redis}
+def _chromium() -> str:
+    if find_spec("playwright") is None:
+        return "Playwright is not installed (`make browser` installs it)"
+    return "" if shutil.which("chromium") else "chromium is not installed (Debian: chromium)"
+
+
+OBSTACLES: dict[str, Callable[[], str]] = {
+    "bubblewrap": _bubblewrap, "postgres": _postgres, "redis": _redis, "chromium": _chromium
+}  # fmt: skip
 """Program → why it cannot be used on this machine, "" where it can."""
 bubblewrap = pytest.mark.needs("bubblewrap")
 redis = pytest.mark.needs("redis")
-FIXTURES = {"postgres": pytest.mark.needs("postgres"), "redis_server": redis}
+FIXTURES = {
+    "postgres": pytest.mark.needs("postgres"), "redis_server": redis, "chromium": pytest.mark.needs("chromium")
+}  # fmt: skip
 """Fixture → the marker of every test that has it."""
 
 

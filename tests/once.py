@@ -13,7 +13,7 @@ from filelock import FileLock
 
 SESSION = "PODIUM_TEST_SESSION"
 """Names the session's folder to the processes that pytest-xdist starts."""
-_WAIT_S = 600.0
+_WAIT_S = 1800.0
 
 
 def begin_session(config: pytest.Config) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser as Chromium
     from playwright.sync_api import Page
 
-CHROMIUM = shutil.which("chromium")
-
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -104,16 +102,16 @@ def serving(workspace: Workspace) -> Iterator[Served]:
         assert len(log.read_text().splitlines()) <= 5, "what the servers and the runs print is in files"
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, log.read_text()
+        assert process.wait(PATIENCE_S) == 0, log.read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Chromium]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is absent: `make browser` installs it")
-    if CHROMIUM is None:
-        pytest.skip("chromium is absent: install Debian's package of that name")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+    """A browser for the tests of a file: while Playwright is in use, nothing else in this process can use asyncio."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(QUIET))
         yield started
         started.close()
 

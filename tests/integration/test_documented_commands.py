@@ -5,33 +5,21 @@ Targets and commands that cannot run here are listed with the reason; a new one 
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
-import yaml
 
-from ops.core.workspace import Workspace
 from pipelines.commands.main import podium
 from tests.command import podium as command_of_tests
-from tests.integration.test_lifecycle import GATE, RECIPE
+from tests.integration.documented import ROOT, SHARED, finished, make
+from tests.integration.test_documented_studies import LONG
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared"
 QUESTION = "What is 6 * 7?"
 MAKE = {
     "help": (),
-    "run": (),
     "ask": (f"Q={QUESTION}",),
-    "reproduce": ("SEED=3",),
-    "seeds": ("SEEDS=3",),
-    "ablations": ("SEEDS=3",),
     "docs": (),
     "terminal": (),
     "selectors": (),
@@ -44,14 +32,17 @@ MAKE = {
 """Target → its variables, in an order in which each finds its inputs."""
 OF_SHARED_ROWS = ("selectors", "forms")
 NOT_HERE = {
+    "run": "makes the checkout that the others begin with",
+    **dict.fromkeys(LONG, "test_documented_studies.py, in another process of the tests"),
     "landing": "an hour on two cores, and of few problems its best worker has no checked workflow",
     "venv": "made already",
     "distclean": "removes the environment",
     "test": "the tests themselves, in `.ci/run`",
     "mutations": "runs the tests of five packages thirty times",
-    "test-optional": "in `.ci/run`",
-    "soak": "in `.ci/run`",
-    "browser": "in `.ci/run`",
+    "test-rest": "in `.ci/run`",
+    "test-optional": "in `make test-rest`",
+    "soak": "in `make test-rest`",
+    "browser": "in `make test-rest`",
     "lint": "in `.ci/run`",
     "test-local-llm": "in `.ci/run`",
     "dev": "serves until it is stopped: tests/browser",
@@ -80,36 +71,9 @@ ELSEWHERE = {
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Path:
-    """A checkout whose quickstart takes seconds, with one ablation."""
-    root = make(tmp_path_factory.mktemp("commands") / "project").root
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
-        shutil.copyfile(ROOT / name, root / name)
-    for name in ("docs", "tests"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    recipe = {**RECIPE, "name": "quickstart"}
-    (root / "config" / "recipes" / "quickstart.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
-    asking = ["best_single", "five_consensus"]
-    study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
-    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking},
-               "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
-    (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
-    if SHARED.is_dir():
-        (root.parent / "shared").symlink_to(SHARED)
-    return root
-
-
-def called(project: Path, *command: str) -> str:
-    """Return the command's output; it must succeed."""
-    done = subprocess.run(
-        command, cwd=project, timeout=1500,
-        env={**os.environ, "PODIUM_ROOT": str(project), "PODIUM_BENCH_SMALL": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    assert "Traceback" not in done.stdout + done.stderr
-    return done.stdout
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after `make run`."""
+    return finished(tmp_path_factory.mktemp("commands"))
 
 
 def test_every_target_is_listed() -> None:
@@ -141,20 +105,24 @@ def test_every_command_of_the_readme_is_listed() -> None:
 @pytest.mark.slow
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("target", MAKE)
-def test_a_target_of_the_makefile(
-    project: Path, target: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_commands_after_a_pipeline_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """In this process, which imports once what all of them need."""
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PODIUM_ROOT", str(project))
+    for command in PODIUM:
+        status, said = command_of_tests(*command.split()), capsys.readouterr()
+        assert status == 0 and said.out and "Traceback" not in said.out + said.err, f"podium {command}:\n{said}"
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("target", MAKE)
+def test_a_target_of_the_makefile(project: Path, target: str) -> None:
     if target in OF_SHARED_ROWS and not SHARED.is_dir():
         pytest.skip("there are no rows in ../shared")
-    environment = Path(sys.prefix)
-    installed = f"{environment}/.installed"  # assumed to be newer than what it depends on
-    printed = called(project, "make", "-o", installed, f"VENV={environment}", target, *MAKE[target])
-    if target == "run":
-        monkeypatch.chdir(project)
-        monkeypatch.setenv("PODIUM_ROOT", str(project))
-        for command in PODIUM:  # in this process, which imports once what all of them need
-            status, said = command_of_tests(*command.split()), capsys.readouterr()
-            assert status == 0 and said.out and "Traceback" not in said.out + said.err, f"podium {command}:\n{said}"
+    printed = make(project, target, *MAKE[target])
     if target == "ask":
         assert "answer" in printed

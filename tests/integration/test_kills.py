@@ -25,6 +25,7 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, step_of
 from ops.training.run.plan import RunPlan, command, environment, read_curve
+from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import ROOT, tiny_plan
 
 pytestmark = [
@@ -90,11 +91,13 @@ def struck(launcher: psutil.Process, family: Sequence[psutil.Process], kill: int
     return [[ranks[kill % len(ranks)]], [launcher], [launcher, *family]][kill % 3]
 
 
-def started(plan: RunPlan, folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / "trainer.log").open("ab") as log:
-        return subprocess.Popen(
-            command(plan, folder), cwd=ROOT, env=os.environ | environment(plan, folder), stdout=log, stderr=log
-        )
+def started(plan: RunPlan, folder: Path) -> subprocess.Popen[bytes] | ForkedTrainer:
+    """Start the trainer: one process is forked from one with its imports, and ranks are started by their launcher."""
+    variables, log = os.environ | environment(plan, folder), folder / "trainer.log"
+    if plan.recipe.grpo.deepspeed is None:
+        return ForkedTrainer([str(log), *command(plan, folder)], str(ROOT), variables)
+    with log.open("ab") as out:
+        return subprocess.Popen(command(plan, folder), cwd=ROOT, env=variables, stdout=out, stderr=out)
 
 
 def fetched(plan: RunPlan) -> tuple[int, int]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.training.run.plan import RunResult, command, environment, read_curve
+from ops.training.run.plan import EXTENSIONS, RunResult, command, environment, read_curve
 from ops.training.run.processes import MAIN, NODES, RANK
 from tests.team.servers import free_port
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import compiled, tiny_plan
 
 pytestmark = [
     pytest.mark.soak,  # `make test` reads the launcher's arguments (tests/unit/training/test_nodes.py)
@@ -30,6 +30,7 @@ def test_two_machines_train_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(MAIN, f"127.0.0.1:{free_port()}")
     machines = []
     for rank in (0, 1):
+        shutil.copytree(compiled(), folder / EXTENSIONS / f"node-{rank}")
         monkeypatch.setenv(RANK, str(rank))
         with (tmp_path / f"machine-{rank}.log").open("wb") as log:
             machines.append(subprocess.Popen(

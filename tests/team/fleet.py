@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import yaml
 from dagster._core.instance.ref import InstanceRef
 
@@ -20,6 +21,8 @@ from tests.command import PODIUM
 from tests.team.servers import Process, free_port, until
 
 PATIENCE_S = 2400.0
+LONG_S = 1.0
+"""Seconds between two looks at a wait of minutes: each opens connections to Postgres, a process of its own each."""
 PROGRAMS = Path(sys.executable).parent
 """Dagster's programs, called as a person calls them."""
 
@@ -81,8 +84,8 @@ class Fleet:
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
 
-    def kill_step(self, run_id: str, step: str) -> None:
-        """Kill the process that executes that step of the run, as the kernel does."""
+    def step_process(self, run_id: str, step: str) -> psutil.Process:
+        """Return the process that executes that step of the run."""
         with self.instance() as instance:
             started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_WORKER_STARTED)
             [pid] = [
@@ -90,7 +93,7 @@ class Fleet:
                 for entry in started
                 if entry.dagster_event is not None and entry.dagster_event.step_key == step
             ]
-        os.kill(int(str(pid)), signal.SIGKILL)
+        return psutil.Process(int(str(pid)))
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
@@ -114,7 +117,7 @@ class Fleet:
                 run = attempts()[-1].dagster_run
                 return run.is_success or (run.is_finished and run.tags.get("dagster/will_retry") == "false")
 
-            until(ended, f"run {run_id} has ended", PATIENCE_S)
+            until(ended, f"run {run_id} has ended", PATIENCE_S, LONG_S)
             last = attempts()[-1].dagster_run
             said = [entry.message for entry in instance.all_logs(last.run_id)]
             assert last.status == dg.DagsterRunStatus.SUCCESS, said
@@ -149,8 +152,6 @@ class Fleet:
         self._servers.write_text(text, encoding="utf-8")
 
     def _end_orphans(self) -> None:
-        import psutil
-
         for process in psutil.process_iter(["environ", "pid"]):
             if (process.info["environ"] or {}).get("DAGSTER_HOME") == str(self._home):
                 process.kill()

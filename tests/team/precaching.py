@@ -92,7 +92,9 @@ def precache(workspace: Workspace, folder: Path, at: dict[str, str], server: Fau
     with Fleet(workspace, folder, at) as fleet:
         named = fleet.start("team", "precache")
         until(lambda: len(_came(server)) == already + CONCURRENCY * len(WORKERS), "calls are under way", 600)
-        fleet.kill_step(named, "worker_responses")
+        step = fleet.step_process(named, "worker_responses")
+        assert "multiprocessing.forkserver" in str((step.parent() or step).cmdline()), "it imported nothing again"
+        step.kill()
         attempts = fleet.finished(named)
     ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
     # The killed step's lease must run out.

@@ -29,13 +29,13 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def until(is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait until the condition holds. The time-out is only a safeguard."""
+def until(is_so: Callable[[], bool], what: str, patience_s: float = PATIENCE_S, every_s: float = 0.1) -> None:
+    """Wait until the condition holds, which is checked every `every_s`. The time-out is only a safeguard."""
     deadline = time.monotonic() + patience_s
     while not is_so():
         if time.monotonic() > deadline:
             raise AssertionError(f"not so after {patience_s:.0f} s: {what}")
-        time.sleep(0.1)
+        time.sleep(every_s)
 
 
 def answers(url: str) -> bool:

@@ -29,7 +29,7 @@ from pipelines.lifecycle import JOBS
 from tests.command import PODIUM
 from tests.conftest import make_project
 from tests.serving.running import Running
-from tests.team.fleet import PROGRAMS, Fleet
+from tests.team.fleet import LONG_S, PROGRAMS, Fleet
 from tests.team.precaching import engines
 from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, free_port, until
 from tests.team.versions import pulled, remote_in
@@ -68,7 +68,7 @@ def shortened(workspace: Workspace) -> Workspace:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(5400)
 def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_machine(
     tmp_path: Path,
     postgres: Postgres,
@@ -85,8 +85,9 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
             named = fleet.start("quickstart")
             beside = f"lifecycle run {named[:8]} is not finished"
             assert beside in fleet.podium("run", "quickstart", status=1), "no second run beside it"
+            until(lambda: fleet.under_way(named, "base_policy"), "the pipeline run trains", 1200, LONG_S)
             until(lambda: fleet.under_way(named, "baselines"), "the pipeline run evaluates", 1200)
-            fleet.kill_step(named, "baselines")
+            fleet.step_process(named, "baselines").kill()
             records = fleet.finished(named)
             dearer(project)
             retraining = launched(page, "retraining")
@@ -191,7 +192,7 @@ def noticed(fleet: Fleet) -> str:
         def asked() -> list[dg.DagsterRun]:
             return list(instance.get_runs(dg.RunsFilter(tags={"podium/cause": "pool changed"})))
 
-        until(lambda: bool(asked()), "the sensor asked for a run", 600)
+        until(lambda: bool(asked()), "the sensor asked for a run", 600, LONG_S)
         [run] = asked()
         return run.run_id
 

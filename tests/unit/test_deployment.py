@@ -261,7 +261,7 @@ def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(mo
         monkeypatch.delenv(name, raising=False)
     assert placement.gpu_pod() == {} and placement.executor() is dg.in_process_executor
     monkeypatch.setenv(placement.EXECUTOR, "multiprocess")
-    assert placement.gpu_pod() == {} and placement.executor() is dg.multiprocess_executor
+    assert placement.gpu_pod() == {} and placement.executor() is placement.forking
     monkeypatch.setenv(placement.EXECUTOR, "kubernetes")
     monkeypatch.setenv(placement.GPUS, "2")
     monkeypatch.setenv(placement.GPU_NODES, "gpu=h100")
@@ -278,6 +278,16 @@ def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(mo
     monkeypatch.setenv(placement.EXECUTOR, "slurm")
     with pytest.raises(ConfigError, match="in_process, multiprocess, kubernetes"):
         placement.executor()
+
+
+def test_a_step_of_its_own_process_is_forked_and_a_run_may_still_bound_them() -> None:
+    @dg.job(executor_def=placement.forking)
+    def nothing() -> None: ...
+
+    for bounds in ({}, {"max_concurrent": 1}):
+        resolved = dg.validate_run_config(nothing, {"execution": {"config": bounds}})["execution"]["multiprocess"]
+        assert "pipelines.definitions" in resolved["start_method"]["forkserver"]["preload_modules"]
+        assert resolved["max_concurrent"] == bounds.get("max_concurrent")
 
 
 def test_a_machines_own_dagster_folder_is_filled_once(

@@ -201,7 +201,7 @@ def test_a_launchpad_explains_what_it_offers() -> None:
         for name, resource in resources.items()
     }
     podium = offered.pop("podium")
-    assert set(podium) == {"recipe", "root", "seed"}
+    assert set(podium) == {"recipe", "pool", "root", "seed"}
     assert all(field.description for field in podium.values())
     assert {"io_manager", "reporter", "trainer"} <= set(offered)
     assert not any(offered.values())  # no other field to fill in

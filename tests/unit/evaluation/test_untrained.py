@@ -41,7 +41,6 @@ def recipe(policy: dict[str, Any], **more: Any) -> Recipe:
     (PROMPTED, {"prompting": {"style": "compact"}}, "set prompting.style: full"),
     (PROMPTED, {"evaluation": {"writer": "vllm"}}, "policy.kind prompted has none"),
     (PROMPTED | {"model": "x"}, {}, "Extra inputs"),
-    ({"kind": "prompted"}, {}, "Field required"),
     (STATIC, {}, r"policy.workflow.1.access lists steps: write \[\], all, or set prompting.access: fine_grained"),
     (STATIC, {"prompting": {"access": "fine_grained", "max_steps": 1}}, "2 steps, and prompting.max_steps allows 1"),
     (STATIC | {"workflow": []}, {}, "at least 1 item"),

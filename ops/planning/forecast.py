@@ -239,19 +239,23 @@ def verdict(made: RunForecast) -> str:
     room = made.room
     if room is None:
         return "Whether training would pay is unknown: no answers are stored."
-    points = f"{100 * ROOM:.0f} points"
+    points, right = f"{100 * ROOM:.0f} points", "the right worker for each question gains"
     on = f"{room.best}'s {room.alone:.1%} on {room.problems} problems"
     measured = f"measured: {100 * room.gain:.1f} points above {on}"
     if made.signal < LITTLE:
         return f"Training would not pay: {made.signal:.1%} of the groups would teach anything ({measured})."
     if room.confidence >= SURE:
-        sure = f"with {room.confidence:.1%} confidence the right worker for each question gains {points} or more"
+        sure = f"with {_sure(room.confidence)} confidence {right} {points} or more"
         return f"Training may pay: {sure} ({measured}). How much of it a Conductor reaches, only training shows."
     if room.confidence <= 1 - SURE:
-        sure = f"with {1 - room.confidence:.1%} confidence the right worker for each question gains less than {points}"
+        sure = f"with {_sure(1 - room.confidence)} confidence {right} less than {points}"
         return f"Training would hardly pay: {sure} ({measured}). Only combinations of workers could."
-    sure = f"the right worker for each question gains {points} or more with {room.confidence:.1%} confidence"
+    sure = f"{right} {points} or more with {room.confidence:.1%} confidence"
     return f"Undecided: {sure} ({measured}). More problems (curation.per_domain) decide."
+
+
+def _sure(probability: float) -> str:
+    return "over 99.9%" if probability > 0.999 else f"{probability:.1%}"
 
 
 def _usd(span: Range) -> str:

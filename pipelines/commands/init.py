@@ -38,6 +38,8 @@ def init(folder: Path, pool: str | None, yes: bool) -> None:
     In FOLDER, the current one when none is named. Files that are there stay as they are. With --pool it also writes
     the recipe first-look-POOL and the pool's key into .env, shows the cost, asks, and runs the recipe.
     """
+    if yes and pool is None:
+        raise click.UsageError("--yes belongs to --pool: nothing else asks or spends")
     root = folder.resolve()
     if pool is None or root != resources():
         lay_out(root)

@@ -62,6 +62,7 @@ PODIUM = (
 )  # fmt: skip
 """Further commands in the README and its pages, after `make run`."""
 ELSEWHERE = {
+    "init": "calls providers: tests/integration/test_first_look.py",
     "run": "by `make run`",
     "ask": "by `make ask`",
     "serve": "serves until it is stopped: tests/integration/test_serving.py",
@@ -98,7 +99,7 @@ def test_every_command_of_the_readme_is_listed() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = re.findall(r"(?<!`)`podium ([^`]+)`", readme) + re.findall(r"^podium ([^#\n]+)", readme, re.MULTILINE)
     shown = {command_of(line) for line in lines}
-    assert {"plan", "data responses", "data profiles"} <= shown
+    assert {"init", "plan", "data profiles"} <= shown
     assert shown <= {command_of(line) for line in PODIUM} | ELSEWHERE.keys()
 
 

@@ -164,6 +164,12 @@ def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "params.yaml").is_file()
 
 
+def test_consent_without_a_pool_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("init", str(tmp_path), "--yes") == 2
+    assert "--yes belongs to --pool" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_checkout_is_not_laid_out_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert podium("init", str(resources())) == 1
     assert "is a checkout" in capsys.readouterr().err

@@ -39,7 +39,11 @@ def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
     for what, why, remedy in setup.left_out:
         click.echo(f"{what} {why}. {remedy}.")
     _show_cost(setup)
-    confirm_spending(setup, yes)
+    try:
+        confirm_spending(setup, yes)
+    except click.exceptions.Exit:
+        click.echo(f"Nothing was spent. `podium run {recipe}` runs it later.")
+        raise
     call_each_worker(setup)
     from pipelines.run import live
 

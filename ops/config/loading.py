@@ -318,22 +318,22 @@ class Resolved(NamedTuple):
 
 
 def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved:
-    """Load a recipe like `load_recipe`, and its pools, without what its `optional` and `most_usd` leave out.
+    """Load a recipe like `load_recipe`, and its pools, without what its `optional` and `max_output_price` leave out.
 
     Raises `ConfigError`, also where no benchmark or no worker is left.
     """
     recipe = load_recipe(config, name, seed)
     pool = load_pool(config, recipe.pool)
     gated = () if hub_token() else tuple(name for name, source in recipe.benchmarks.items() if source.optional)
-    costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.most_usd))
+    costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.max_output_price))
     left_out = (
         *(LeftOut(name, "is gated, there is no HF_TOKEN, and the recipe goes without it", _TOKEN) for name in gated),
-        *(LeftOut(name, f"costs more than {recipe.most_usd:g} USD per million output tokens, and is not asked",
-                  "Set most_usd higher in a recipe over this one, and its budget") for name in costly),
+        *(LeftOut(name, f"costs more than {recipe.max_output_price:g} USD per million output tokens, and is not asked",
+                  "Set max_output_price higher in a recipe over this one, and its budget") for name in costly),
     )  # fmt: skip
     if len(costly) == len(pool.workers):
         problem = f"is below the price of every worker of pool {pool.name!r}"
-        raise ConfigError(f"recipe {recipe.name!r}", "most_usd", problem, "Raise it, or take a cheaper pool")
+        raise ConfigError(f"recipe {recipe.name!r}", "max_output_price", problem, "Raise it, or take a cheaper pool")
     left = tuple(worker for worker in pool.workers if worker.name not in costly)
     benchmarks = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
     recipe = recipe.model_copy(update={"benchmarks": benchmarks, "policy": _with_writer(recipe.policy, left)})
@@ -345,8 +345,8 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
 _TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"
 
 
-def _costs_more(worker: Worker, most_usd: float | None) -> bool:
-    return most_usd is not None and worker.price is not None and worker.price.output > most_usd
+def _costs_more(worker: Worker, max_output_price: float | None) -> bool:
+    return max_output_price is not None and worker.price is not None and worker.price.on().output > max_output_price
 
 
 def _with_writer(policy: Policy, workers: Sequence[Worker]) -> Policy:

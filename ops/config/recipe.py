@@ -276,8 +276,8 @@ class Recipe(Settings):
     seed: Seed = 0
     pool: PoolName
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants. `--pool` replaces it."""
-    most_usd: float | None = Field(default=None, gt=0)
-    """Workers whose output costs more USD per million tokens are left out of the pool. None: no limit."""
+    max_output_price: float | None = Field(default=None, gt=0)
+    """Workers whose stated price of output (USD per million tokens) is higher are left out. None: no limit."""
     benchmarks: dict[str, BenchmarkSource]
     curation: Curation = Curation()
     precaching: Precaching = Precaching()

@@ -164,7 +164,7 @@ def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment:
         called(provider, environment, key=None)
         environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
         environment.setattr("click.prompt", lambda text, **options: KEY if options["hide_input"] else "")
-        environment.setattr("click.confirm", lambda text: True)
+        environment.setattr("click.confirm", lambda text, **_: True)
         status, printed = command("init", str(workspace.root), "--pool", "openai")
         assert status == 0, printed
         spent = _spent(workspace)
@@ -261,7 +261,8 @@ def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
     assert f"error: {stopped.environment_file}: GEMINI_API_KEY: is not set. Write GEMINI_API_KEY=KEY there" in printed
     assert "GEMINI_API_KEY=" in stopped.environment_file.read_text(encoding="utf-8").splitlines()
     stopped.environment_file.write_text(f"GEMINI_API_KEY={KEY}\nOTHER=1\n", encoding="utf-8")
-    environment.setattr("click.confirm", lambda text: False)
+    environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    environment.setattr("click.confirm", lambda text, **_: False)
     status, printed = command("init", str(stopped.root), "--pool", "gemini")
     assert status == 1
     assert printed.endswith("Nothing was spent. `podium run first-look-gemini` runs it later.\n")

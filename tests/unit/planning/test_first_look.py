@@ -87,9 +87,9 @@ def test_expensive_workers_are_left_out_with_a_line_and_the_median_price_writes(
 
 def test_a_limit_below_every_price_is_refused(tmp_path: Path) -> None:
     workspace = _copied(tmp_path)
-    recipe = {"base": "first-look", "name": "cheap", "most_usd": 0.01}
+    recipe = {"base": "first-look", "name": "cheap", "max_output_price": 0.01}
     (workspace.config / "recipes" / "cheap.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"most_usd.*every worker of pool 'openai'"):
+    with pytest.raises(ConfigError, match=r"max_output_price.*every worker of pool 'openai'"):
         Setup.read(workspace, "cheap")
 
 

@@ -73,7 +73,16 @@ def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
         "seconds": dg.MetadataValue.float(round(record.seconds, 1)),
         "peak_gib": dg.MetadataValue.float(round(record.peak_gib, 2)),
         **({"last_loss": dg.MetadataValue.float(round(record.loss[-1], 4))} if record.loss else {}),
+        **(_teacher(record) if record.teacher_workflows else {}),
         **(validity(record.validation) if record.validation else {}),
+    }
+
+
+def _teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
+    return {
+        "teacher_workflows": dg.MetadataValue.int(record.teacher_workflows),
+        "teacher_right": dg.MetadataValue.int(record.teacher_right),
+        "teacher_usd": dg.MetadataValue.float(round(record.teacher_usd, 6)),
     }
 
 

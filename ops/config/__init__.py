@@ -65,6 +65,7 @@ from ops.config.training import (
     RoundLimits,
     ScratchPolicy,
     StaticPolicy,
+    Teacher,
     UntrainedPolicy,
     Validation,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "Slack",
     "Snapshot",
     "StaticPolicy",
+    "Teacher",
     "UntrainedPolicy",
     "Validation",
     "Versions",

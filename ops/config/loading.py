@@ -21,7 +21,7 @@ from ops.config.base import KEY_SHAPE, NAME, Settings, hub_token, names_a_key
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions, Worker
 from ops.config.recipe import Recipe
-from ops.config.training import Policy, PromptedPolicy, StaticPolicy
+from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text
 
@@ -336,7 +336,13 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
         raise ConfigError(f"recipe {recipe.name!r}", "max_output_price", problem, "Raise it, or take a cheaper pool")
     left = tuple(worker for worker in pool.workers if worker.name not in costly)
     benchmarks = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
-    recipe = recipe.model_copy(update={"benchmarks": benchmarks, "policy": _with_writer(recipe.policy, left)})
+    recipe = recipe.model_copy(
+        update={
+            "benchmarks": benchmarks,
+            "policy": _with_writer(recipe.policy, left),
+            "cold_start": _with_named_teacher(recipe.cold_start, left),
+        }
+    )
     pool = pool.model_copy(update={"workers": left})
     check_against_pool(recipe, pool)
     return Resolved(recipe, pool, load_evaluation_pools(config, recipe, pool), left_out)
@@ -347,6 +353,13 @@ _TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"
 
 def _costs_more(worker: Worker, max_output_price: float | None) -> bool:
     return max_output_price is not None and worker.price is not None and worker.price.on().output > max_output_price
+
+
+def _with_named_teacher(cold_start: ColdStart | None, workers: Sequence[Worker]) -> ColdStart | None:
+    if cold_start is None or cold_start.teacher is None:
+        return cold_start
+    named = _with_writer(cold_start.teacher.policy, workers)
+    return cold_start.model_copy(update={"teacher": cold_start.teacher.model_copy(update={"policy": named})})
 
 
 def _with_writer(policy: Policy, workers: Sequence[Worker]) -> Policy:
@@ -381,18 +394,21 @@ def check_against_pool(recipe: Recipe, pool: Pool) -> None:
         problem = f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {pool.name!r} has {workers}"
         remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
         raise ConfigError(f"recipe {recipe.name!r}", "adaptive", problem, remedy)
-    for field, worker in _named_workers(recipe.policy):
+    named = _named_workers("policy", recipe.policy)
+    if recipe.cold_start is not None and recipe.cold_start.teacher is not None:
+        named += _named_workers("cold_start.teacher.policy", recipe.cold_start.teacher.policy)
+    for field, worker in named:
         if worker not in pool.names:
             problem = f"names {worker!r}, which pool {pool.name!r} does not have"
             raise ConfigError(f"recipe {recipe.name!r}", field, problem, f"Name one of {', '.join(pool.names)}")
 
 
-def _named_workers(policy: Policy) -> list[tuple[str, str]]:
+def _named_workers(place: str, policy: Policy) -> list[tuple[str, str]]:
     """The field and the worker's name of each worker that a policy names."""
     if isinstance(policy, PromptedPolicy):
-        return [("policy.worker", policy.worker)]
+        return [(f"{place}.worker", policy.worker)]
     if isinstance(policy, StaticPolicy):
-        return [(f"policy.workflow.{place}.worker", step.worker) for place, step in enumerate(policy.workflow)]
+        return [(f"{place}.workflow.{number}.worker", step.worker) for number, step in enumerate(policy.workflow)]
     return []
 
 

@@ -102,6 +102,14 @@ class Validation(Settings):
     """Minimum share of valid workflows. Not part of a policy's key."""
 
 
+class Teacher(Settings):
+    """An untrained policy whose workflows for the training mix become SFT examples where they answer right."""
+
+    policy: UntrainedPolicy = Field(discriminator="kind")
+    samples: int = Field(default=1, ge=1)
+    """Workflows that it writes for each problem."""
+
+
 class ColdStart(Settings):
     """Supervised learning of the grammar on workflows sampled with the precached successes."""
 
@@ -112,6 +120,8 @@ class ColdStart(Settings):
     """Share of the examples that are workflows known to work, or whose last worker solved the problem alone."""
     attempts: int = Field(default=0, ge=0)
     """Random workflows tried on each problem that no worker solves alone; successful ones become examples."""
+    teacher: Teacher | None = None
+    """Writes further workflows for every problem; successful ones become examples."""
     recursive_share: float = Field(default=0.0, ge=0, lt=1)
     """Share of the examples that are recursive rounds: half keep a right answer, half replace a wrong one."""
     parts_share: float = Field(default=0.0, ge=0, le=1)

@@ -11,11 +11,11 @@ from functools import reduce
 from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
-from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy
+from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher
 from ops.core.errors import counted
 from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
-from ops.planning.lengths import Lengths
+from ops.planning.lengths import Lengths, lengths
 from ops.planning.stored import Left
 
 HARD = (0.1, 0.5, 1.0)
@@ -106,12 +106,29 @@ class Stages:
     def cold_start(self) -> Cost | None:
         """Cost of the cold start: the workflows that exploration tries."""
         cold_start = self._setup.recipe.cold_start
-        if cold_start is None or not (cold_start.attempts or self._setup.recipe.policy.kind == "pretrained"):
+        pretrained = self._setup.recipe.policy.kind == "pretrained"
+        if cold_start is None or not (cold_start.attempts or cold_start.teacher or pretrained):
             return None
         tries = 2 * cold_start.attempts
         tried = Range(*(share * self.places * tries for share in HARD)).times(self._left.cold_start)
         what = f"{tries} workflows on each problem that no worker solves alone" if tries else "no worker is asked"
-        return self._workflows(COLD_START, what, tried, self._spread(1))
+        explored = self._workflows(COLD_START, what, tried, self._spread(1))
+        return explored if cold_start.teacher is None else self._with_teacher(explored, cold_start.teacher)
+
+    def _with_teacher(self, explored: Cost, teacher: Teacher) -> Cost:
+        """Add the cost of the teacher's workflows, and of writing them."""
+        count = Range.of(self.places * teacher.samples * self._left.cold_start)
+        costs = WorkerCosts()
+        if isinstance(policy := teacher.policy, PromptedPolicy):
+            recipe = self._setup.recipe
+            full = recipe.prompting.model_copy(update={"style": "full"})
+            prompt = lengths(replace(self._setup, recipe=recipe.model_copy(update={"prompting": full}))).prompt
+            worker = next(each for each in self._prices.workers if each.name == policy.worker)
+            costs.of(self._prices, worker).take(self._prices.writing(worker, prompt), count)
+        written = self._stage("", "", costs)
+        played = self._workflows("", "", count, self._spread(1))
+        what = f"{explored.what}; {self.places} problems × {teacher.samples} workflows of the teacher ({policy.kind})"
+        return total([explored, written, played], COLD_START, what)
 
     def training(self) -> Cost:
         """Cost of training: the workflow of every rollout."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.untrained import WRITE
 from ops.config import PoolChange, Serving, Setup, Snapshot
@@ -38,6 +39,8 @@ from ops.retraining.start import champion_folder
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.cold_start.validation import ColdStartRecord
 from tests.command import podium
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -71,14 +74,17 @@ TRAINED = {
     "name": "trained",
     "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
     "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
+    "cold_start": {
+        "steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0,
+        "teacher": {"policy": {"kind": "prompted", "worker": "writer"}},
+    },
     "grpo": {
         "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
         "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
     },
     "guards": {"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
 }  # fmt: skip
-"""What the recipe of a trained Conductor over the same pool says otherwise."""
+"""What the recipe of a trained Conductor over the same pool says otherwise. The prompted one is its teacher."""
 
 
 class Endpoint:
@@ -303,12 +309,16 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
 
 
 @pytest.mark.soak
-def test_a_trained_conductor_is_judged_against_the_prompted_champion(done: Finished) -> None:
+def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(done: Finished) -> None:
     written, champion = len(done.endpoint.written), registry.champion(done.workspace)
     assert champion is not None
     status, printed = command(done.workspace, "run", "trained", "--yes")
     assert status in (0, 3), printed
-    assert len(done.endpoint.written) == written, "the champion's stored answers are compared: it writes nothing again"
+    mix = read_problems(done.workspace.data / "training_mix.jsonl")
+    assert len(done.endpoint.written) - written == len(mix), "the champion writes no evaluation again"
+    record = ColdStartRecord.read(base_policy_folder(Setup.read(done.workspace, "trained")))
+    assert record is not None and record.teacher_workflows == len(mix) > record.teacher_right > 0
+    assert record.teacher_usd >= len(mix) * WRITING_USD
     challenger = registry.challenger(done.workspace)
     assert challenger is not None and challenger.version != champion.version
     decision = registry.recorded_decision(done.workspace, challenger.version)

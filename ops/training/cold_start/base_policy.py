@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
 from ops.core.errors import DataError
@@ -66,6 +67,8 @@ def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
     if settings is None:
         return None
     made = settings.model_dump(exclude=_NO_RESULT)
+    if settings.teacher is None:
+        del made["teacher"]
     if settings.recursive_share and recipe.recursive is not None:
         made["answer_tokens"] = recipe.recursive.limits.answer_tokens
     if settings.parts_share and recipe.adaptive is not None:
@@ -138,12 +141,18 @@ def _teach(
     from ops.conductor.policy import Conductor, load_model
     from ops.training.cold_start.examples import sample_examples
     from ops.training.cold_start.supervised import fit, scratch_model
+    from ops.training.cold_start.teacher import NOTHING_TAUGHT, taught
 
     team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
     count = settings.steps * settings.batch
     unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
     keys = {problem.key for problem in unseen}
-    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress, keys))
+    shown = NOTHING_TAUGHT
+    if settings.teacher is not None:
+        mix = read_problems(setup.workspace.data / "training_mix.jsonl")
+        asked = [problem for problem in mix if problem.key not in keys]
+        shown = asyncio.run(taught(setup, card, settings.teacher, asked, client, on_progress))
+    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress, keys, shown.workflows))
     if isinstance(recipe.policy, ScratchPolicy):
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:
@@ -170,6 +179,9 @@ def _teach(
         tokens=fitted.tokens,
         seconds=seconds,
         peak_gib=_peak_gib(),
+        teacher_workflows=shown.tried,
+        teacher_right=shown.right,
+        teacher_usd=shown.usd,
     )
     if problems := validated_on(setup.workspace.data, recipe):
         validity = validate(Conductor(model, tokenizer, card), problems, team, recipe, on_progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import TypedDict
 
 from ops.benchmarks.store import read_problems
@@ -14,6 +15,7 @@ from ops.core.rows import load_responses
 from ops.training.cold_start.exploration import explore
 from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
+from ops.workflow.grammar import Workflow
 from ops.workflow.play import next_messages
 from ops.workflow.team import Team
 
@@ -32,11 +34,13 @@ async def sample_examples(
     count: int,
     on_progress: Callable[[int, int, str], None] | None = None,
     held_out: Collection[str] = (),
+    taught: Mapping[str, Sequence[Workflow]] = MappingProxyType({}),
 ) -> list[SftExample]:
     """Return `count` pairs for the problems of the mix except the keys `held_out`, deterministic in the recipe's seed.
 
-    `settings.recursive_share` of them are recursive rounds, `settings.parts_share` of the others offer a subset of the
-    team. Raises `DataError` if the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    `taught`: key → workflows of a teacher, which come before those that are tried here. `settings.recursive_share` of
+    the pairs are recursive rounds, `settings.parts_share` of the others offer a subset of the team. Raises `DataError`
+    if the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
     mix = read_problems(workspace.data / "training_mix.jsonl")
@@ -57,6 +61,7 @@ async def sample_examples(
         seed=setup.recipe.seed,
     )
     rounds = list(alone(responses, team.names))
+    sampler.learn(taught)
     if settings.attempts:
 
         def tried(done: int, total: int) -> None:
@@ -64,7 +69,8 @@ async def sample_examples(
                 on_progress(done, total, "workflows tried")
 
         explored = await explore(list(problems.values()), sampler, settings.attempts, team, tried)
-        sampler.learn(explored.taught)
+        keys = dict.fromkeys([*taught, *explored.taught])
+        sampler.learn({key: [*taught.get(key, ()), *explored.taught.get(key, ())] for key in keys})
         rounds += explored.rounds
     if settings.recursive_share and not rounds:
         what = "has no answer to a problem of the mix, which cold_start.recursive_share needs"

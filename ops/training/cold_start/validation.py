@@ -73,6 +73,11 @@ class ColdStartRecord(Settings):
     """Seconds of training only."""
     peak_gib: float = 0.0
     """The peak memory of this process until the end of training."""
+    teacher_workflows: int = 0
+    """Workflows that the teacher was asked for."""
+    teacher_right: int = 0
+    teacher_usd: float = 0.0
+    """What they cost, writing included."""
     validation: Validity | None = None
     """The result of the validation; None if it was not requested."""
 

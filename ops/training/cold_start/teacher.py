@@ -1,0 +1,76 @@
+"""Workflows that an untrained policy writes for the training mix, as SFT examples: rejection sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ops.conductor.policy import PolicyCard
+from ops.conductor.untrained import PromptedConductor, StaticConductor
+from ops.config import Evaluation, PromptedPolicy, Setup, Teacher
+from ops.core.problem import Problem
+from ops.evaluation.runner import evaluate
+from ops.workers.scheduling import Client
+from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
+
+
+class Taught(NamedTuple):
+    """The teacher's workflows that answered right."""
+
+    workflows: Mapping[str, Sequence[Workflow]]
+    """Key of a problem → its workflows, each once, the cheapest first."""
+    tried: int = 0
+    """Workflows that the teacher was asked for."""
+    right: int = 0
+    usd: float = 0.0
+    """What all of them cost, writing included; calls from the cache at what they once cost."""
+
+
+NOTHING_TAUGHT = Taught({})
+
+
+async def taught(
+    setup: Setup,
+    card: PolicyCard,
+    teacher: Teacher,
+    problems: Sequence[Problem],
+    client: Client,
+    on_progress: Callable[[int, int, str], None] | None = None,
+) -> Taught:
+    """Let the teacher write `teacher.samples` workflows for each problem, execute them, and keep those that answer
+    right.
+
+    The teacher reads the prompt that explains the grammar, whatever style the policy is trained on. A workflow whose
+    workers cannot be reached teaches nothing. Raises `OverBudget` and `ConfigError`; answers so far are in the
+    response cache.
+    """
+    team = teachers_team(setup, card, client)
+    own = card.model_copy(update={"untrained": teacher.policy, "prompting": team.prompting})
+    policy = teacher.policy
+    conductor = PromptedConductor(own, policy) if isinstance(policy, PromptedPolicy) else StaticConductor(own, policy)
+    done, total = 0, len(problems) * teacher.samples
+
+    def count(*_: object) -> None:
+        nonlocal done
+        done += 1
+        if on_progress is not None:
+            on_progress(done, total, "workflows of the teacher")
+
+    settings = Evaluation(repeats=teacher.samples, batch=setup.recipe.evaluation.batch)
+    rows = await evaluate(conductor, problems, team, settings, seed=setup.recipe.seed, on_played=count)
+    keyed = {(problem.benchmark, problem.id): problem.key for problem in problems}
+    workflows: dict[str, dict[Workflow, None]] = {}
+    for row in sorted((row for row in rows if row.correct), key=lambda row: row.cost_usd):
+        workflow = team.read(row.completion).workflow
+        if workflow is not None:
+            workflows.setdefault(keyed[row.benchmark, row.problem_id], {})[workflow] = None
+    found = {key: list(each) for key, each in workflows.items()}
+    return Taught(found, len(rows), sum(row.correct for row in rows), sum(row.cost_usd for row in rows))
+
+
+def teachers_team(setup: Setup, card: PolicyCard, client: Client) -> Team:
+    """Return the policy's team with the prompt that explains the grammar."""
+    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution, client)
+    return replace(team, prompting=team.prompting.model_copy(update={"style": "full"}))

@@ -13,7 +13,7 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.planning import doctor
 from ops.planning.doctor import Diagnosis, diagnose
-from pipelines.commands.main import read_environment_file
+from pipelines.environment_file import read_environment_file
 from tests.command import podium
 
 POOL = "name: mine\nworkers:\n  - {name: a, model: openai/m, api_key_env: MY_KEY}\n"
@@ -63,7 +63,7 @@ def test_the_environment_file_adds_what_is_not_set(root: Path) -> None:
     os.environ["KEPT"] = "mine"
     text = '# keys\nMY_KEY="from the file"\nKEPT=theirs\nEMPTY_VARIABLE=\nexport OTHER=x\n'
     (root / ".env").write_text(text, encoding="utf-8")
-    read_environment_file()
+    read_environment_file(Workspace(root))
     names = ("MY_KEY", "KEPT", "EMPTY_VARIABLE", "OTHER")
     assert [os.environ.get(name) for name in names] == ["from the file", "mine", None, "x"]
 
@@ -71,5 +71,5 @@ def test_the_environment_file_adds_what_is_not_set(root: Path) -> None:
 def test_a_line_that_assigns_nothing_is_refused_without_its_text(root: Path) -> None:
     (root / ".env").write_text("MY_KEY=a\n\n'sk secret\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"\.env: line 3: is no assignment\. Write NAME=VALUE") as refused:
-        read_environment_file()
+        read_environment_file(Workspace(root))
     assert "secret" not in str(refused.value)

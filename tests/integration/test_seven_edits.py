@@ -152,7 +152,7 @@ class Watched:
                 event = entry.dagster_event
                 assert event is not None and event.asset_key is not None
                 names[event.asset_key.to_user_string()] = None
-                asked = event.step_materialization_data.materialization.metadata.get("workers")
+                asked = event.step_materialization_data.materialization.metadata.get("estimate")
                 if event.asset_key.to_user_string() == "worker_responses" and isinstance(asked, dg.TableMetadataValue):
                     workers |= dict.fromkeys(str(record.data["worker"]) for record in asked.records)
         return list(names), list(workers)

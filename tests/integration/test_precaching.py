@@ -227,7 +227,7 @@ def test_a_rehearsal_goes_from_problems_to_a_model_without_a_call_and_apart(shor
         text=True,
         check=False, timeout=720,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode == 3, run.stdout + run.stderr  # the gate keeps back a policy that solves nothing
     summary = re.search(r"Workers\s+no call made, (\d+) replayed.*\$0 spent", run.stdout)
     assert summary, run.stdout
     assert int(summary[1]) > 0

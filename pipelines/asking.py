@@ -8,7 +8,7 @@ import click
 
 from ops.config import Setup
 from ops.core.errors import PodiumError
-from ops.planning.estimate import total
+from ops.planning.estimate import Range, total
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
 from ops.workers.providers import is_remote, worst_price
@@ -27,13 +27,24 @@ def confirm(what: str, yes: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def confirm_spending(setup: Setup, yes: bool) -> None:
-    """Ask before workers are called that cost money, which embedded ones do not, with the expected cost of what is not
-    stored yet. Errors of `confirm`."""
-    if yes or not setup.recipe.asks_workers:
+def confirm_run(setup: Setup, yes: bool) -> None:
+    """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
+    of `confirm`."""
+    if not yes and calls_cost_money(setup):
+        confirm_spending(setup, yes, total(make_plan(setup, this_machine(setup.workspace)).stages).usd)
+
+
+def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
+    """Ask before workers are called that cost money, which embedded ones do not. `usd`: what the calls cost; None: not
+    estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`."""
+    if yes or not calls_cost_money(setup) or (usd is not None and usd.high == 0):
         return
-    called = [each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each)]
-    if any(any(worst_price(each, setup.pool_file)) for each in called):
-        expected = total(make_plan(setup, this_machine(setup.workspace)).stages).usd.expected
-        cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
-        confirm(f"Recipe {setup.recipe.name} calls paid workers: about ${expected:,.2f}, never more than {cap}", yes)
+    about = "" if usd is None else f" for about ${usd.expected:,.2f}"
+    cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
+    confirm(f"Recipe {setup.recipe.name} calls paid workers{about}, never for more than {cap}", yes)
+
+
+def calls_cost_money(setup: Setup) -> bool:
+    """Return whether the recipe may call a worker that has a price and is not embedded. Raises `ConfigError`."""
+    called = (each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each))
+    return setup.recipe.asks_workers and any(any(worst_price(each, setup.pool_file)) for each in called)

@@ -21,6 +21,7 @@ from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
 from ops.workers.pool import at_prices
+from pipelines.asking import confirm_spending
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)
@@ -57,13 +58,15 @@ def _cells(entry: Baseline) -> list[str | int | float]:
     return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs]
 
 
-def write_scores(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
+def write_scores(workspace: Workspace, recipe: str, seed: int | None = None, yes: bool = True) -> Path:
     """Score the recipe's baselines unless stored, and write the scores into docs/reference.
 
-    Needs a mix with the workers' responses. Raises `PodiumError`.
+    Needs a mix with the workers' responses. Without `yes` a person is asked before paid workers are called. Raises
+    `PodiumError`.
     """
     setup = Setup.read(workspace, recipe, seed)
     configure(setup.recipe.grading, workspace.root)
+    confirm_spending(setup, yes)
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
     alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]

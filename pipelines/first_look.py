@@ -17,7 +17,7 @@ from ops.core.errors import ConfigError, counted
 from ops.core.workspace import Workspace
 from ops.spending.books import usd
 from ops.workers.ping import Pinged
-from pipelines.asking import confirm_spending
+from pipelines.asking import confirm
 from pipelines.environment_file import write_environment_file
 
 BASE = "first-look"
@@ -40,7 +40,7 @@ def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
         click.echo(f"{what} {why}. {remedy}.")
     _show_cost(setup)
     try:
-        confirm_spending(setup, yes)
+        confirm(f"Recipe {recipe} calls paid workers", yes)
     except click.exceptions.Exit:
         click.echo(f"Nothing was spent. `podium run {recipe}` runs it later.")
         raise

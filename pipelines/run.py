@@ -18,7 +18,7 @@ from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_NEEDS, Need
-from pipelines.asking import confirm_spending
+from pipelines.asking import confirm_run
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -165,7 +165,7 @@ def _here(
 
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
-    confirm_spending(snapshot.setup(workspace), yes)
+    confirm_run(snapshot.setup(workspace), yes)
 
     from assets.placement import TEAM
     from assets.resources import Podium

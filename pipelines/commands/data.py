@@ -95,11 +95,12 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         click.echo(estimate_without_problems(setup, recipe))
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
-    if asks:
-        click.echo(estimate_responses(setup, client))
+    expected = estimate_responses(setup, client) if asks else None
+    if expected is not None:
+        click.echo(expected)
     if dry_run:
         return
-    confirm_spending(setup, yes)
+    confirm_spending(setup, yes, expected.usd if expected else None)
     with serving(setup.pool, setup.workspace) if asks else nullcontext(), bar() as on_progress:
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts

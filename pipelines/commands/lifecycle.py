@@ -9,7 +9,14 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.init import workspace_here
-from pipelines.commands.options import KEPT_BACK, dry_run_option, recipe_argument, seed_option, yes_option
+from pipelines.commands.options import (
+    KEPT_BACK,
+    dry_run_option,
+    recipe_argument,
+    seed_option,
+    workspace_or_defaults,
+    yes_option,
+)
 from pipelines.ending import stopped_midway
 
 full_option = click.option("--full", is_flag=True, help="Show the scores of each benchmark and the strategies, too.")
@@ -28,7 +35,8 @@ def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> 
     becomes a workspace first. Finished work and paid responses are reused. Exit code 3 if the gate does not promote
     the result.
     """
-    _until_stopped(workspace_here(), recipe, seed, "lifecycle", full, dry_run, yes)
+    workspace = workspace_or_defaults() if dry_run else workspace_here()
+    _until_stopped(workspace, recipe, seed, "lifecycle", full, dry_run, yes)
 
 
 @click.command()

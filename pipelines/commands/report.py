@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import AS_JSON, SEED, recipe_argument, seed_option
+from pipelines.commands.options import AS_JSON, SEED, recipe_argument, seed_option, yes_option
 from pipelines.commands.shown import print_json
 from pipelines.ending import stopped_midway
 
@@ -51,7 +51,8 @@ def reproduce(seed: int | None) -> None:
 @click.option("--score", "recipe", help="Also let the baselines that this recipe names answer, as a table.")
 @click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
 @AS_JSON
-def baselines(recipe: str | None, seed: int | None, as_json: bool) -> None:
+@yes_option
+def baselines(recipe: str | None, seed: int | None, as_json: bool, yes: bool) -> None:
     """List the baselines of the Conductor as a table.
 
     `--score` needs a training mix and its responses (`podium run`), and writes into docs/reference/measurements.md.
@@ -66,4 +67,4 @@ def baselines(recipe: str | None, seed: int | None, as_json: bool) -> None:
     elif recipe is None:
         click.echo(registry_table(), nl=False)
     else:
-        click.echo(f"written to {write_scores(Workspace.find(), recipe, seed)}")
+        click.echo(f"written to {write_scores(Workspace.find(), recipe, seed, yes)}")

@@ -8,7 +8,7 @@ import click
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
-from pipelines.commands.options import recipe_argument, seed_option
+from pipelines.commands.options import recipe_argument, seed_option, yes_option
 
 JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
@@ -51,17 +51,20 @@ def setup(gpu: int) -> None:
 @recipe_argument
 @seed_option
 @click.option("--job", type=click.Choice(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
-def start(recipe: str, seed: int | None, job: str) -> None:
+@yes_option
+def start(recipe: str, seed: int | None, job: str, yes: bool) -> None:
     """Start a pipeline run of the team.
 
     Its daemon takes it from the queue; the UI shows it under Runs.
     """
+    from pipelines.asking import confirm_run
     from pipelines.home import open_instance, prepare
     from pipelines.run import NEEDS, snapshot_of
 
     workspace = _workspace()
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, NEEDS[job])
+    confirm_run(snapshot.setup(workspace), yes)
 
     from assets.resources import Podium
     from pipelines.definitions import definitions

@@ -96,8 +96,7 @@ def retrain(workspace: Workspace, yes: bool = True) -> bool:
             return False
         priced = estimated(found)
         show(console, found, priced)
-        if priced.usd.high > 0:
-            confirm_spending(found.snapshot.setup(workspace), yes)
+        confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
         job = place.definitions.resolve_job_def("retraining")
         place.of(found.podium).execute(job, tags=change_tags(found, priced) | {"podium/cause": "podium retrain"})
     return print_decision(console, workspace, found.snapshot)

@@ -15,9 +15,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from ops.config import load_recipe
+from ops.config import Setup, load_recipe
+from ops.core.errors import PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
+from ops.planning.estimate import Range
+from pipelines import asking
 from pipelines.commands import init
 from pipelines.commands.main import SECTIONS
 from pipelines.commands.main import podium as command
@@ -262,36 +265,34 @@ def test_every_command_that_lists_or_shows_takes_json() -> None:
 
 
 def test_paid_workers_are_not_called_before_a_person_agrees(
-    laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    laid_out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ops.config import Setup
-    from ops.core.errors import PodiumError
-    from pipelines import asking
-
     setup = Setup.read(Workspace(laid_out), "paper")
-    with pytest.raises(PodiumError, match=r"about \$[\d,.]+, never more than \$[\d,.]+ .*Add --yes to agree$"):
-        asking.confirm_spending(setup, yes=False)
-    asking.confirm_spending(setup, yes=True)
-    asking.confirm_spending(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
-    monkeypatch.setattr(asking.sys.stdin, "isatty", lambda: True, raising=False)
-    for answer, agreed in (("y", True), ("n", False), ("", False)):
+    asking.confirm_run(setup, yes=True)
+    asking.confirm_run(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
+    asking.confirm_spending(setup, False, Range.of(0.0))  # nothing is left to pay
+    about = r"Recipe paper calls paid workers for about \$2\.00, never for more than \$20,000\.00 \(budget\.run_usd\)"
+    with pytest.raises(PodiumError, match=f"{about}, and no person can be asked here. Add --yes to agree$"):
+        asking.confirm_spending(setup, False, Range.of(2.0))
+    with pytest.raises(PodiumError, match=r"for about \$[1-9][\d,]+\.\d\d, never"):
+        asking.confirm_run(setup, yes=False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answer in ("n", ""):
         monkeypatch.setattr(click.termui, "visible_prompt_func", lambda prompt, answer=answer: answer)
-        if agreed:
+        with pytest.raises(click.exceptions.Exit):
             asking.confirm_spending(setup, yes=False)
-        else:
-            with pytest.raises(click.exceptions.Exit):
-                asking.confirm_spending(setup, yes=False)
+    monkeypatch.setattr(click.termui, "visible_prompt_func", lambda prompt: "y")
+    asking.confirm_spending(setup, yes=False)
 
 
-def test_a_dry_run_prints_the_plan_and_begins_nothing(
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert podium("init", str(tmp_path)) == 0
-    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    capsys.readouterr()
+    monkeypatch.delenv("PODIUM_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
     assert podium("run", "quickstart", "--dry-run") in (0, 1)  # 1: this machine lacks something
     assert "calls and USD still to come" in capsys.readouterr().out
-    assert not (tmp_path / ".podium").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_mistake_of_the_configuration_is_one_line(

@@ -228,7 +228,7 @@ def _stops() -> Iterator[Stop]:
         yield Stop(kind, {model: REFUSALS["model"]}, KEY, "does not serve", "Check model and api_base", model)
 
 
-@pytest.mark.parametrize("stop", _stops(), ids=lambda stop: f"{stop.kind}: {stop.says}")
+@pytest.mark.parametrize("stop", list(_stops()), ids=lambda stop: f"{stop.kind}: {stop.says}")
 def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
     stop: Stop, stopped: Workspace, environment: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,15 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
         assert all(str(there.mlflow_artifacts) in run.info.artifact_uri for run in runs)
 
 
+def test_a_backup_holds_the_registry_while_its_store_is_in_use(tmp_path: Path) -> None:
+    here = Workspace(tmp_path / "here")
+    logged(here, 0)
+    with registry.connected(here):
+        said = backup(here, tmp_path / "copy.tar")
+    assert said["registry"].startswith("1 file, ")
+    assert said["registry's artifacts"].startswith("1 file, ")
+
+
 def test_a_backup_omits_and_reports_data_on_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Workspace(tmp_path / "here")
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)

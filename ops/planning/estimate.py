@@ -26,7 +26,7 @@ from ops.core.response import Message, Sample
 from ops.core.rows import ResponseRow
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
-from ops.workers.providers import most_tokens, worst_price
+from ops.workers.providers import is_remote, most_tokens, worst_price
 
 CHARACTERS_PER_TOKEN = 4.0
 """Approximate ratio in English text, used for workers without measured token counts."""
@@ -53,6 +53,8 @@ WORKFLOW_TOKENS = 300.0
 SPEED = (100.0, 50.0, 25.0)
 """Tokens per second of an unmeasured language model: fast, expected, slow."""
 FIRST_TOKEN_S = 1.0
+CALL_CPU_S = 0.005
+"""CPU seconds of a call over a network, nearly all of them LiteLLM's (`make bench`). One process uses one core."""
 _PURPOSES = ("serving", "training", "evaluation", "baseline", "precache")
 """Purposes of the ledger's calls, in ascending order of relevance to a worker that answers alone."""
 
@@ -307,6 +309,13 @@ class WorkerCost:
         return Range.longest(*limits)
 
 
+    @property
+    def process_s(self) -> Range:
+        """CPU seconds of the process that makes the calls; those of a tool in this process are negligible."""
+        tool = self.worker.latency_s is not None or not is_remote(self.worker)
+        return NOTHING if tool else self.calls.times(CALL_CPU_S)
+
+
 class WorkerCosts:
     """Calls to the workers of one or several pools."""
 
@@ -332,8 +341,11 @@ class WorkerCosts:
         """The total as a `Cost`. `chain_s`: seconds of sequential calls, which worker limits do not change."""
         waiting = self.waiting_s()
         slowest = max(waiting, key=lambda worker: waiting[worker].expected, default="")
-        longest = Range.longest(chain_s, *waiting.values())
+        process_s = self.sum(lambda each: each.process_s)
+        longest = Range.longest(chain_s, process_s, *waiting.values())
         limited = "a workflow's length" if chain_s.expected >= waiting.get(slowest, NOTHING).expected else slowest
+        if process_s.expected > max(chain_s.expected, waiting.get(slowest, NOTHING).expected):
+            limited = "the CPU of one process"
         usd = self.sum(lambda each: each.usd)
         return Cost(
             name,

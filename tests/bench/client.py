@@ -6,6 +6,7 @@ Podium's client calls an embedded worker without LiteLLM; the reference is the s
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings
 from tests.bench.row import Row, sized
+from tests.faults.limits_run import Order, live
 from tests.faults.remote import FaultServer
 
 AT_ONCE = 32
@@ -34,6 +36,8 @@ CUSTOM = "embedded"
 """The embedded workers' prefix in LiteLLM."""
 AT_MOST = 1.2
 """The bound; ratios on a quiet machine are between 1.0 and 1.13, regardless of which part of the client is left out."""
+MOST_OF_TWO = 0.65
+"""The bound on two cores, which the server shares: its own CPU keeps the ratio above a half."""
 LATENCY_S = 0.1
 """Latency of the remote worker in seconds, short for a language model."""
 
@@ -62,7 +66,29 @@ def rows() -> list[Row]:
             ours, bare = _compare(worker, Path(folder) / worker.name)
             table.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms"))
             table.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms"))
+        server.order(latency_s=LATENCY_S)
+        one, two = _by_processes(server.url, Path(folder), 1), _by_processes(server.url, Path(folder), 2)
+        table.append(Row("a call, two processes asking", two * 1e3, "one process", one * 1e3, MOST_OF_TWO, "ms"))
     return table
+
+
+def _by_processes(url: str, folder: Path, count: int) -> float:
+    """Measure the seconds per call of processes that share cache, ledger and limits, once each has made its first call."""
+    start = multiprocessing.get_context("spawn")
+    settings = {"concurrency": 256, "timeout_s": 120}
+    ends = []
+    for number in range(count):
+        ours, theirs = start.Pipe()
+        order = Order(url, folder / f"by-{count}", f"process-{number}", CALLS * 4 // count, settings, "cache")
+        start.Process(target=live, args=(order, theirs), daemon=True).start()
+        ends.append(ours)
+    for end in ends:
+        end.recv()
+    began = time.perf_counter()
+    for end in ends:
+        end.send("go")
+    answered = sum(end.recv() for end in ends)
+    return (time.perf_counter() - began) / answered
 
 
 def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:

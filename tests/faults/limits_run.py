@@ -27,6 +27,8 @@ class Order:
     count: int
     settings: dict[str, Any] = field(default_factory=dict)
     """Further settings of the worker."""
+    cache: str = ""
+    """The name of a response cache that several processes share; by default each has its own."""
 
 
 def live(order: Order, end: Connection) -> None:
@@ -41,7 +43,7 @@ async def _ask_all(order: Order, end: Connection) -> None:
             "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60,
         } | order.settings
     )  # fmt: skip
-    cache, ledger = ResponseCache(order.folder / order.name), Ledger(order.folder / "ledger.sqlite")
+    cache, ledger = ResponseCache(order.folder / (order.cache or order.name)), Ledger(order.folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("run", "test", 10.0))
     warm = worker.model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
     await client.complete(warm, [{"role": "user", "content": WARM_UP}])

@@ -19,6 +19,7 @@ from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.planning.estimate import (
+    CALL_CPU_S,
     FIRST_TOKEN_S,
     FORMAT_TOKENS,
     SPEED,
@@ -264,6 +265,15 @@ def test_a_providers_limits_are_waited_for(limit: dict[str, int], seconds: list[
     cost = stages(worker("slow", **limit), worker("fast")).precaching()
     assert cost.worker_s == pytest.approx(seconds)
     assert cost.limited_by == "slow"
+
+
+def test_calls_to_quick_workers_wait_for_the_cpu_of_the_process_that_makes_them() -> None:
+    quick = {"concurrency": 10_000}
+    cost = stages(worker("one", **quick), worker("two", **quick)).precaching()
+    assert cost.worker_s == pytest.approx([2 * 40 * CALL_CPU_S] * 3)
+    assert cost.limited_by == "the CPU of one process"
+    tool = worker("t", model="local/t", tags=["tool"], latency_s=0.5)
+    assert stages(tool).precaching().worker_s == Range.of(0), "a tool of this process is no call of LiteLLM"
 
 
 def test_a_training_step_waits_for_a_whole_workflow() -> None:

@@ -73,7 +73,7 @@ def rows() -> list[Row]:
 
 
 def _by_processes(url: str, folder: Path, count: int) -> float:
-    """Measure the seconds per call of processes that share cache, ledger and limits, once each has made its first call."""
+    """Measure the seconds per call of processes that share cache, ledger and limits, after each one's first call."""
     start = multiprocessing.get_context("spawn")
     settings = {"concurrency": 256, "timeout_s": 120}
     ends = []

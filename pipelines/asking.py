@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ops.config import Setup
 from ops.core.errors import PodiumError
-from ops.planning.estimate import Range, total
-from ops.planning.machine import this_machine
-from ops.planning.plan import make_plan
 from ops.workers.providers import is_remote, worst_price
+
+if TYPE_CHECKING:
+    from ops.planning.estimate import Range
 
 
 def confirm(what: str, yes: bool) -> None:
@@ -31,6 +32,10 @@ def confirm_run(setup: Setup, yes: bool) -> None:
     """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
     of `confirm`."""
     if not yes and calls_cost_money(setup):
+        from ops.planning.estimate import total
+        from ops.planning.machine import this_machine
+        from ops.planning.plan import make_plan
+
         confirm_spending(setup, yes, total(make_plan(setup, this_machine(setup.workspace)).stages).usd)
 
 

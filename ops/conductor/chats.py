@@ -18,7 +18,14 @@ from ops.conductor.policy import (
     end_of_turn,
     weights,
 )
+from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.core.response import Message
+
+
+def own_seed(seed: int, prompt: Sequence[int]) -> int:
+    """Return the seed of one prompt's draws, regardless of its batch: with one for all, all questions would have the
+    same draws."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {list(prompt)}".encode()).digest()[:4], "big") >> 1
 
 
 @dataclass(frozen=True)
@@ -33,19 +40,22 @@ class Chats:
     """Longest sequence (tokens); None: unknown."""
 
     @classmethod
-    def load(cls, folder: Path) -> Chats:
-        """Load the tokenizer of the policy in `folder`. Raises `DataError`."""
+    def load(cls, folder: Path, card: PolicyCard | None = None) -> Chats:
+        """Load the tokenizer of the policy in `folder`; `card`: instead of the folder's own. Raises `DataError`."""
+        card = card or PolicyCard.read(folder)
+        place, given = weights(folder, card)
+        own = ScratchTokenizer.read(folder) if card.pretrained is None else None
+        if own is not None:
+            return cls(card, own, tuple(end_of_turn(own.declared_ends, own)), own.context)
         from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-        card = PolicyCard.read(folder)
-        place, given = weights(folder, card)
         config = AutoConfig.from_pretrained(place, **given)
         try:
             declared = GenerationConfig.from_pretrained(place, **given)
         except OSError:  # without this file, as transformers treats a model that lacks one
             declared = GenerationConfig.from_model_config(config)
         tokenizer = AutoTokenizer.from_pretrained(place, **given)
-        return cls(card, tokenizer, tuple(end_of_turn(declared, tokenizer)), context_tokens(config))
+        return cls(card, tokenizer, tuple(end_of_turn(declared.eos_token_id, tokenizer)), context_tokens(config))
 
     def prompts(self, chats: Sequence[Sequence[Message]], completion: int) -> list[list[int]]:
         """Return each chat's tokens. Raises `PromptTooLongError` for one that leaves no room for `new` more."""
@@ -77,13 +87,8 @@ class Chats:
 
     def drawing(self, prompt: Sequence[int], temperature: float, seed: int, completion: int) -> dict[str, Any]:
         """Return how one completion is drawn, in vLLM's terms; every setting is explicit, so that a server's defaults
-        never apply.
-
-        Each prompt has its own seed, regardless of its batch: with one seed for all, all questions would have the same
-        draws.
-        """
+        never apply."""
         drawn = self.card.generation
-        own = hashlib.sha256(f"{seed} {list(prompt)}".encode()).digest()
         return {
             "temperature": temperature,
             "top_p": drawn.top_p,
@@ -92,7 +97,7 @@ class Chats:
             "repetition_penalty": drawn.repetition_penalty,
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
-            "seed": int.from_bytes(own[:4], "big") >> 1,
+            "seed": own_seed(seed, prompt),
             "max_tokens": completion,
             "stop_token_ids": list(self.ends),
         }

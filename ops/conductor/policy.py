@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.config import (
     Execution,
     Generation,
@@ -140,10 +141,10 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     A GGUF file is dequantized into a plain model, which can then be trained and saved. Sampling settings of the model's
     files are ignored, because transformers would use them for every setting that a call omits.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     place, given = weights(folder, card)
-    tokenizer = AutoTokenizer.from_pretrained(place, padding_side="left", **given)
+    tokenizer = load_tokenizer(place, padding_side="left", **given)
     # The other formats of weights are pickles, which execute code when they are loaded.
     safe = {} if "gguf_file" in given else {"use_safetensors": True}
     model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card), **safe, **given)
@@ -158,6 +159,18 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
         tokenizer.pad_token = tokenizer.eos_token
     model.generation_config = declared
     return model, tokenizer
+
+
+def load_tokenizer(place: str, **given: str) -> Any:
+    """Return the tokenizer of a model, as it was saved.
+
+    `AutoTokenizer` would split the texts of a policy made from scratch as Qwen2's tokenizer does (transformers 5.17).
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if ScratchTokenizer.read(Path(place)) is not None:
+        return PreTrainedTokenizerFast.from_pretrained(place, **given)
+    return AutoTokenizer.from_pretrained(place, **given)
 
 
 def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
@@ -235,15 +248,14 @@ def check_lengths(tokens: Sequence[int], completion: int, context: int | None) -
             raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)
 
 
-def end_of_turn(generation: Any, tokenizer: Any) -> list[int]:
-    """Return ids of the tokens that end a completion: those of the model's generation configuration, the tokenizer and
-    the chat template.
+def end_of_turn(declared: int | Sequence[int] | None, tokenizer: Any) -> list[int]:
+    """Return ids of the tokens that end a completion: `declared` by the model's generation configuration, the
+    tokenizer's, and the chat template's.
 
     A base model may declare only its end-of-text token and still close its turns with the template's token, and then
     write the user's next turn. If the template closes no turn by a special token, the token that opens the next turn is
     used.
     """
-    declared = generation.eos_token_id
     ends = {declared} if isinstance(declared, int) else set(declared or ())
     said = "Yes."
     turns = [{"role": "user", "content": "Ready?"}, {"role": "assistant", "content": said}, _NEXT_TURN]
@@ -331,7 +343,7 @@ class Conductor(TextWriter):
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
-        self._ends = end_of_turn(model.generation_config, tokenizer)
+        self._ends = end_of_turn(model.generation_config.eos_token_id, tokenizer)
         self._counting = Lock()
 
     @classmethod

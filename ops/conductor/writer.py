@@ -1,6 +1,6 @@
-"""Load a policy with its backend: transformers in this process, or a vLLM server; an untrained policy has none.
+"""Load a policy with its backend: this process, or a vLLM server; an untrained policy has none.
 
-Both backends use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
+All backends use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import TRANSFORMERS, VLLM, PromptedPolicy
@@ -15,7 +16,8 @@ from ops.core.workspace import Workspace
 
 ENV = "PODIUM_WRITER"
 """The environment variable that names the writer while a champion is served; unset: transformers."""
-AnyConductor = Conductor | ServedConductor | StaticConductor | PromptedConductor
+LocalConductor = Conductor | ScratchConductor
+AnyConductor = LocalConductor | ServedConductor | StaticConductor | PromptedConductor
 
 
 def load_conductor(
@@ -25,8 +27,8 @@ def load_conductor(
     setting: str = "evaluation.writer",
     key: str | None = None,
 ) -> AnyConductor:
-    """Load the policy in `folder` with the backend `writer`: `transformers`, `vllm` (a server that Podium starts on the
-    GPUs of this machine), or a server's URL.
+    """Load the policy in `folder` with the backend `writer`: `transformers` (see `load_here`), `vllm` (a server that
+    Podium starts on the GPUs of this machine), or a server's URL.
 
     An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
     result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.
@@ -37,7 +39,14 @@ def load_conductor(
             return PromptedConductor(card, card.untrained)
         return StaticConductor(card, card.untrained)
     if writer == TRANSFORMERS:
-        return Conductor.load(folder)
+        return load_here(folder, card)
     if writer == VLLM:
         return ServedConductor.start(folder, workspace, setting, key)
     return ServedConductor.load(folder, writer, setting, key)
+
+
+def load_here(folder: Path, card: PolicyCard | None = None) -> LocalConductor:
+    """Load the policy in `folder` to generate in this process: with NumPy if it was made from scratch, else with
+    transformers; `card`: instead of the folder's own. Raises `DataError`."""
+    card = card or PolicyCard.read(folder)
+    return ScratchConductor.load(folder, card) or Conductor.load(folder, card)

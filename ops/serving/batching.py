@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
+
+from cachetools import LRUCache
 
 from ops.conductor.policy import Completion
 from ops.core.errors import PodiumError
@@ -18,6 +22,8 @@ PADDED_CHARACTERS = 65_536
 """Characters of a batch, with each prompt padded to the longest, that are always allowed …"""
 MOST_CHARACTERS = 2_000_000
 """… and the maximum, except for a batch of one prompt."""
+KEPT = 4096
+"""Greedy completions that are kept, the latest used ones."""
 
 
 class CompletionWriter(Protocol):
@@ -67,16 +73,19 @@ class BatchWriter:
 
     A prompt is processed at once if the writer is idle. Prompts that arrive meanwhile form the next batch: at most
     `batch` of them, with the same sampling, and only as long as padding to the longest prompt does not double the work.
-    `lanes`: batches in flight (a server accepts more than one). `on_batch` receives the size of each.
+    `lanes`: batches in flight (a server accepts more than one). `on_batch` receives the size of each. A greedy
+    completion is a function of its prompt, so the last `kept` of them are not written again.
     """
 
     def __init__(
-        self, writer: CompletionWriter, batch: int, *, lanes: int = 1, on_batch: Callable[[int], None] | None = None
-    ) -> None:
+        self, writer: CompletionWriter, batch: int, *,
+        lanes: int = 1, kept: int = KEPT, on_batch: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         self._writer, self._batch, self._lanes, self._on_batch = writer, batch, lanes, on_batch
         self._waiting: deque[_Prompt] = deque()
         self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="batch-writer")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._greedy: LRUCache[bytes, Completion] = LRUCache(kept)
         self._busy = 0
         self._progress = time.monotonic()
         """Time at which the writer last became busy or finished a batch."""
@@ -88,6 +97,8 @@ class BatchWriter:
 
     async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> BatchedCompletion:
         """Return one completion. Raises the writer's error for this prompt."""
+        if temperature == 0 and (known := self._greedy.get(_key(messages))) is not None:
+            return BatchedCompletion(known, time.time())
         loop = asyncio.get_running_loop()
         characters = sum(len(message["content"]) for message in messages)
         prompt = _Prompt(messages, characters, _Sampling(temperature, seed), loop.create_future())
@@ -114,6 +125,8 @@ class BatchWriter:
                 results = await asyncio.get_running_loop().run_in_executor(self._threads, self._results, batch)
                 self._progress = time.monotonic()
                 for prompt, result in zip(batch, results, strict=True):
+                    if prompt.sampling.temperature == 0 and isinstance(result, Completion):
+                        self._greedy[_key(prompt.messages)] = result
                     if prompt.written.done():  # its request was cancelled
                         continue
                     if isinstance(result, Exception):
@@ -155,3 +168,7 @@ class BatchWriter:
                 return [error] * len(batch)
         half = len(batch) // 2
         return self._results(batch[:half]) + self._results(batch[half:])
+
+
+def _key(messages: Sequence[Message]) -> bytes:
+    return hashlib.sha256(json.dumps(messages).encode()).digest()

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from threadpoolctl import threadpool_limits
+
 from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor
 from ops.conductor.writer import ENV, load_conductor
@@ -82,6 +85,8 @@ class LoadedVersion:
             import torch
 
             torch.set_num_threads(settings.threads)
+        elif isinstance(conductor, ScratchConductor):
+            threadpool_limits(settings.threads, user_api="blas")
         strengths = Strengths.of(files.settings.get("strengths") or {})
         if not strengths.accuracy:  # a version registered without profiles
             strengths = Strengths.read(workspace.data)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ops.conductor.policy import Conductor, PolicyCard, chat_fits, chat_text, chat_tokens, context_tokens
+from ops.conductor.scratch_tokenizer import END, ROLES
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.errors import DataError
 from ops.training.cold_start.supervised import scratch_model
-from ops.training.cold_start.tokenizer import END, ROLES
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
 

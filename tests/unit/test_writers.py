@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
 from ops.conductor.writer import ENV, load_conductor
 from ops.config import Evaluation, Generation, Pool, Price, Prompting, ScratchPolicy, Serving, Worker
@@ -182,7 +183,7 @@ def test_the_environment_variable_selects_the_champions_writer(
     def conductor(key: str | None) -> object:
         return LoadedVersion.read(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
 
-    assert isinstance(conductor(None), Conductor)
+    assert isinstance(conductor(None), ScratchConductor)
     monkeypatch.setenv(ENV, server.url)
     with pytest.raises(ConfigError, match=f"{ENV}: .* not policy artifacts"):
         conductor(None)

@@ -9,7 +9,8 @@ from pathlib import Path
 from random import Random
 
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.policy import PolicyCard
+from ops.conductor.writer import load_conductor, load_here
 from ops.config import Setup, asked_alike, digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
@@ -104,8 +105,6 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
-    from ops.conductor.writer import load_conductor
-
     again: list[OutcomeRow] = []
     client = making.client(setup, "experiment", beside=name)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
@@ -126,7 +125,7 @@ def observe(entry: Observation, lab: Lab) -> Findings:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
 
     def compliance(temperature: float) -> Compliance:
-        conductor = Conductor.load(policy)
+        conductor = load_here(policy)
         team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
         seen = validate(conductor, not_taught(setup), team, drawn)

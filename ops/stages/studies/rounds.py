@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-from ops.conductor.policy import Conductor
+from ops.conductor.writer import load_here
 from ops.config import RoundLimits, Setup, digest
 from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
@@ -46,7 +46,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
-                conductor = Conductor.load(policy)
+                conductor = load_here(policy)
                 client = making.client(setup, "experiment", beside=name)
                 team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
                 rows = evaluate(

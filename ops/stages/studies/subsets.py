@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.policy import PolicyCard
+from ops.conductor.writer import LocalConductor, load_here
 from ops.config import Setup, Worker, digest
 from ops.config.studies import Subsets
 from ops.core.errors import PodiumError
@@ -129,7 +130,7 @@ class Bench:
         names = training_benchmarks(setup.recipe.benchmarks)
         every = {benchmark: [each for each in questions(setup) if each.benchmark == benchmark] for benchmark in names}
         self._asked = sample([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
-        self._loaded: dict[Path, Conductor] = {}
+        self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
         self._alone = {worker: accuracy([self._by(worker)], names).mean for worker in setup.pool.names}
 
@@ -166,7 +167,7 @@ class Bench:
 
         def make() -> list[OutcomeRow]:
             if policy not in self._loaded:
-                self._loaded[policy] = Conductor.load(policy)
+                self._loaded[policy] = load_here(policy)
             conductor = self._loaded[policy]
             team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
             team = team if newcomer is None else joined(team, newcomer, cards)

@@ -198,11 +198,11 @@ def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Pro
     problems = validated_on(setup.workspace.data, recipe)
     if not problems:
         return
-    from ops.conductor.policy import Conductor
+    from ops.conductor.writer import load_here
 
     card = PolicyCard.read(folder).model_copy(update={"generation": recipe.generation})
     team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
-    validity = validate(Conductor.load(folder, card), problems, team, recipe, on_progress)
+    validity = validate(load_here(folder, card), problems, team, recipe, on_progress)
     record.model_copy(update={"validation": validity}).write(folder)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-PAD, END = "<|pad|>", "<|end|>"
-ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+from ops.conductor.scratch_tokenizer import END, PAD, ROLES, TEMPLATE
+
 _GRAMMAR = (
     "model_id = [",
     ']\nsubtasks = ["',
@@ -21,10 +21,6 @@ _GRAMMAR = (
     "[]",
     '["all"]',
     ", ",
-)
-_TEMPLATE = (
-    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
 
@@ -44,5 +40,5 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens(list(_GRAMMAR))
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, padding_side="left")
-    fast.chat_template = _TEMPLATE
+    fast.chat_template = TEMPLATE
     return fast

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import Conductor
+from ops.conductor.policy import TextWriter
 from ops.conductor.rollout import CUT_OFF
 from ops.config import ColdStart, Recipe, Settings
 from ops.core.atomic import write_text
@@ -143,7 +143,7 @@ def validated_on(data: Path, recipe: Recipe) -> list[Problem]:
 
 
 def validate(
-    conductor: Conductor,
+    conductor: TextWriter,
     problems: Sequence[Problem],
     team: Team,
     recipe: Recipe,

@@ -67,7 +67,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         # A step of 1e-6 would be rounded away in bfloat16 weights; DeepSpeed keeps its own copy in float32.
         model.float()
     # TRL ends completions and masks at the tokens that the model declares, and saves the policy with them.
-    model.generation_config.eos_token_id = ends = end_of_turn(model.generation_config, tokenizer)
+    model.generation_config.eos_token_id = ends = end_of_turn(model.generation_config.eos_token_id, tokenizer)
     team = card.team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = longest_sequence(grpo, model)
     row = row_maker(plan, team, tokenizer, room)

@@ -143,3 +143,34 @@ def test_a_prompt_that_arrives_as_a_batch_ends_is_written(rounds: int) -> None:
             assert await asyncio.wait_for(text_of(writer, "x"), 30) == "done"
 
     asyncio.run(one_after_the_other())
+
+
+def test_a_greedy_completion_is_not_written_twice() -> None:
+    async def ask() -> list[str]:
+        writer, other = BatchWriter(echo, 8, kept=2), BatchWriter(echo, 8)
+        asked = [("a", 0.0), ("a", 0.0), ("b", 0.0), ("a", 0.7), ("a", 0.7), ("a", 0.0), ("c", 0.0), ("b", 0.0)]
+        texts = [await text_of(writer, *each) for each in asked]
+        await text_of(other, "a")
+        return texts
+
+    echo = Echo()
+    texts = asyncio.run(ask())
+    assert texts == ["a at 0", "a at 0", "b at 0", "a at 0.7", "a at 0.7", "a at 0", "c at 0", "b at 0"]
+    # A sampled completion is written each time, and so is one that two others have followed, or of another version.
+    assert echo.prompts == ["a", "b", "a", "a", "c", "b", "a"]
+
+
+def test_a_failed_prompt_is_written_again() -> None:
+    async def twice() -> list[str]:
+        writer = BatchWriter(echo, 8)
+        return [str((await asyncio.gather(text_of(writer, "break"), return_exceptions=True))[0]) for _ in range(2)]
+
+    echo, tries = Echo(), list[int]()
+    complete = echo.complete
+
+    def counted(prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[Completion]:
+        tries.append(len(prompts))
+        return complete(prompts, temperature=temperature, seed=seed)
+
+    echo.complete = counted  # type: ignore[method-assign]
+    assert asyncio.run(twice()) == ["broken", "broken"] and tries == [1, 1]

@@ -258,3 +258,22 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
 def test_steps_are_reported_as_they_end_and_then_the_answer(serve: Serve) -> None:
     news = list(serve(Scripted(WORKFLOW.render())).stream(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions()))
     assert [type(item).__name__ for item in news] == ["StepTrace", "StepTrace", "Answer"]
+
+
+def test_a_workflow_is_written_once_for_a_question_an_offer_and_a_version(serve: Serve, pool: Pool) -> None:
+    writer, newer = Scripted(WORKFLOW.render()), Scripted(Workflow.single(0).render())
+    engine = serve(writer)
+
+    def ask(**options: Any) -> str | None:
+        chosen = RequestOptions(**options)
+        return engine.ask(question(SIX_BY_SEVEN, chosen), chosen).workflow
+
+    assert ask() == ask() == WORKFLOW.render() and writer.batches == [1]
+    ask(forbidden=("guesser",))
+    ask(forbidden=("guesser",))
+    assert len(writer.prompts) == 2, "another offer is another prompt"
+    engine.ask(question("What is $6 \\cdot 8$?", RequestOptions()), RequestOptions())
+    assert len(writer.prompts) == 3
+    card = card_of(pool, "algebraist", "guesser")
+    engine.engine.serve(LoadedVersion.of("2", newer, card, pool, engine.engine.settings))
+    assert ask() == Workflow.single(0).render() and (len(writer.prompts), len(newer.prompts)) == (3, 1)

@@ -16,7 +16,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from ops.conductor.policy import Conductor, end_of_turn
-from ops.training.cold_start.tokenizer import END, train_tokenizer
+from ops.conductor.scratch_tokenizer import END
+from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.grpo import trainer
 from ops.training.grpo.configuration import configuration
 from ops.training.grpo.trainer import run
@@ -127,7 +128,7 @@ def test_vllm_receives_the_stop_tokens(plan: RunPlan, tmp_path: Path) -> None:
 )
 def test_the_end_of_turn_is_read_from_the_template(template: str, tokens: set[str]) -> None:
     tokenizer = chatml(template)
-    ends = end_of_turn(speaker(chatml()).generation_config, tokenizer)
+    ends = end_of_turn(speaker(chatml()).generation_config.eos_token_id, tokenizer)
     assert set(tokenizer.convert_ids_to_tokens(ends)) == tokens
 
 
@@ -135,11 +136,11 @@ def test_the_models_own_declaration_counts_too() -> None:
     tokenizer = chatml()
     model = speaker(tokenizer)
     model.generation_config.eos_token_id = [0, 7]
-    assert end_of_turn(model.generation_config, tokenizer) == [0, 2, 7]
+    assert end_of_turn(model.generation_config.eos_token_id, tokenizer) == [0, 2, 7]
 
 
 def test_the_scratch_policy_stops_where_it_always_did() -> None:
     tokenizer = train_tokenizer(["What is 1 + 1?"] * 9, 300)
     model = speaker(chatml())
     model.generation_config.eos_token_id = tokenizer.eos_token_id
-    assert end_of_turn(model.generation_config, tokenizer) == [tokenizer.convert_tokens_to_ids(END)]
+    assert end_of_turn(model.generation_config.eos_token_id, tokenizer) == [tokenizer.convert_tokens_to_ids(END)]

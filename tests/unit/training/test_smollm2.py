@@ -38,7 +38,7 @@ def test_it_answers_and_ends_its_turn(loaded: tuple[Any, Any, PolicyCard]) -> No
     model, tokenizer, card = loaded
     assert model.num_parameters() == 134_515_008
     assert tokenizer.eos_token == "<|im_end|>"
-    assert end_of_turn(model.generation_config, tokenizer) == [tokenizer.eos_token_id]
+    assert end_of_turn(model.generation_config.eos_token_id, tokenizer) == [tokenizer.eos_token_id]
     said = Conductor(model, tokenizer, card).complete([QUESTION])[0]
     assert "Paris" in said.text and said.ended
 
@@ -47,7 +47,7 @@ def test_side_by_side_it_writes_what_it_writes_alone(loaded: tuple[Any, Any, Pol
     model, tokenizer, card = loaded
     prompts = [QUESTION, [{"role": "user", "content": "What is two and two?"}]]
     ids = [tokenizer(chat_text(tokenizer, chat), add_special_tokens=False)["input_ids"] for chat in prompts]
-    ends = end_of_turn(model.generation_config, tokenizer)
+    ends = end_of_turn(model.generation_config.eos_token_id, tokenizer)
     torch.manual_seed(1)
     together = write(model, ids, 2, 12, ends, 1e-3)
     alone = Conductor(model, tokenizer, card).write(prompts, max_tokens=12)

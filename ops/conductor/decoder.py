@@ -1,0 +1,267 @@
+"""Generate with a small Qwen2 model in NumPy, with a cache of keys and values; no torch is imported.
+
+For a policy made from scratch: float32 weights, as many heads for keys as for queries, plain rotary positions. One
+core generates for such a model several times faster than through the framework, whose calls cost more than their sums.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Choose = Callable[[Floats, Integers], Integers]
+"""(logits by sequence, numbers of these sequences) → the next token of each."""
+WEIGHTS = "model.safetensors"
+MOST_BYTES = 64 * 2**20
+"""Size of the weights up to which this is faster than a framework, whose larger products run on all cores or a GPU."""
+PREFILL_TOKENS = 1024
+"""Tokens of prompts that are processed at once: their activations stay in a core's cache."""
+_PLAIN = {
+    "model_type": "qwen2", "hidden_act": "silu", "tie_word_embeddings": True, "use_sliding_window": False,
+    "dtype": "float32",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes of a model that `Decoder` can run."""
+
+    hidden: int
+    layers: int
+    heads: int
+    context: int
+    """Longest sequence (tokens)."""
+    epsilon: float
+    rope_theta: float
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelShape | None:
+        """Return the shape of the model in `folder`; None if another architecture or size has to generate for it."""
+        try:
+            declared: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            size = (folder / WEIGHTS).stat().st_size
+        except (OSError, ValueError):
+            return None
+        rope = declared.get("rope_parameters") or {}
+        plain = (
+            all(declared.get(name) == value for name, value in _PLAIN.items()) and declared.get("dtype") == "float32"
+        )
+        plain = plain and rope.get("rope_type") == "default" and "quantization_config" not in declared
+        if not plain or size > MOST_BYTES or declared["num_key_value_heads"] != declared["num_attention_heads"]:
+            return None
+        return cls(
+            hidden=declared["hidden_size"],
+            layers=declared["num_hidden_layers"],
+            heads=declared["num_attention_heads"],
+            context=declared["max_position_embeddings"],
+            epsilon=declared["rms_norm_eps"],
+            rope_theta=rope["rope_theta"],
+        )
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One block's weights, transposed for products from the right."""
+
+    attention_norm: Floats
+    qkv: Floats
+    qkv_bias: Floats
+    out: Floats
+    mlp_norm: Floats
+    gate_up: Floats
+    down: Floats
+
+
+class Decoder:
+    """A model in memory. Any thread may generate; nothing in it changes."""
+
+    def __init__(self, shape: ModelShape, tensors: dict[str, Floats]) -> None:
+        self.shape = shape
+        self._embedding = tensors["model.embed_tokens.weight"]
+        self._norm = tensors["model.norm.weight"]
+        self._layers = [_layer(tensors, f"model.layers.{index}.") for index in range(shape.layers)]
+        self._width = shape.hidden // shape.heads
+        frequencies = 1.0 / shape.rope_theta ** (np.arange(0, self._width, 2, dtype=np.float32) / self._width)
+        angles = np.arange(shape.context, dtype=np.float32)[:, None] * frequencies.astype(np.float32)
+        self._cos, self._sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        self._future = np.triu(np.full((shape.context, shape.context), -np.inf, dtype=np.float32), 1)
+
+    @classmethod
+    def load(cls, folder: Path, shape: ModelShape) -> Decoder:
+        """Load the weights in `folder`."""
+        from safetensors.numpy import load_file
+
+        return cls(shape, load_file(folder / WEIGHTS))
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], longest: int, ends: Collection[int], choose: Choose
+    ) -> list[list[int]]:
+        """Return the new tokens of each prompt, up to one of `ends` (included) or `longest` of them.
+
+        No prompt may be empty, or longer than the context less `longest`.
+        """
+        written: list[list[int]] = [[] for _ in prompts]
+        sequences = _Sequences(self.shape, prompts, longest)
+        logits = self._prefill(prompts, sequences)
+        while True:
+            tokens = choose(logits, sequences.numbers)
+            for number, token in zip(sequences.numbers.tolist(), tokens.tolist(), strict=True):
+                if not written[number] or written[number][-1] not in ends:
+                    written[number].append(token)
+            open_ = [i for i, n in enumerate(sequences.numbers.tolist()) if not _ended(written[n], longest, ends)]
+            if not open_:
+                return written
+            if 2 * len(open_) <= len(tokens):  # moving what is cached costs less than going on with ended sequences
+                sequences.keep(open_)
+                tokens = tokens[open_]
+            logits = self._next(tokens, sequences)
+
+    def _prefill(self, prompts: Sequence[Sequence[int]], sequences: _Sequences) -> Floats:
+        """Cache the prompts' keys and values, and return the logits after each."""
+        logits, first = [], 0
+        while first < len(prompts):
+            last, total = first + 1, len(prompts[first])
+            while last < len(prompts) and total + len(prompts[last]) <= PREFILL_TOKENS:
+                total, last = total + len(prompts[last]), last + 1
+            logits.append(self._read(prompts[first:last], first, sequences))
+            first = last
+        return np.concatenate(logits)
+
+    def _read(self, prompts: Sequence[Sequence[int]], first: int, sequences: _Sequences) -> Floats:
+        lengths = [len(prompt) for prompt in prompts]
+        stops = np.cumsum(lengths)
+        spans = [slice(stop - length, stop) for stop, length in zip(stops.tolist(), lengths, strict=True)]
+
+        def attend(layer: int, q: Floats, k: Floats, v: Floats) -> Floats:
+            final = layer == self.shape.layers - 1  # only the last token's output is used
+            attended = np.empty((len(prompts) if final else len(q), *q.shape[1:]), dtype=np.float32)
+            for place, (span, length) in enumerate(zip(spans, lengths, strict=True)):
+                keys = sequences.keys[layer][first + place, :, :length]
+                values = sequences.values[layer][first + place, :, :length]
+                keys[:], values[:] = k[span].swapaxes(0, 1), v[span].swapaxes(0, 1)
+                asking = q[span.stop - 1 : span.stop] if final else q[span]
+                scores = asking.swapaxes(0, 1) @ keys.swapaxes(1, 2)
+                if not final:
+                    scores += self._future[:length, :length]
+                target = attended[place : place + 1] if final else attended[span]
+                target[:] = (_softmax(scores) @ values).swapaxes(0, 1)
+            return attended
+
+        positions = np.concatenate([np.arange(length) for length in lengths])
+        return self._logits(np.concatenate([np.asarray(prompt) for prompt in prompts]), positions, attend, stops - 1)
+
+    def _next(self, tokens: Integers, sequences: _Sequences) -> Floats:
+        """Append one token to each sequence, and return the logits after it."""
+        rows, positions = np.arange(len(tokens)), sequences.lengths
+        span = int(positions.max()) + 1
+        unequal = int(positions.min()) + 1 < span
+        beyond = np.where(np.arange(span) > positions[:, None], np.float32(-np.inf), np.float32(0))[:, None, None]
+
+        def attend(layer: int, q: Floats, k: Floats, v: Floats) -> Floats:
+            keys, values = sequences.keys[layer], sequences.values[layer]
+            keys[rows, :, positions], values[rows, :, positions] = k, v
+            scores = q[:, :, None] @ keys[:, :, :span].swapaxes(2, 3)
+            if unequal:
+                scores += beyond
+            return (_softmax(scores) @ values[:, :, :span])[:, :, 0]
+
+        logits = self._logits(tokens, positions, attend)
+        sequences.lengths = positions + 1
+        return logits
+
+    def _logits(
+        self,
+        tokens: Integers,
+        positions: Integers,
+        attend: Callable[[int, Floats, Floats, Floats], Floats],
+        final: Integers | None = None,
+    ) -> Floats:
+        """Return the logits after each token, or after those at the places `final`.
+
+        `attend(layer, queries, keys, values)`, each by token and head, returns what each token attends to; in the last
+        layer only for those at `final`, if there are any.
+        """
+        heads, hidden, half = self.shape.heads, self.shape.hidden, self._width // 2
+        x, cos, sin = self._embedding[tokens], self._cos[positions], self._sin[positions]
+        for index, layer in enumerate(self._layers):
+            qkv = self._normed(x, layer.attention_norm) @ layer.qkv
+            qkv += layer.qkv_bias
+            plain = qkv[:, : 2 * hidden].reshape(len(qkv), 2 * heads, self._width)
+            first, second = plain[..., :half], plain[..., half:]
+            turned = np.empty_like(plain)
+            turned[..., :half] = first * cos - second * sin
+            turned[..., half:] = second * cos + first * sin
+            value = qkv[:, 2 * hidden :].reshape(len(qkv), heads, self._width)
+            queries = turned[:, :heads] * np.float32(self._width**-0.5)
+            attended = attend(index, queries, turned[:, heads:], value)
+            if final is not None and index == len(self._layers) - 1:
+                x = x[final]
+            x = x + attended.reshape(len(attended), hidden) @ layer.out
+            gate, up = np.split(self._normed(x, layer.mlp_norm) @ layer.gate_up, 2, axis=1)
+            x = x + (_silu(gate) * up) @ layer.down
+        return self._normed(x, self._norm) @ self._embedding.T
+
+    def _normed(self, x: Floats, weight: Floats) -> Floats:
+        mean = np.einsum("nd,nd->n", x, x)[:, None] * np.float32(1 / x.shape[1])
+        normed: Floats = x * (1 / np.sqrt(mean + np.float32(self.shape.epsilon))) * weight
+        return normed
+
+
+class _Sequences:
+    """The sequences that are being written, with the keys and values of their tokens by layer."""
+
+    def __init__(self, shape: ModelShape, prompts: Sequence[Sequence[int]], longest: int) -> None:
+        self.lengths = np.array([len(prompt) for prompt in prompts])
+        self.numbers = np.arange(len(prompts))
+        """Their places among all prompts."""
+        size = (len(prompts), shape.heads, int(self.lengths.max()) + longest, shape.hidden // shape.heads)
+        # Zeros, because the weight 0 of what is beyond a sequence's length, times a chance NaN, would be NaN.
+        self.keys = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
+        self.values = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop the others."""
+        index = np.asarray(rows)
+        self.lengths, self.numbers = self.lengths[index], self.numbers[index]
+        self.keys, self.values = [each[index] for each in self.keys], [each[index] for each in self.values]
+
+
+def _layer(tensors: dict[str, Floats], prefix: str) -> _Layer:
+    def joined(*names: str) -> Floats:
+        return np.concatenate([tensors[f"{prefix}{name}"] for name in names]).T.copy()
+
+    return _Layer(
+        attention_norm=tensors[f"{prefix}input_layernorm.weight"],
+        qkv=joined(*(f"self_attn.{name}_proj.weight" for name in "qkv")),
+        qkv_bias=joined(*(f"self_attn.{name}_proj.bias" for name in "qkv")),
+        out=joined("self_attn.o_proj.weight"),
+        mlp_norm=tensors[f"{prefix}post_attention_layernorm.weight"],
+        gate_up=joined("mlp.gate_proj.weight", "mlp.up_proj.weight"),
+        down=joined("mlp.down_proj.weight"),
+    )
+
+
+def _ended(tokens: list[int], longest: int, ends: Collection[int]) -> bool:
+    return tokens[-1] in ends or len(tokens) == longest
+
+
+def _softmax(scores: Floats) -> Floats:
+    """Return the softmax over the last axis; changes its argument."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return scores
+
+
+def _silu(x: Floats) -> Floats:
+    with np.errstate(over="ignore"):  # exp(89) is infinite, and x / infinity is the limit
+        result: Floats = x / (1 + np.exp(-x))
+    return result

@@ -1,0 +1,111 @@
+"""A Conductor made from scratch that generates in this process with NumPy: see `ops.conductor.decoder`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ops.conductor.chats import Chats, own_seed
+from ops.conductor.decoder import Decoder, Floats, Integers, ModelShape
+from ops.conductor.policy import Completion, PolicyCard, TextWriter
+from ops.conductor.scratch_tokenizer import ScratchTokenizer
+from ops.config import Generation
+from ops.core.response import Message
+
+
+class ScratchConductor(TextWriter):
+    """A small policy with a tokenizer of its own. Any thread may use it."""
+
+    def __init__(self, decoder: Decoder, chats: Chats) -> None:
+        self._decoder, self._chats, self.card = decoder, chats, chats.card
+
+    @classmethod
+    def load(cls, folder: Path, card: PolicyCard) -> ScratchConductor | None:
+        """Load the policy in `folder`; None if it is of another kind. Raises `DataError`."""
+        if card.pretrained is not None or (shape := ModelShape.read(folder)) is None:
+            return None
+        chats = Chats.load(folder, card)
+        return cls(Decoder.load(folder, shape), chats) if isinstance(chats.tokenizer, ScratchTokenizer) else None
+
+    def _complete(
+        self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
+    ) -> list[Completion]:
+        tokens = self._chats.prompts(prompts, longest)
+        choose = Sampler(self.card.generation, temperature, tokens, [own_seed(seed, prompt) for prompt in tokens])
+        return self._chats.completions(tokens, self._decoder.generate(tokens, longest, self._chats.ends, choose))
+
+    @property
+    def prompt_limit(self) -> int | None:
+        """See `Conductor.prompt_limit`."""
+        return self._chats.prompt_limit
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """See `Conductor.fits`."""
+        return self._chats.fits(prompt)
+
+    def close(self) -> None:
+        """Do nothing: the memory is freed with the object."""
+
+
+class Sampler:
+    """Chooses the next token of each sequence by the card's settings, which mean what they mean in transformers.
+
+    Each sequence is drawn by its own seed, whatever else is in its batch.
+    """
+
+    def __init__(
+        self, drawn: Generation, temperature: float, prompts: Sequence[Sequence[int]], seeds: Sequence[int]
+    ) -> None:
+        self._drawn, self._temperature = drawn, temperature
+        self._prompts = prompts
+        self._random = [np.random.default_rng(each) for each in seeds] if temperature > 0 else []
+        self._seen: npt.NDArray[np.bool_] | None = None
+
+    def __call__(self, logits: Floats, numbers: Integers) -> Integers:
+        """Return a token for each of the sequences `numbers`."""
+        if self._drawn.repetition_penalty != 1:
+            logits = self._penalized(logits, numbers)
+        if self._temperature > 0:
+            heights = np.array([self._random[number].random() for number in numbers.tolist()])
+            sums = np.cumsum(self.probabilities(logits), axis=1, dtype=np.float64)
+            chosen: Integers = (sums <= heights[:, None] * sums[:, -1:]).sum(axis=1)
+        else:
+            chosen = logits.argmax(axis=1)
+        if self._seen is not None:
+            self._seen[numbers, chosen] = True
+        return chosen
+
+    def probabilities(self, logits: Floats) -> Floats:
+        """Return the distribution from which each sequence's token is drawn."""
+        drawn, scores = self._drawn, logits / np.float32(self._temperature)
+        if 0 < drawn.top_k < scores.shape[1]:
+            least = np.partition(scores, -drawn.top_k, axis=1)[:, -drawn.top_k, None]
+            scores[scores < least] = -np.inf
+        if drawn.top_p < 1:
+            order = scores.argsort(axis=1, kind="stable")
+            unlikely = np.cumsum(np.take_along_axis(_softmax(scores), order, axis=1), axis=1) <= 1 - drawn.top_p
+            unlikely[:, -1] = False
+            dropped = np.empty_like(unlikely)
+            np.put_along_axis(dropped, order, unlikely, axis=1)
+            scores[dropped] = -np.inf
+        if drawn.min_p is not None:
+            shares = _softmax(scores)
+            scores[shares < drawn.min_p * shares.max(axis=1, keepdims=True)] = -np.inf
+        return _softmax(scores)
+
+    def _penalized(self, logits: Floats, numbers: Integers) -> Floats:
+        if self._seen is None:
+            self._seen = np.zeros((len(self._prompts), logits.shape[1]), dtype=np.bool_)
+            for seen, prompt in zip(self._seen, self._prompts, strict=True):
+                seen[list(prompt)] = True
+        penalty = np.float32(self._drawn.repetition_penalty)
+        return np.where(self._seen[numbers], np.where(logits < 0, logits * penalty, logits / penalty), logits)
+
+
+def _softmax(scores: Floats) -> Floats:
+    powers: Floats = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares: Floats = powers / powers.sum(axis=1, keepdims=True)
+    return shares

@@ -78,7 +78,7 @@ class VerdictStore:
 
 
 def _key(problem: Problem, program: str) -> str:
-    parts = (grader_version(), accepted_wall(), sys.version, _installed(libraries(problem.benchmark)))
+    parts = (grader_version(), accepted_wall(), sys.version, installed(libraries(problem.benchmark)))
     return _digest([*parts, _tests_key(problem.tests), program])
 
 
@@ -94,7 +94,7 @@ def grader_version() -> str:
 
 
 @lru_cache(maxsize=8)
-def _installed(chosen: Libraries) -> str:
+def installed(chosen: Libraries) -> str:
     """Return a hash of the names and versions of the libraries that a program can import."""
     folders = [Path(folder) for folder in chosen.folders]
     names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}

@@ -4,10 +4,11 @@ import dagster as dg
 
 from assets import gate, metadata, partitions
 from assets.base_policy import base_policy
-from assets.opponents import ask_opponents
+from assets.opponents import ask_opponents, base_of, opponents_files
 from assets.raw_problems import raw_problems
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
+from assets.unchanged import Step, data_until
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.evaluation.baseline import needs_every_worker
@@ -36,9 +37,14 @@ def baselines(
     If no baseline needs every worker's answers, only the best single worker answers: the promotion gate compares the
     Conductor with it.
     """
-    gate.ready(podium, "workers", "evaluation")
+    workspace = podium.workspace()
     benchmarks = partitions.in_recipe(context, podium.load().recipe)
-    alone, asked, made = ask_opponents(podium, benchmarks, reporter.progress(context))
+    inputs = [*data_until(workspace, "training_mix"), *filter(None, [base_of(podium)])]
+    step = Step(context, podium, inputs, opponents_files(podium), benchmarks)
+    if (same := step.unchanged()) is not None:
+        return same
+    gate.ready(podium, "workers", "evaluation")
+    alone, asked, made, whole = ask_opponents(podium, benchmarks, reporter.progress(context))
     for benchmark in benchmarks:
         rows = [row for cell, responses in alone.items() if cell.benchmark == benchmark for row in responses]
         accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile(rows)]
@@ -50,4 +56,4 @@ def baselines(
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)
         context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.calls(context, made)
-    return dg.MaterializeResult(metadata=metadata.calls(made))
+    return dg.MaterializeResult(metadata={**metadata.calls(made), **step.keys(whole)})

@@ -8,12 +8,13 @@ from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
+from assets.unchanged import Step, data_until
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
 from ops.evaluation.report import percent, worker_use
 from ops.evaluation.runner import summarize
-from ops.evaluation.stored import CONDUCTOR
+from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
 from ops.stages.evaluation import score_policy
 from ops.workflow.strategy import diversity
@@ -32,11 +33,14 @@ def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Score the Conductor on held-out questions: accuracy ± standard error, tokens, USD, latency."""
-    gate.ready(podium, "workers", "evaluation")
-    setup = podium.load()
-    client = open_client(setup, "evaluation")
+    setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    policy, progress = final_policy(podium), reporter.progress(context)
+    inputs, outputs = data_until(setup.workspace, "training_mix"), [score_folder(setup.workspace, CONDUCTOR, policy)]
+    step = Step(context, podium, [*inputs, policy], outputs, benchmarks)
+    if (same := step.unchanged()) is not None:
+        return same
+    gate.ready(podium, "workers", "evaluation")
+    client = open_client(setup, "evaluation")
     with servers(setup):
         rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
     for benchmark, own in rows.items():
@@ -58,4 +62,5 @@ def benchmark_scores(
     reporter.calls(context, Calls.of(client.counts))
     every = [row for own in rows.values() for row in own]
     use = metadata.picture("worker use by domain", png(worker_use(every)))
-    return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts)})
+    keys = step.keys(whole=not any(row.unscorable for row in every))
+    return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts), **keys})

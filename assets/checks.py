@@ -20,8 +20,9 @@ from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
+from assets.unchanged import checked, data_until
 from assets.worker_responses import worker_responses
-from ops.config import Recipe
+from ops.config import Recipe, Setup
 from ops.grading import isolation
 from ops.quality import QualityReport, stages
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -35,57 +36,54 @@ LOOPS = "recursion_loops"
 @dg.asset_check(asset=raw_problems, blocking=True)
 def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, unique ids, sizes, and gold answers that their graders can read."""
-    setup = podium.load()
-    return _result(stages.raw_problems(setup, _recorded(context, setup.recipe)))
+    return _of_data(context, podium, lambda setup, recorded: stages.raw_problems(setup, recorded))
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that the graders accept every gold answer, written as a worker would; few may have been quarantined.
     Programs are checked later."""
-    setup = podium.load()
-    return _result(stages.raw_gold(setup, _recorded(context, setup.recipe)))
+    return _of_data(context, podium, lambda setup, recorded: stages.raw_gold(setup, recorded))
 
 
 @dg.asset_check(asset=raw_problems)
 def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that reference programs of evaluation questions pass their tests on this machine. Warns only, because some
     programs need further libraries."""
-    setup = podium.load()
-    report = stages.evaluation_programs(setup, _recorded(context, setup.recipe))
-    return _result(report, dg.AssetCheckSeverity.WARN)
+    severity = dg.AssetCheckSeverity.WARN
+    return _of_data(context, podium, lambda setup, recorded: stages.evaluation_programs(setup, recorded), severity)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
-def fit_to_ask_about(podium: Podium) -> dg.AssetCheckResult:
+def fit_to_ask_about(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: enough candidates per domain, well formed, without near duplicates of each other or of
     evaluation questions."""
-    return _result(stages.shortlist(podium.load()))
+    return _of_data(context, podium, lambda setup, _: stages.shortlist(setup))
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
-def shortlist_gold(podium: Podium) -> dg.AssetCheckResult:
+def shortlist_gold(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that every gold answer, including programs, is graded as correct before a worker is paid to answer."""
-    return _result(stages.shortlist_gold(podium.load().workspace))
+    return _of_data(context, podium, lambda setup, _: stages.shortlist_gold(setup.workspace))
 
 
 @dg.asset_check(asset=worker_responses, blocking=True)
-def whole_and_in_range(podium: Podium) -> dg.AssetCheckResult:
+def whole_and_in_range(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: every shortlisted problem has a row per sample; plausible numbers."""
-    return _result(stages.worker_responses(podium.load()))
+    return _of_data(context, podium, lambda setup, _: stages.worker_responses(setup))
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
-def fit_to_train_on(podium: Podium) -> dg.AssetCheckResult:
+def fit_to_train_on(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation
     questions."""
-    return _result(stages.training_mix(podium.load()))
+    return _of_data(context, podium, lambda setup, _: stages.training_mix(setup))
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
-def gold_answers_score_one(podium: Podium) -> dg.AssetCheckResult:
+def gold_answers_score_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that every gold answer, written as a worker would, is graded as correct."""
-    return _result(stages.training_mix_gold(podium.load().workspace))
+    return _of_data(context, podium, lambda setup, _: stages.training_mix_gold(setup.workspace))
 
 
 @dg.asset_check(asset=base_policy, blocking=True)
@@ -153,9 +151,21 @@ def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[st
     return [name for name in recipe.benchmarks if name in keys]
 
 
-def _result(
-    report: QualityReport, severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+def _of_data(
+    context: dg.AssetCheckExecutionContext,
+    podium: Podium,
+    check: Callable[[Setup, list[str]], QualityReport],
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
+    """Return the result of a check of a data stage, which also gets the recorded benchmarks; the last one if it passed
+    on the same files."""
+    setup, [key] = podium.load(), context.selected_asset_check_keys
+    recorded = _recorded(context, setup.recipe)
+    files = data_until(setup.workspace, key.asset_key.path[-1])
+    return checked(context, podium, files, recorded, lambda: _result(check(setup, recorded), severity))
+
+
+def _result(report: QualityReport, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
     facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),

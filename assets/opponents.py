@@ -15,10 +15,12 @@ from ops.core.rows import ResponseRow
 from ops.evaluation.comparison import compare
 from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
-from ops.evaluation.stored import COLD_START
+from ops.evaluation.stored import COLD_START, score_folder
+from ops.evaluation.stored_baselines import baselines_folder
 from ops.precaching.opening import open_client
-from ops.precaching.stored import Cell
+from ops.precaching.stored import Cell, evaluation_folder
 from ops.retraining.standing import scored_cold_start
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
@@ -32,6 +34,8 @@ class OpponentScores(NamedTuple):
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
     calls: Calls
+    whole: bool
+    """Whether every answer could be scored; otherwise a later run asks again."""
 
 
 def base_of(podium: Podium) -> Path | None:
@@ -44,16 +48,27 @@ def base_of(podium: Podium) -> Path | None:
     return base_policy_folder(setup) if change is None else scored_cold_start(setup, change)
 
 
+def opponents_files(podium: Podium) -> list[Path]:
+    """Return the folders of the scores that `ask_opponents` stores."""
+    workspace, base = podium.load().workspace, base_of(podium)
+    taught = [] if base is None else [score_folder(workspace, COLD_START, base)]
+    return [evaluation_folder(workspace), baselines_folder(workspace), *taught]
+
+
 def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> OpponentScores:
     """Call the workers for the missing answers of single workers, the cold start and the baselines."""
     setup = podium.load()
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
     with servers(setup):
         alone = answer_evaluation(setup, client, benchmarks, progress)
+        taught: Mapping[str, Sequence[OutcomeRow]] = {}
         if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
-            score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
-        asked = {name: summarize(rows) for name, rows in score_baselines(setup, client, benchmarks, progress).items()}
-    return OpponentScores(alone, asked, Calls.of(client.counts).plus(Calls.of(evaluating.counts)))
+            taught = score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
+        scored = score_baselines(setup, client, benchmarks, progress)
+    reached = all(row.status != "unreachable" for rows in alone.values() for row in rows)
+    whole = reached and not any(row.unscorable for rows in (*taught.values(), *scored.values()) for row in rows)
+    asked = {name: summarize(rows) for name, rows in scored.items()}
+    return OpponentScores(alone, asked, Calls.of(client.counts).plus(Calls.of(evaluating.counts)), whole)
 
 
 def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:

@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import metadata, partitions
 from assets.resources import Podium
+from assets.unchanged import Step
 from ops import versioning
 from ops.stages.problems import materialize_raw
 
@@ -17,7 +18,11 @@ from ops.stages.problems import materialize_raw
 def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Load training candidates and evaluation questions of each benchmark into one format."""
     setup = podium.load()
-    for benchmark in partitions.in_recipe(context, setup.recipe):
+    benchmarks = partitions.in_recipe(context, setup.recipe)
+    step = Step.of_data(context, podium, "raw_problems", benchmarks)
+    if (same := step.unchanged()) is not None:
+        return same
+    for benchmark in benchmarks:
         raw = materialize_raw(setup, benchmark)
         facts = {
             "train": len(raw.train),
@@ -33,4 +38,4 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             facts["quarantine"] = "\n".join(map(str, raw.quarantine))
         context.add_asset_metadata(facts, partition_key=benchmark)
     made = versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
-    return dg.MaterializeResult(data_version=dg.DataVersion(made))
+    return dg.MaterializeResult(data_version=dg.DataVersion(made), metadata=step.keys())

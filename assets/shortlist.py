@@ -7,15 +7,18 @@ import dagster as dg
 from assets import metadata
 from assets.raw_problems import raw_problems
 from assets.resources import Podium
+from assets.unchanged import Step
 from ops import versioning
 from ops.stages.curation import materialize_shortlist
 
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
-def shortlist(podium: Podium) -> dg.MaterializeResult:
+def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Choose training candidates: decontaminated against every evaluation question, without near duplicates,
     diverse."""
-    setup = podium.load()
+    setup, step = podium.load(), Step.of_data(context, podium, "shortlist")
+    if (same := step.unchanged()) is not None:
+        return same
     chosen = materialize_shortlist(setup)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)
     return dg.MaterializeResult(
@@ -31,5 +34,6 @@ def shortlist(podium: Podium) -> dg.MaterializeResult:
                 ("domain", "family or subject", "problems"), [(*key, n) for key, n in sorted(counts.items())]
             ),
             "contamination": dg.MetadataValue.path(setup.workspace.data / "contamination.json"),
+            **step.keys(),
         },
     )

@@ -8,6 +8,7 @@ from assets import metadata
 from assets.champion_standing import champion_standing
 from assets.resources import Podium
 from assets.shortlist import shortlist
+from assets.unchanged import Step
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.retraining.standing import decided
@@ -29,6 +30,10 @@ def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[
     if snapshot.change is not None and not (made := decided(setup.workspace, snapshot.key)).fine_tune:
         context.log.info(f"no training: {made.why}. The champion stays as it is")
         return
+    step = Step.of_data(context, podium, "training_mix")
+    if (same := step.unchanged()) is not None:
+        yield same
+        return
     mix = materialize_mix(setup)
     yield dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "training_mix")),
@@ -37,5 +42,6 @@ def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[
             "selector": setup.recipe.curation.selector,
             "solved_alone_by": metadata.table(("workers that solve it", "problems"), list(mix.agreement.items())),
             "data_card": dg.MetadataValue.md(mix.card),
+            **step.keys(),
         },
     )

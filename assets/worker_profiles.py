@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import Podium
+from assets.unchanged import Step
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
@@ -14,10 +15,12 @@ from ops.stages.responses import materialize_profiles
 
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
-def worker_profiles(podium: Podium) -> dg.MaterializeResult:
+def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Measure accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the
     oracle."""
-    setup = podium.load()
+    setup, step = podium.load(), Step.of_data(context, podium, "worker_profiles")
+    if (same := step.unchanged()) is not None:
+        return same
     profiles = materialize_profiles(setup)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
     ceiling = mean_score(profiles.oracle.values())
@@ -37,6 +40,7 @@ def worker_profiles(podium: Podium) -> dg.MaterializeResult:
             ),
             "accuracy_against_cost": metadata.picture("accuracy against cost", picture),
             "responses_usd": round(sum(profile.total_usd for profile in profiles.workers), 6),
+            **step.keys(),
         },
     )
 

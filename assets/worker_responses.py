@@ -5,6 +5,7 @@ import dagster as dg
 from assets import gate, metadata, partitions
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
+from assets.unchanged import Step
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
@@ -30,10 +31,14 @@ def worker_responses(
     """Graded answers to the shortlist; of a new worker only its own are asked for. Only benchmarks that are trained on
     have a shortlist."""
     gate.passed(context, "shortlist")
-    gate.ready(podium, *ALL_NEEDS)
     setup = podium.load()
+    chosen = partitions.in_recipe(context, setup.recipe)
+    step = Step.of_data(context, podium, "worker_responses", chosen)
+    if (same := step.unchanged()) is not None:
+        return same
+    gate.ready(podium, *ALL_NEEDS)
     client = open_client(setup, "precache")
-    benchmarks = training_benchmarks(partitions.in_recipe(context, setup.recipe))
+    benchmarks = training_benchmarks(chosen)
     snapshot = podium.snapshot()
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
     cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
@@ -42,7 +47,8 @@ def worker_responses(
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
-        materialize_responses(setup, client, cells, reporter.progress(context))
+        answers = materialize_responses(setup, client, cells, reporter.progress(context))
+    whole = all(row.status != "unreachable" for rows in answers.values() for row in rows)
     folder = setup.workspace.data / "responses"
     for benchmark in benchmarks:  # what is stored, of workers that this run did not ask too
         files = {worker: response_file(folder, worker, benchmark) for worker in setup.pool.names}
@@ -59,6 +65,7 @@ def worker_responses(
                 [tuple(row.values()) for row in expected.as_rows()],
             ),
             **metadata.calls(client.counts),
+            **step.keys(whole),
         },
     )
 

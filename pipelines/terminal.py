@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Column
 
 from assets.resources import Calls, OnProgress
+from assets.unchanged import UNCHANGED
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
 from ops.spending.books import usd
@@ -117,6 +118,9 @@ class Terminal:
             if not check.passed:
                 mark, style = ("!", "yellow") if check.severity == dg.AssetCheckSeverity.WARN else ("✗", "red")
                 self.console.print(f"  {mark} {check.check_name}: {check.description}", style=style, markup=False)
+        elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+            if same := event.step_materialization_data.materialization.metadata.get(UNCHANGED):
+                self._note[name] = f"unchanged {same.value}"
         elif event.event_type == dg.DagsterEventType.STEP_SUCCESS:
             took = time.monotonic() - self._began.get(name, time.monotonic())
             self._remove_bar()

@@ -87,7 +87,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
             name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
         },
     }
-    write_text(_file(setup.workspace, made.policy), json.dumps(facts, indent=1))
+    write_text(comparison_file(setup.workspace, made.policy), json.dumps(facts, indent=1))
     return made
 
 
@@ -96,7 +96,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
 
     Raises `DataError` if none is stored, or if scores, prices or workers have changed since.
     """
-    file = _file(setup.workspace, policy_key(policy))
+    file = comparison_file(setup.workspace, policy_key(policy))
     facts = _read(file)
     for name, value in _facts(setup, policy).items():
         if facts.get(name) != value:
@@ -148,7 +148,8 @@ def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> list[O
     return [replace(row, domain=domains[row.benchmark]) for row in rows]
 
 
-def _file(workspace: Workspace, policy: str) -> Path:
+def comparison_file(workspace: Workspace, policy: str) -> Path:
+    """Return the path `scores/comparisons/POLICY.json`, where `policy` is the policy's key."""
     return workspace.scores / "comparisons" / f"{policy}.json"
 
 

@@ -54,4 +54,9 @@ def settings_key(setup: Setup, *names: str) -> str:
 
 def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) -> Path:
     """Return the path `scores/NAME/POLICY/BENCHMARK.parquet`, where POLICY is the policy's key."""
-    return workspace.scores / name / policy_key(policy) / f"{benchmark}.parquet"
+    return score_folder(workspace, name, policy) / f"{benchmark}.parquet"
+
+
+def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
+    """Return the folder of a policy's score files."""
+    return workspace.scores / name / policy_key(policy)

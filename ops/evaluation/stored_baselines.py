@@ -15,6 +15,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
+from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
@@ -60,6 +61,11 @@ def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
     return responses_at_prices(own, setup.pool)
 
 
+def baselines_folder(workspace: Workspace) -> Path:
+    """Return the folder of all baselines' scores."""
+    return workspace.scores / "baselines"
+
+
 class BaselineStore(NamedTuple):
     """The stored scores of one baseline for a setup and training data, in the folder `scores/baselines/NAME/KEY`."""
 
@@ -70,7 +76,7 @@ class BaselineStore(NamedTuple):
     @property
     def folder(self) -> Path:
         """The folder of the baseline's score files, named by a hash of everything that the method depends on."""
-        return self.setup.workspace.scores / "baselines" / self.entry.name / digest(self._method())
+        return baselines_folder(self.setup.workspace) / self.entry.name / digest(self._method())
 
     def file(self, benchmark: str) -> Path:
         """Return the path of the score file of a benchmark."""

@@ -10,14 +10,18 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from cachetools import LRUCache
 
 from ops.core.problem import AnswerForm, Grade, Problem
 from ops.grading import choice, code, math, text
-from ops.grading.isolation import configure, isolation
+from ops.grading import isolation as walls
+from ops.grading.isolation import GradingSettings, isolation
 from ops.grading.readable import unreadable
+from ops.grading.verdicts import VerdictStore
 
 __all__ = ["configure", "grade", "grade_many", "isolation", "unreadable"]
 
@@ -42,16 +46,42 @@ _MEMO_CHARACTERS = 20_000
 """Longer answers are rare and not worth their memory."""
 
 
+@dataclass
+class _Kept:
+    """The store given to `configure`; before that, none."""
+
+    folder: Path | None = None
+    store: VerdictStore | None = None
+
+
+_KEPT = _Kept()
+
+
+def configure(settings: GradingSettings, root: Path, verdicts: Path | None = None) -> None:
+    """Use these grading settings in this process; `root` is the project's folder.
+
+    `verdicts`: the folder in which verdicts of programs are stored and looked up; None: every program runs.
+    """
+    walls.configure(settings, root)
+    if verdicts != _KEPT.folder:
+        if _KEPT.store is not None:
+            _KEPT.store.close()
+        _KEPT.folder, _KEPT.store = verdicts, VerdictStore(verdicts) if verdicts else None
+
+
 def grade(problem: Problem, response: str) -> Grade:
     """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
     when a program must run and this machine has no isolation that the recipe accepts (`configure`)."""
     return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
 
 
-def grade_many(pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None) -> list[Grade]:
+def grade_many(
+    pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None, failures_again: bool = False
+) -> list[Grade]:
     """Judge many responses, in their order; each distinct (problem, extracted answer) once.
 
-    Programs run `workers` at a time (default: one per processor), each in its own process.
+    Programs run `workers` at a time (default: one per processor), each in its own process. With `failures_again` a
+    program that failed before runs again, for its reasons in full.
     """
     keys = [(problem, GRADERS[problem.grader].extracted(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
@@ -59,16 +89,22 @@ def grade_many(pairs: Iterable[tuple[Problem, str]], *, workers: int | None = No
     grades = {key: _judge(*key) for key in distinct if key[0].grader != "code"}
     if programs:
         with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-            grades.update(zip(programs, pool.map(lambda key: _judge(*key), programs), strict=True))
+            judged = pool.map(lambda key: _judge(key[0], key[1], failures_again), programs)
+            grades.update(zip(programs, judged, strict=True))
     return [grades[key] for key in keys]
 
 
-def _judge(problem: Problem, answer: str) -> Grade:
+def _judge(problem: Problem, answer: str, failures_again: bool = False) -> Grade:
     key = (problem, answer)
     with _MEMO_LOCK:
-        if (known := _MEMO.get(key)) is not None:
+        if (known := _MEMO.get(key)) is not None and (known.correct or not failures_again):
             return known
-    verdict = GRADERS[problem.grader].judge(problem, answer)
+    store = _KEPT.store if code.runs(problem, answer) else None
+    verdict = store.get(problem, answer) if store else None
+    if verdict is None or (failures_again and not verdict.correct):
+        verdict = GRADERS[problem.grader].judge(problem, answer)
+        if store and code.is_final(verdict):
+            store.keep(problem, answer, verdict)
     if (problem.grader != "code" or code.is_final(verdict)) and len(answer) <= _MEMO_CHARACTERS:
         with _MEMO_LOCK:
             _MEMO[key] = verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from ops.core.problem import CodeTest, Grade, Problem, TestKind
 from ops.grading import program as programs
 from ops.grading import sandbox, unit_tests
+from ops.grading.harness import mains
 from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
@@ -102,6 +104,13 @@ HIDDEN_CHARACTERS = 8 << 20
 MAX_CHARACTERS = 200_000
 NOT_FINAL = "not final"
 """Part of the reason of a verdict that may differ on another or a quieter machine."""
+_NO_REPORT = "ended without an answer"
+_OF_THE_MACHINE = re.compile(
+    rf"{NOT_FINAL}|{_NO_REPORT}|malformed report|crashed|killed by signal|{mains.STATUS_OF_THE_MACHINE}"
+    r"|(?<![A-Za-z])(?:\w*Memory|OS|IO|BlockingIO|ChildProcess|Interrupted|Permission|Timeout|Connection\w*)Error"
+    r"|Errno|can't start new thread|[Uu]nable to allocate|[Nn]o space left|[Tt]emporarily unavailable"
+)
+"""Reasons that a machine without memory, disk, processes or time for the sandbox may have caused."""
 _TURNS = Turns()
 
 
@@ -132,9 +141,14 @@ def judge(problem: Problem, program: str) -> Grade:
     return Grade(0.0, program, f"{failure.reason}{late}", failure.test)
 
 
+def runs(problem: Problem, program: str) -> bool:
+    """Return whether the verdict on this program needs a run."""
+    return problem.grader == "code" and bool(program.strip() and problem.tests) and len(program) <= MAX_CHARACTERS
+
+
 def is_final(grade: Grade) -> bool:
     """Return whether a verdict would be the same on any machine, so that it may be stored."""
-    return NOT_FINAL not in grade.reason
+    return grade.correct or not _OF_THE_MACHINE.search(grade.reason)
 
 
 class Numbered(NamedTuple):
@@ -191,7 +205,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     keep = [len(test.output.encode()) + 65_536 for test in tests]
     run = sandbox.run(kind, program, [test.input for test in tests], limits, keep=keep, chosen=chosen)
     if run.results is None:
-        return ProgramFailure(run.why or "ended without an answer", run.overran)
+        return ProgramFailure(run.why or _NO_REPORT, run.overran)
     if len(run.results) > len(tests):
         return ProgramFailure("a malformed report")
     for place, (number, test) in enumerate(batch):

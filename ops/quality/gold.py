@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ops.benchmarks.registry import is_confidential, shown_reason
-from ops.config import digest
-from ops.core.atomic import write_text
 from ops.core.documents import markdown_table
 from ops.core.problem import AnswerForm, Problem
 from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, between, run
-
-PASSED_BEFORE = "passed before"
-"""The reason of a gold answer that is not graded again."""
 
 
 class GoldGrade(NamedTuple):
@@ -39,13 +29,9 @@ def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Wo
     """Every gold answer must score 1.
 
     Skipped is what has no gold answer: code without a reference program. With a workspace, Data Docs
-    get the page `name`, and a reference program that has passed there is run again only when the problem, the grader,
-    the sandbox or Python has changed.
+    get the page `name`. A reference program that failed before runs again: it may need a library that is there now.
     """
-    passed = PassedPrograms(workspace) if workspace is not None else None
-    verdicts = grade_gold(problems, passed=passed.of(problems) if passed else ())
-    if passed is not None:
-        passed.keep(problems, verdicts)
+    verdicts = grade_gold(problems)
     given = [verdict for verdict in verdicts if verdict.score is not None]
     rows = [{"row": verdict.row, "gold_score": verdict.score} for verdict in given]
     rules = [Rule("gold answer that does not score 1", between("gold_score", 1, 1))]
@@ -57,67 +43,17 @@ def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Wo
     return QualityReport(report.success, failures, len(given), skipped, report.page)
 
 
-class PassedPrograms:
-    """The reference programs that have passed in this workspace, in `.podium/gold.json`.
-
-    A failure is never stored: it may end with a library that is installed.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._file = workspace.state / "gold.json"
-        try:
-            stored = json.loads(self._file.read_text(encoding="utf-8"))
-            self._keys = {key for key in stored if isinstance(key, str)}
-        except (OSError, ValueError, TypeError):  # none yet, or unreadable: the programs run again
-            self._keys = set()
-
-    def of(self, problems: Sequence[Problem]) -> set[Problem]:
-        """Those of `problems` that have passed."""
-        return {problem for problem in problems if problem.grader == "code" and self._key(problem) in self._keys}
-
-    def keep(self, problems: Sequence[Problem], verdicts: Sequence[GoldGrade]) -> None:
-        """Add the programs that passed now."""
-        pairs = zip(problems, verdicts, strict=True)
-        keys = {self._key(problem) for problem, given in pairs if problem.grader == "code" and given.score == 1}
-        if keys <= self._keys:
-            return
-        self._keys |= keys
-        write_text(self._file, json.dumps(sorted(self._keys)))
-
-    def _key(self, problem: Problem) -> str:
-        from ops.grading import isolation
-
-        return digest([problem.as_row(), _grader_version(), isolation(), sys.version])
-
-
-@lru_cache(maxsize=1)
-def _grader_version() -> str:
-    """Hash of the graders' source."""
-    import ops.grading
-
-    files = sorted(Path(ops.grading.__path__[0]).rglob("*.py"))
-    return digest([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
-
-
-def grade_gold(
-    problems: Sequence[Problem], *, workers: int | None = None, passed: Collection[Problem] = ()
-) -> list[GoldGrade]:
-    """Grade every gold answer, in order; programs `workers` at a time (default: one per processor).
-
-    `passed`: problems whose gold answer is known to score 1 and is not graded again.
-    """
+def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[GoldGrade]:
+    """Grade every gold answer, in order; programs `workers` at a time (default: one per processor)."""
     from ops.grading import grade_many
 
-    gradable = [problem for problem in problems if problem.answer.strip() and problem not in passed]
-    grades = grade_many([(problem, gold_response(problem)) for problem in gradable], workers=workers)
-    left = iter(grades)
+    gradable = [problem for problem in problems if problem.answer.strip()]
+    pairs = [(problem, gold_response(problem)) for problem in gradable]
+    left = iter(grade_many(pairs, workers=workers, failures_again=True))
     verdicts = []
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)
         answer = "" if hidden else problem.answer
-        if problem in passed:
-            verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, 1.0, answer, PASSED_BEFORE))
-            continue
         grade = next(left) if problem.answer.strip() else None
         reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer"
         score = grade.score if grade else None

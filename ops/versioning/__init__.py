@@ -5,11 +5,11 @@ outputs (`ops.stages`).
 """
 
 from ops.core.installation import git_commit
-from ops.versioning.dvc import commit, push, recording, version
-from ops.versioning.plain import has_dvc, revision
+from ops.versioning.dvc import commit, is_stored, push, recording, version
+from ops.versioning.plain import has_dvc, revision, unrecorded
 from ops.versioning.settings import data_settings, record, use_recipe
 
 __all__ = [
-    "commit", "data_settings", "git_commit", "has_dvc", "push", "record", "recording", "revision", "use_recipe",
-    "version",
+    "commit", "data_settings", "git_commit", "has_dvc", "is_stored", "push", "record", "recording", "revision",
+    "unrecorded", "use_recipe", "version",
 ]  # fmt: skip

@@ -114,6 +114,19 @@ def version(workspace: Workspace, stage: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def is_stored(workspace: Workspace, stage: str) -> bool:
+    """Return whether DVC's cache has what dvc.lock records for the stage; of a folder, its list of files is enough.
+
+    Raises `DataError` if the stage is not recorded, and `ConfigError` for a configuration that cannot be read.
+    """
+    folder = workspace.root / ".dvc"
+    own = _setting(folder / "config.local", "cache", "dir")
+    place = own or _setting(folder / "config", "cache", "dir") or "cache"
+    version(workspace, stage)
+    sums = (str(out["md5"]) for out in _locked_stages(workspace)[stage]["outs"])
+    return all((folder / place / "files" / "md5" / md5[:2] / md5[2:]).is_file() for md5 in sums)
+
+
 def recorded_revision(workspace: Workspace) -> str:
     """Return twelve hex digits over the contents of dvc.lock in any order. Raises `DataError`."""
     return digest(_locked_stages(workspace))
@@ -121,12 +134,17 @@ def recorded_revision(workspace: Workspace) -> str:
 
 def _without_git(workspace: Workspace) -> bool:
     """Return whether DVC is configured to work without git, as `podium init` does outside a repository."""
-    file, configuration = workspace.root / ".dvc" / "config", ConfigParser(interpolation=None)
+    return _setting(workspace.root / ".dvc" / "config", "core", "no_scm").lower() in ("1", "yes", "true", "on")
+
+
+def _setting(file: Path, section: str, name: str) -> str:
+    """Return a setting of DVC; "" without it. Raises `ConfigError`."""
+    configuration = ConfigParser(interpolation=None)
     try:
         configuration.read_string(read_text(file), source=file.name)
-        return configuration.getboolean("core", "no_scm", fallback=False)
+        return configuration.get(section, name, fallback="")
     except FileNotFoundError:
-        return False
+        return ""
     except (ConfigParserError, ValueError) as error:
         problem = f"is not a configuration of DVC ({' '.join(str(error).split())})"
         raise ConfigError(file, "", problem, "Correct it, or restore it with git") from None

@@ -90,7 +90,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from pipelines.asking import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
-    configure(setup.recipe.grading, setup.workspace.root)
+    configure(setup.recipe.grading, setup.workspace.root, setup.workspace.cache)
     if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
         return

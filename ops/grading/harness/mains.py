@@ -14,6 +14,10 @@ from typing import Any
 from ops.grading.harness.guard import guard, limit
 from ops.grading.harness.plain import blame, module, quoted
 
+_MACHINE = 2
+STATUS_OF_THE_MACHINE = f"exit status {_MACHINE}"
+"""The report of a program that lacked memory, a file, a process or a thread, perhaps on this machine only."""
+
 
 def run(job: dict[str, Any]) -> str:
     """Run the program once per input, each in a separate fork; stop at the first that fails."""
@@ -33,7 +37,7 @@ def run(job: dict[str, Any]) -> str:
         os.unlink("stdout")
         child = os.fork()
         if child == 0:
-            os._exit(0 if _as_main(job, code, into, out) else 1)
+            os._exit(_as_main(job, code, into, out))
         os.close(into)
         _, status = os.waitpid(child, 0)
         os.lseek(out, 0, os.SEEK_SET)
@@ -49,7 +53,7 @@ def run(job: dict[str, Any]) -> str:
 def failure(status: int) -> str:
     """Return the report of a child that failed: "late" means a lack of CPU time."""
     if not os.WIFSIGNALED(status):
-        return '["error", "exit status 1"]'
+        return f'["error", "exit status {1 if os.WEXITSTATUS(status) != _MACHINE else _MACHINE}"]'
     number = os.WTERMSIG(status)
     if number in (signal.SIGXCPU, signal.SIGKILL):  # the soft and the hard limit
         return '["late", "out of CPU time"]'
@@ -64,8 +68,8 @@ def _read(descriptor: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
-    """In the child: run the program as `__main__` with `into` as stdin and `out` as stdout."""
+def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> int:
+    """In the child: run the program as `__main__` with `into` as stdin and `out` as stdout; return its exit status."""
     os.dup2(into, 0)
     os.dup2(out, 1)
     os.close(job["report"])
@@ -77,18 +81,24 @@ def _as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> bool:
     limit(job, job["cpu_s"])
     guard(job)
     job.clear()
-    ended = True
+    status = 0
     try:
         exec(code, module("__main__").__dict__)
     except SystemExit as leaving:
-        ended = leaving.code in (None, 0)
-    except BaseException:  # the program's own failure
-        ended = False
+        status = 0 if leaving.code in (None, 0) else 1
+    except BaseException as error:  # the program's own failure
+        status = _status(error)
     try:
         _leave()
-    except Exception:  # of an exit function, the file limit, or a stdout that the program closed
-        return False
-    return ended
+    except Exception as error:  # of an exit function, the file limit, or a stdout that the program closed
+        return status or _status(error)
+    return status
+
+
+def _status(error: BaseException) -> int:
+    """Return the exit status after an exception: `_MACHINE` for those of memory, files, processes and threads."""
+    of_the_machine = isinstance(error, (MemoryError, OSError)) or "start new thread" in str(error)
+    return _MACHINE if of_the_machine else 1
 
 
 def _leave() -> None:

@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from ops import grading
-from ops.config import Evaluation, Recipe, load_recipe
+from ops.config import Evaluation, Grading, Recipe, load_recipe
+from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
+from ops.grading import code, configure, isolation
 from ops.quality import stages
 from ops.stages.problems import materialize_raw
 from tests.command import podium
@@ -83,26 +85,29 @@ def test_a_wrong_reference_program_of_a_release_is_named(
 def test_only_the_reference_programs_that_are_asked_are_run_and_once(
     workspace: Workspace, recipe: Recipe, raw: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run: list[int] = []
-    real = grading.grade_many
+    run: list[str] = []
+    real = code.judge
 
-    def counted(pairs: Any, **options: Any) -> list[Any]:
-        given = list(pairs)
-        run.append(len(given))
-        return real(given, **options)
+    def counted(problem: Problem, program: str) -> Grade:
+        run.append(problem.key)
+        return real(problem, program)
 
-    monkeypatch.setattr(grading, "grade_many", counted)
+    monkeypatch.setitem(grading.GRADERS, "code", grading.GRADERS["code"]._replace(judge=counted))
+    configure(Grading(isolation=isolation()), workspace.root, workspace.cache)
     one = recipe.model_copy(update={"evaluation": Evaluation.model_validate({"questions": 1})})
-    assert stages.evaluation_programs(without_workers(workspace, one)).checked == 1
-    assert run == [1], "the recipe asks one of the two questions"
+
+    def programs_run(chosen: Recipe) -> tuple[bool, int, int]:
+        run.clear()
+        grading._MEMO.clear()  # as in another process
+        report = stages.evaluation_programs(without_workers(workspace, chosen))
+        return report.success, report.checked, len(run)
+
+    assert programs_run(one) == (True, 1, 1), "the recipe asks one of the two questions"
     for _ in range(2):
-        report = stages.evaluation_programs(without_workers(workspace, recipe))
-        assert (report.success, report.checked) == (True, 2)
-    assert run == [1, 1, 0], "a program that passed is not run again"
+        assert programs_run(recipe) == (True, 2, 0), "the same program passed the same tests"
     edit(raw["livecodebench-v6-test.jsonl"], answer=WRONG)
     for _ in range(2):
-        assert not stages.evaluation_programs(without_workers(workspace, recipe)).success
-    assert run == [1, 1, 0, 1, 1], "a changed program is run, and a failing one every time"
+        assert programs_run(recipe) == (False, 2, 1), "a changed program is run, and a failing one every time"
 
 
 def test_a_split_without_its_file_fails_and_names_the_file(

@@ -1,0 +1,144 @@
+"""Verdicts of programs in one SQLite file beside the response cache, so that no program runs twice.
+
+What a verdict depends on is in its key: the graders' code, Python, the isolation, the libraries, the tests and the
+program. A stored row has a score and a reason; it never has a program, a question, or any text about hidden tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import ops.core
+import ops.grading
+from ops.core.problem import CodeTest, FailedTest, Grade, Problem, TestKind
+from ops.core.sqlite import Damaged, SqliteFile
+from ops.grading.isolation import Libraries, accepted_wall, libraries
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+NAME = "verdicts.sqlite"
+WITHHELD = "it failed before, and no text about hidden tests is kept"
+_VERSION = 1
+_SCHEMA = ("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, checksum TEXT NOT NULL)",)
+_GET = "SELECT CAST(verdict AS BLOB), CAST(checksum AS BLOB) FROM verdicts WHERE key = ?"
+
+
+class VerdictStore:
+    """The stored verdicts of a workspace, for any number of processes and threads.
+
+    A row that is damaged or not a verdict counts as missing, and the next verdict replaces it. A file that is not a
+    database any more is renamed, and a new one begun. Raises `DataError` for a file that cannot be used now.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = SqliteFile(folder / NAME, _VERSION, _SCHEMA)
+
+    def get(self, problem: Problem, program: str) -> Grade | None:
+        """Return the stored verdict on this program; None if there is none. Raises `ConfigError` as a run does."""
+        key = _key(problem, program)
+        row = self._saving(lambda: self._select(key))
+        return None if row is None else _grade(key, *row, program)
+
+    def keep(self, problem: Problem, program: str, verdict: Grade) -> None:
+        """Store a verdict that is the same on any machine (`code.is_final`)."""
+        key, text = _key(problem, program), _text(problem, verdict)
+        self._saving(lambda: self._insert(key, text))
+
+    def close(self) -> None:
+        """Close this process's connection; the next use opens a new one."""
+        self._file.close()
+
+    def _select(self, key: str) -> tuple[bytes, bytes] | None:
+        with self._file.connection() as connection:
+            row: tuple[bytes, bytes] | None = connection.execute(_GET, (key,)).fetchone()
+        return row
+
+    def _insert(self, key: str, text: str) -> None:
+        with self._file.writing() as connection:
+            values = (key, text, _checksum(key, text))
+            connection.execute("INSERT OR REPLACE INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)", values)
+
+    def _saving(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except Damaged as error:
+            self._file.set_aside(error)
+            return work()
+
+
+# ── keys ─────────────────────────────────────────────────────────────────────
+
+
+def _key(problem: Problem, program: str) -> str:
+    parts = (grader_version(), accepted_wall(), sys.version, installed(libraries(problem.benchmark)))
+    return _digest([*parts, _tests_key(problem.tests), program])
+
+
+@lru_cache(maxsize=1)
+def grader_version() -> str:
+    """Return a hash of the source of everything that decides a verdict."""
+    folder = Path(ops.grading.__path__[0])
+    files = [
+        *sorted(folder.rglob("*.py")),
+        *(Path(ops.core.__path__[0], name) for name in ("cpython.py", "problem.py")),
+    ]
+    return _digest([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
+
+
+@lru_cache(maxsize=8)
+def installed(chosen: Libraries) -> str:
+    """Return a hash of the names and versions of the libraries that a program can import."""
+    folders = [Path(folder) for folder in chosen.folders]
+    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
+    return _digest(sorted(names - {"__pycache__"}))
+
+
+@lru_cache(maxsize=1024)
+def _tests_key(tests: tuple[CodeTest, ...]) -> str:
+    return _digest([test.as_row() for test in tests])
+
+
+def _digest(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────
+
+
+def _text(problem: Problem, verdict: Grade) -> str:
+    reason, failed = verdict.reason, verdict.failed
+    if not verdict.correct and any(test.hidden for test in problem.tests):
+        reason = WITHHELD
+        if failed is not None:
+            failed = failed._replace(got=WITHHELD, expected="")
+            reason = str(failed)
+    return json.dumps([verdict.score, reason, failed])
+
+
+def _grade(key: str, text: bytes, checksum: bytes, program: str) -> Grade | None:
+    try:
+        if _checksum(key, text.decode()) != checksum.decode():
+            raise ValueError("the row is damaged")
+        match json.loads(text):
+            case [float(score), str(reason), None] if score in (0.0, 1.0):
+                return Grade(score, program, reason)
+            case [0.0, str(reason), [int(number), int(of), str(kind), str(got), str(expected), bool(hidden)]]:
+                return Grade(
+                    0.0, program, reason, FailedTest(number, of, cast("TestKind", kind), got, expected, hidden)
+                )
+        raise ValueError("the row is not a verdict")
+    except ValueError as error:
+        log.warning("a stored verdict was ignored (%s): the program runs again", error)
+        return None
+
+
+def _checksum(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key} {text}".encode()).hexdigest()

@@ -1,0 +1,264 @@
+"""Stored verdicts of programs: what is kept, what is never kept, and what makes a program run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops import grading
+from ops.config import Grading
+from ops.core.problem import CodeTest, Grade, Problem
+from ops.grading import code, configure, grade, grade_many, isolation, sandbox, verdicts
+from ops.grading.isolation import Libraries
+from tests.builders import fenced, make_code_problem
+
+ROOT = Path(__file__).resolve().parents[3]
+CALL = CodeTest("call", "f(2)", "4")
+RIGHT, WRONG = "def f(x):\n    return x * x", "def f(x):\n    return x + 7"
+SECRET = "90210"
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path) -> Iterator[Path]:
+    """A workspace's store of verdicts, which another process has not used before."""
+    configure(Grading(isolation=isolation()), ROOT, tmp_path)
+    another_process()
+    yield tmp_path / verdicts.NAME
+    configure(Grading(isolation=isolation()), ROOT)
+
+
+def another_process() -> None:
+    grading._MEMO.clear()
+
+
+def runs_of(runs: list[Any], problem: Problem, program: str, **options: Any) -> tuple[Grade, int]:
+    """Grade as another process would; return the verdict and the number of programs that ran."""
+    another_process()
+    before = len(runs)
+    [verdict] = grade_many([(problem, fenced(program))], **options)
+    return verdict, len(runs) - before
+
+
+@pytest.mark.parametrize(
+    ("test", "program", "score"),
+    [
+        (CALL, RIGHT, 1.0),
+        (CALL, WRONG, 0.0),
+        (CALL, "def f(x):\n    return 1 / 0", 0.0),
+        (CodeTest("stdin", "2\n", "4\n"), "print(int(input()) ** 2)", 1.0),
+        (CodeTest("stdin", "2\n", "4\n"), "raise ValueError", 0.0),
+    ],
+)
+def test_a_program_runs_once_and_its_verdict_is_the_same(
+    test: CodeTest, program: str, score: float, runs: list[Any]
+) -> None:
+    problem = make_code_problem(test)
+    first, ran = runs_of(runs, problem, program)
+    assert (first.score, ran) == (score, 1)
+    assert runs_of(runs, problem, program) == (first, 0)
+    another_process()
+    assert grade(problem, fenced(program)) == first
+    assert len(runs) == 1
+
+
+def test_without_a_store_every_process_runs_the_program(runs: list[Any]) -> None:
+    configure(Grading(isolation=isolation()), ROOT)
+    for _ in range(2):
+        assert runs_of(runs, make_code_problem(CALL), RIGHT)[1] == 1
+
+
+def test_a_failed_program_runs_again_where_its_reasons_are_asked_for(runs: list[Any]) -> None:
+    problem = make_code_problem(CALL)
+    for program, again in ((RIGHT, 0), (WRONG, 1)):
+        first, _ = runs_of(runs, problem, program)
+        assert runs_of(runs, problem, program, failures_again=True) == (first, again)
+
+
+@pytest.mark.parametrize("changed", ["program", "test", "hidden", "grader", "python", "libraries", "isolation"])
+def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
+    changed: str, runs: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    problem, program = make_code_problem(CALL), RIGHT
+    runs_of(runs, problem, program)
+    match changed:
+        case "program":
+            program += "\n# the same function"
+        case "test":
+            problem = make_code_problem(CodeTest("call", "f(3)", "9"))
+        case "hidden":
+            problem = make_code_problem(replace(CALL, hidden=True))
+        case "grader":
+            monkeypatch.setattr(verdicts, "grader_version", lambda: "another")
+        case "python":
+            monkeypatch.setattr(verdicts.sys, "version", "3.99")
+        case "libraries":
+            (tmp_path / "new_library-1.0.dist-info").mkdir()
+            own = verdicts.libraries(problem.benchmark)
+            more = Libraries((*own.folders, str(tmp_path)), own.commands, own.home)
+            monkeypatch.setattr(verdicts, "libraries", lambda _: more)
+        case "isolation":
+            monkeypatch.setattr(verdicts, "accepted_wall", lambda: "another wall")
+    assert runs_of(runs, problem, program)[1] == 1
+
+
+def test_the_version_of_the_graders_is_that_of_their_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = verdicts.grader_version()
+    for number, text in enumerate(("a = 1\n", "a = 2\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "code.py").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(grading, "__path__", [str(folder)])
+        verdicts.grader_version.cache_clear()
+        assert verdicts.grader_version() != known
+        known = verdicts.grader_version()
+    monkeypatch.undo()
+    verdicts.grader_version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        sandbox.SandboxResult(None, "", 0.0),
+        sandbox.SandboxResult(None, "killed by signal 7", 0.0),
+        sandbox.SandboxResult(None, "still running after 10 s", 10.0, overran=True),
+        sandbox.SandboxResult([["error", "out of CPU time"]], "out of CPU time", 4.0, overran=True),
+        sandbox.SandboxResult([["error", "MemoryError: "]], "", 0.0),
+        sandbox.SandboxResult([["error", "BlockingIOError: [Errno 11] Resource temporarily unavailable"]], "", 0.0),
+        sandbox.SandboxResult([["error", "RuntimeError: can't start new thread"]], "", 0.0),
+        sandbox.SandboxResult([["error", "exit status 2"]], "", 0.0),
+    ],
+    ids=lambda result: result.why or str(result.results),
+)
+def test_what_a_machine_may_have_caused_is_not_kept(
+    result: sandbox.SandboxResult, monkeypatch: pytest.MonkeyPatch, runs: list[Any]
+) -> None:
+    problem = make_code_problem(CALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(code.sandbox, "run", lambda *_, **__: result)
+        assert runs_of(runs, problem, RIGHT)[0].score == 0.0
+    verdict, ran = runs_of(runs, problem, RIGHT)
+    assert (verdict.score, ran) == (1.0, 1)
+
+
+def test_a_sandbox_that_cannot_start_raises_and_leaves_no_verdict(monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
+    def no_process(*_: Any, **__: Any) -> Any:
+        raise OSError("no more processes")
+
+    problem = make_code_problem(CALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(code.sandbox, "run", no_process)
+        with pytest.raises(OSError, match="no more processes"):
+            grade(problem, fenced(RIGHT))
+    assert rows(store) == []
+    assert grade(problem, fenced(RIGHT)).correct
+
+
+@pytest.mark.parametrize(
+    "program", ["raise MemoryError", "raise OSError", 'raise RuntimeError("can\'t start new thread")']
+)
+def test_a_program_that_ends_for_lack_of_something_of_the_machine_runs_again(program: str, runs: list[Any]) -> None:
+    problem = make_code_problem(CodeTest("stdin", "", "4\n"))
+    for _ in range(2):
+        verdict, ran = runs_of(runs, problem, program)
+        assert (verdict.score, ran) == (0.0, 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE verdicts SET verdict = '[1.0, \"passed\", null]'",
+        "UPDATE verdicts SET key = 'another', verdict = verdict",
+        "UPDATE verdicts SET checksum = ''",
+        "UPDATE verdicts SET verdict = CAST(x'FF' AS TEXT)",
+    ],
+)
+def test_a_damaged_row_is_no_verdict_and_is_replaced(damage: str, store: Path, runs: list[Any]) -> None:
+    problem = make_code_problem(CALL)
+    first, _ = runs_of(runs, problem, WRONG)
+    with sqlite3.connect(store) as connection:
+        connection.execute(damage)
+    assert runs_of(runs, problem, WRONG) == (first, 1)
+    assert runs_of(runs, problem, WRONG) == (first, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "no", [1, 2]]', '[true, "yes", null]']
+)
+def test_a_row_that_is_not_a_verdict_is_ignored_even_with_its_checksum(text: str, store: Path, runs: list[Any]) -> None:
+    problem = make_code_problem(CALL)
+    first, _ = runs_of(runs, problem, WRONG)
+    with sqlite3.connect(store) as connection:
+        [(key, *_)] = connection.execute("SELECT * FROM verdicts").fetchall()
+        values = (text, verdicts._checksum(key, text))
+        connection.execute("UPDATE verdicts SET verdict = ?, checksum = ?", values)
+    assert runs_of(runs, problem, WRONG) == (first, 1)
+
+
+def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, runs: list[Any]) -> None:
+    problem = make_code_problem(CALL)
+    runs_of(runs, problem, RIGHT)
+    runs_of(runs, problem, WRONG)
+    with sqlite3.connect(store) as connection:  # as a poisoned store would have it
+        (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM verdicts ORDER BY verdict DESC")
+        assert "passed" in right and good != bad
+        values = (right, checksum, bad)
+        connection.execute("UPDATE verdicts SET verdict = ?, checksum = ? WHERE key = ?", values)
+    assert runs_of(runs, problem, WRONG)[0].score == 0.0
+
+
+def test_a_file_that_is_no_database_is_set_aside(store: Path, runs: list[Any]) -> None:
+    problem = make_code_problem(CALL)
+    runs_of(runs, problem, RIGHT)
+    configure(Grading(isolation=isolation()), ROOT)
+    for file in store.parent.glob(f"{store.name}-*"):
+        file.unlink()
+    store.write_bytes(b"no database" * 1000)
+    configure(Grading(isolation=isolation()), ROOT, store.parent)
+    assert runs_of(runs, problem, RIGHT)[1] == 1
+    assert runs_of(runs, problem, RIGHT)[1] == 0
+    assert [file.name for file in store.parent.glob("*.damaged-*")]
+
+
+def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(store: Path, runs: list[Any]) -> None:
+    hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
+    units = CodeTest(
+        "unittest",
+        "import unittest\nclass T(unittest.TestCase):\n"
+        f"    def test_it(self):\n        self.assertEqual(f(2), {SECRET})\n",
+    )
+    for tests in ((CALL, hidden), (units, replace(CALL, hidden=True))):
+        problem = make_code_problem(*tests)
+        first, _ = runs_of(runs, problem, RIGHT)
+        assert SECRET in first.reason
+        again, ran = runs_of(runs, problem, RIGHT)
+        assert (again.score, again.extracted, ran) == (0.0, first.extracted, 0)
+        assert first.failed is not None and again.failed is not None
+        assert again.failed.which == first.failed.which
+        assert SECRET not in again.reason
+    kept = "".join(str(row) for row in rows(store))
+    assert len(rows(store)) == 2
+    assert SECRET not in kept and "return" not in kept
+
+
+def rows(store: Path) -> list[tuple[str, ...]]:
+    with sqlite3.connect(store) as connection:
+        return connection.execute("SELECT * FROM verdicts").fetchall()
+
+
+def grade_in_another(folder: Path, program: str) -> float:
+    configure(Grading(isolation=isolation()), ROOT, folder)
+    return grade(make_code_problem(CALL), fenced(program)).score
+
+
+def test_two_processes_use_one_store_at_once(store: Path) -> None:
+    programs = [f"{text}\n# {number}" for number in range(6) for text in (RIGHT, WRONG)]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        given = [(store.parent, program) for program in (*programs, *programs)]
+        assert pool.starmap(grade_in_another, given, chunksize=1) == [1.0, 0.0] * 12
+    assert len(rows(store)) == len(programs)

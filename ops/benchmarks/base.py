@@ -15,7 +15,7 @@ from ops.benchmarks.rows import Row, RowError, Unique, problem_of, shuffled
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Domain, GraderName, Problem, Split
-from ops.core.registry import plugins
+from ops.core.registry import check_names, plugins
 from ops.core.workspace import Workspace
 
 EVALUATION_SEED = 0
@@ -63,7 +63,7 @@ class Benchmark:
     domain: Domain
     grader: GraderName
     asks: str
-    """The task shown to a worker; the form of the answer follows from the grader (`prompts.ANSWER_FORMAT`)."""
+    """The task shown to a worker; the form of the answer follows from the grader (`Grader.form`)."""
     licence: str
     citation: str
     cautions: tuple[str, ...]
@@ -80,6 +80,9 @@ class Benchmark:
     """None: ids do not identify the upstream item."""
     releases: Mapping[Split, str] = field(default_factory=dict)
     """The release of each split, for benchmarks that are published as dated releases."""
+
+    def __post_init__(self) -> None:
+        check_names("grader", "ops.grading.graders", [self.grader])
 
     @property
     def trains(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Domain, GraderName, Problem, Split
-from ops.grading.readable import unreadable
+from ops.grading import unreadable
 
 Fail = Callable[[str, str, str], DataError]
 KINDS = ("stdin", "call", "unittest")

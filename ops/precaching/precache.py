@@ -24,7 +24,7 @@ Progress = Callable[["ResponseRow"], None]
 
 def solo_messages(problem: Problem) -> list[Message]:
     """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
-    from ops.core.problem import worker_prompt
+    from ops.grading import worker_prompt
     from ops.workflow.controls import plain
     from ops.workflow.grammar import SOLVE
 

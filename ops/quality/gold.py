@@ -16,8 +16,9 @@ from ops.benchmarks.registry import is_confidential, shown_reason
 from ops.config import digest
 from ops.core.atomic import write_text
 from ops.core.documents import markdown_table
-from ops.core.problem import AnswerForm, Problem
+from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
+from ops.grading.grader import GRADERS
 from ops.quality.suite import QualityReport, Rule, between, run
 
 PASSED_BEFORE = "passed before"
@@ -29,7 +30,7 @@ class GoldGrade(NamedTuple):
 
     row: str
     benchmark: str
-    grader: AnswerForm
+    grader: GraderName
     score: float | None
     answer: str
     reason: str
@@ -73,12 +74,12 @@ class PassedPrograms:
 
     def of(self, problems: Sequence[Problem]) -> set[Problem]:
         """Those of `problems` that have passed."""
-        return {problem for problem in problems if problem.grader == "code" and self._key(problem) in self._keys}
+        return {problem for problem in problems if GRADERS[problem.grader].runs and self._key(problem) in self._keys}
 
     def keep(self, problems: Sequence[Problem], verdicts: Sequence[GoldGrade]) -> None:
         """Add the programs that passed now."""
         pairs = zip(problems, verdicts, strict=True)
-        keys = {self._key(problem) for problem, given in pairs if problem.grader == "code" and given.score == 1}
+        keys = {self._key(problem) for problem, given in pairs if GRADERS[problem.grader].runs and given.score == 1}
         if keys <= self._keys:
             return
         self._keys |= keys
@@ -127,11 +128,7 @@ def grade_gold(
 
 def gold_response(problem: Problem) -> str:
     """The gold answer in the form that the worker prompt asks for."""
-    if problem.grader == "math":
-        return rf"\boxed{{{problem.answer}}}"
-    if problem.grader == "code":
-        return f"```python\n{problem.answer}\n```"
-    return f"Answer: {problem.answer}"
+    return GRADERS[problem.grader].gold_response(problem)
 
 
 def _sentence(verdict: GoldGrade) -> str:

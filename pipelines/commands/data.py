@@ -207,7 +207,7 @@ def benchmark_table() -> Table:
     from rich.table import Table
 
     from ops.benchmarks.registry import BENCHMARKS
-    from ops.core.problem import ANSWER_FORMAT
+    from ops.grading import GRADERS
 
     shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
     shown.add_column("benchmark", no_wrap=True)
@@ -218,7 +218,7 @@ def benchmark_table() -> Table:
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
             for split, part in entry.hub.parts.items()
         ]
-        task = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
+        task = f"{entry.asks}. {GRADERS[entry.grader].form}\nGrader: {entry.grader}"
         shown.add_row(
             f"{name}\n({'confidential' if entry.confidential else entry.domain})",
             "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),

@@ -73,8 +73,9 @@ def _judge(problem: Problem, answer: str) -> Grade:
         if (known := _MEMO.get(key)) is not None:
             return known
     if (judge := GRADERS[problem.grader].judge) is None:
-        what = f"is {problem.grader!r}, which judges no answer by itself"
-        raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, "Name a grader that does")
+        what = f"is {problem.grader!r}, which grades no single answer here"
+        remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
+        raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
     verdict = judge(problem, answer)
     if is_final(verdict) and len(answer) <= _MEMO_CHARACTERS:
         with _MEMO_LOCK:

@@ -109,7 +109,7 @@ def grade_gold(
     """
     from ops.grading import grade_many
 
-    gradable = [problem for problem in problems if problem.answer.strip() and problem not in passed]
+    gradable = [problem for problem in problems if _has_gold(problem) and problem not in passed]
     grades = grade_many([(problem, gold_response(problem)) for problem in gradable], workers=workers)
     left = iter(grades)
     verdicts = []
@@ -119,11 +119,16 @@ def grade_gold(
         if problem in passed:
             verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, 1.0, answer, PASSED_BEFORE))
             continue
-        grade = next(left) if problem.answer.strip() else None
-        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer"
+        grade = next(left) if _has_gold(problem) else None
+        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
         score = grade.score if grade else None
         verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, answer, reason))
     return verdicts
+
+
+def _has_gold(problem: Problem) -> bool:
+    """Whether there is a gold answer that its grader judges without asking a worker (`ops.quality.agreement`)."""
+    return bool(problem.answer.strip()) and GRADERS[problem.grader].judge is not None
 
 
 def gold_response(problem: Problem) -> str:

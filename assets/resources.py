@@ -136,7 +136,7 @@ class Podium(dg.ConfigurableResource):
         """Load recipe, pool and workspace from `snapshot`. Raises `ConfigError`."""
         snapshot = self.snapshot()
         workspace = Workspace(self.workspace().root, rehearsal=snapshot.recipe.replay is not None)
-        configure(snapshot.recipe.grading, workspace.root, workspace.cache)
+        configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
         return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:

@@ -65,7 +65,7 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None, yes
     `PodiumError`.
     """
     setup = Setup.read(workspace, recipe, seed)
-    configure(setup.recipe.grading, workspace.root, workspace.cache)
+    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
     confirm_spending(setup, yes)
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]

@@ -115,6 +115,8 @@ def _sections(model: type[BaseModel], path: str, described: set[type[BaseModel]]
     described.add(model)
     rows, below = [], []
     for name, field in model.model_fields.items():
+        if not field.repr:  # filled in when a file is loaded, not written by hand
+            continue
         nested = models_of(field.annotation)
         kind = " or ".join(f"section [{each.__name__}](#{each.__name__.lower()})" for each in nested)
         rows.append((f"`{name}`", kind or f"`{_type(field.annotation)}`", _default(field), field.description or ""))

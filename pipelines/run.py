@@ -215,7 +215,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     check_addresses(mlflow=not workspace.rehearsal)
     load_alerts(workspace.config)
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
-    configure(snapshot.recipe.grading, workspace.root, workspace.cache)
+    configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
     if needs:
         check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:

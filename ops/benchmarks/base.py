@@ -15,8 +15,9 @@ from ops.benchmarks.rows import Row, RowError, Unique, problem_of, shuffled
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Domain, GraderName, Problem, Split
-from ops.core.registry import plugins
+from ops.core.registry import check_names, plugins
 from ops.core.workspace import Workspace
+from ops.grading import GRADERS
 
 EVALUATION_SEED = 0
 """Seed of evaluation questions, which do not depend on a recipe's seed, so that scores of all seeds and versions stay
@@ -63,7 +64,7 @@ class Benchmark:
     domain: Domain
     grader: GraderName
     asks: str
-    """The task shown to a worker; the form of the answer follows from the grader (`prompts.ANSWER_FORMAT`)."""
+    """The task shown to a worker; the form of the answer follows from the grader (`Grader.form`)."""
     licence: str
     citation: str
     cautions: tuple[str, ...]
@@ -81,6 +82,9 @@ class Benchmark:
     releases: Mapping[Split, str] = field(default_factory=dict)
     """The release of each split, for benchmarks that are published as dated releases."""
 
+    def __post_init__(self) -> None:
+        check_names("grader", "ops.grading.graders", [self.grader])
+
     @property
     def trains(self) -> bool:
         """Return whether it has a training split; benchmarks for evaluation only have none."""
@@ -89,6 +93,10 @@ class Benchmark:
     @property
     def splits(self) -> tuple[Split, ...]:
         return ("train", "test") if self.trains else ("test",)
+
+    def graded_by(self, source: BenchmarkSource) -> GraderName:
+        """Return the name of the grader: the recipe's, or the benchmark's own."""
+        return self.grader if source.grader is None else source.grader.kind
 
     def release(self, split: Split, source: BenchmarkSource) -> str:
         """Return the release of `split`; "" if there are none (or for embedded problems).
@@ -113,25 +121,33 @@ class Benchmark:
         """
         if split == "train" and not self.trains:
             raise DataError(self.name, "split 'train'", "is for evaluation only", "Train on another benchmark")
+        if GRADERS[self.graded_by(source)].own and source.grader is None:
+            problem = f"is missing, and {self.grader!r} needs settings"
+            raise ConfigError("recipe", f"benchmarks.{self.name}.grader", problem, "State it (docs/extend.md)")
         cap = source.train if split == "train" else source.test
         seed = seed if split == "train" else EVALUATION_SEED
         if source.source == "embedded":
             problems = self._embedded(split, cap or (EMBEDDED_TRAIN if split == "train" else EMBEDDED_TEST), seed)
-            return LoadedSplit(problems, [], len(problems))
+            return LoadedSplit([_regraded(problem, source) for problem in problems], [], len(problems))
         release = self.release(split, source)
         if source.source == "file":
-            loaded = self._sift(self._file_rows(split, source, workspace), self._in_our_shape, split, release)
+            loaded = self._sift(self._file_rows(split, source, workspace), self._in_our_shape, split, release, source)
         else:
-            loaded = self._sift(self._hub_rows(split, source, release), self.from_hub, split, release)
+            loaded = self._sift(self._hub_rows(split, source, release), self.from_hub, split, release, source)
         return loaded._replace(problems=sample(loaded.problems, cap, seed))
 
     def problems(self, rows: Iterable[Row], split: Split) -> list[Problem]:
         """Checked problems of rows in our file shape. Raises `RowError` at the first malformed one."""
         once = Unique()
-        return [self._problem(once.check(row), split, "") for row in rows]
+        return [self._problem(once.check(row), split, "", BenchmarkSource()) for row in rows]
 
     def _sift(
-        self, scanned: Iterable[Scanned], shaped: Callable[[Row], Row], split: Split, release: str
+        self,
+        scanned: Iterable[Scanned],
+        shaped: Callable[[Row], Row],
+        split: Split,
+        release: str,
+        source: BenchmarkSource,
     ) -> LoadedSplit:
         once = Unique()
         problems: list[Problem] = []
@@ -143,17 +159,18 @@ class Benchmark:
                 row = replace(item, veiled=self.confidential)
                 if release and "release" not in row.values:
                     row = row.having(release=release)
-                problems.append(self._problem(once.check(shaped(row)), split, release))
+                problems.append(self._problem(once.check(shaped(row)), split, release, source))
             except RowError as error:
                 rejected.append(error)
         return LoadedSplit(problems, rejected, len(problems) + len(rejected))
 
-    def _problem(self, row: Row, split: Split, release: str) -> Problem:
+    def _problem(self, row: Row, split: Split, release: str, source: BenchmarkSource) -> Problem:
         stated = row.maybe("release").removeprefix("release_")
         if release and stated not in ("", release):
             problem = f"is {stated!r:.40}, but the {split} split is of {release!r}"
             raise row.error("release", problem, "Name the file of that release, or the release in the recipe")
-        made = problem_of(self.adapt(row), self.name, self.domain, self.grader, split)
+        made = problem_of(self.adapt(row), self.name, self.domain, self.graded_by(source), split)
+        made = _regraded(made, source)
         return replace(made, source=f"{made.source} {release}".strip()) if release not in made.source else made
 
     def _in_our_shape(self, row: Row) -> Row:
@@ -189,6 +206,12 @@ class Benchmark:
             remedy = f"`git ls-remote https://huggingface.co/datasets/{self.hub.id} HEAD` prints the newest commit"
             raise ConfigError("recipe", f"benchmarks.{self.name}.revision", problem, remedy)
         return self.hub.rows(split, source.revision, release or None)
+
+
+def _regraded(problem: Problem, source: BenchmarkSource) -> Problem:
+    """Return the problem with the recipe's grader for its benchmark."""
+    own = source.grader
+    return problem if own is None else replace(problem, grader=own.kind, grading=own.version)
 
 
 def sample(problems: list[Problem], count: int | None, seed: int) -> list[Problem]:

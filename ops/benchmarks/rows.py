@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Domain, GraderName, Problem, Split
-from ops.grading.readable import unreadable
+from ops.grading import GRADERS, unreadable
 
 Fail = Callable[[str, str, str], DataError]
 KINDS = ("stdin", "call", "unittest")
@@ -202,7 +202,8 @@ class RowError(DataError):
 def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, split: Split) -> Problem:
     """Return the problem of a checked row. Raises `RowError` with the column and the remedy."""
     _agree(row, "domain", domain, {})
-    _agree(row, "grader", grader, GRADER_ALIASES)
+    if not GRADERS[grader].own:
+        _agree(row, "grader", grader, GRADER_ALIASES)
     choices = _choices(row) if grader == "choice" else _no_choices(row)
     made = Problem(
         id=row.identifier("id"),
@@ -282,7 +283,7 @@ def _letter(row: Row, offered: int) -> str:
 
 
 def _gold(row: Row, grader: GraderName) -> str:
-    return row.text("answer", empty=grader == "code").strip("\n")
+    return row.text("answer", empty=not GRADERS[grader].needs_gold).strip("\n")
 
 
 def _level(text: str) -> str:

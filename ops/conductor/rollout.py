@@ -5,17 +5,16 @@ Training and evaluation both use `ops.workflow.play`, so that training optimises
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ops.core.problem import Grade, Problem
-from ops.grading import grade_many
 from ops.workflow.grammar import Parsed
+from ops.workflow.judging import graded
 from ops.workflow.literals import FormatFailure
 from ops.workflow.play import Question, play
-from ops.workflow.team import Team
+from ops.workflow.team import NO_CLIENT, Team
 from ops.workflow.trace import UNSCORABLE, Round, WorkflowTrace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
@@ -81,16 +80,9 @@ async def roll_out(
         ]
     )
     rounds = [trace.rounds[-1] for trace in traces]
-    grades = await graded(problems, [each.answer for each in rounds])
+    client = teams[0].client if teams else NO_CLIENT
+    grades = await graded(problems, [each.answer for each in rounds], client)
     return [_rollout(*each) for each in zip(rounds, grades, before, strict=True)]
-
-
-async def graded(problems: Sequence[Problem], answers: Sequence[str | None]) -> list[Grade | None]:
-    """Return the grade of each problem's answer, computed in a thread; None without an answer."""
-    there = [index for index, answer in enumerate(answers) if answer is not None]
-    pairs = [(problems[index], answers[index] or "") for index in there]
-    grades = dict(zip(there, await asyncio.to_thread(grade_many, pairs), strict=True))
-    return [grades.get(index) for index in range(len(problems))]
 
 
 def _rollout(made: Round, grade: Grade | None, after: Rollout | None) -> Rollout:
@@ -99,6 +91,6 @@ def _rollout(made: Round, grade: Grade | None, after: Rollout | None) -> Rollout
         return replace(own, grade=after.grade, outcome=after.outcome)
     if made.trace is None:
         return own
-    if made.trace.status in UNSCORABLE:
+    if made.trace.status in UNSCORABLE or (grade is not None and grade.unscorable):
         return replace(own, outcome="unscorable")
     return replace(own, outcome="right" if grade is not None and grade.correct else "wrong")

@@ -5,6 +5,7 @@ setting, and any slow import (torch, dagster, litellm, mlflow), because `podium`
 """
 
 from ops.config.base import Settings, digest
+from ops.config.graders import BenchmarkGrader, FunctionGrader, JudgeGrader
 from ops.config.loading import (
     load,
     load_alerts,
@@ -77,17 +78,20 @@ __all__ = [
     "Adaptive",
     "AlertKind",
     "Alerts",
+    "BenchmarkGrader",
     "BenchmarkSource",
     "Budget",
     "ColdStart",
     "Curation",
     "Evaluation",
     "Execution",
+    "FunctionGrader",
     "Generation",
     "Grading",
     "Grpo",
     "GrpoStage",
     "Guards",
+    "JudgeGrader",
     "Lora",
     "Mail",
     "Policy",

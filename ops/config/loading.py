@@ -6,6 +6,7 @@ inherited: a recipe for real workers has to state it itself.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +19,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ops.config.base import KEY_SHAPE, NAME, Settings, hub_token, names_a_key
+from ops.config.graders import FunctionGrader, JudgeGrader
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
-from ops.config.pool import Pool, PoolFile, Revisions, Worker
-from ops.config.recipe import Recipe
+from ops.config.pool import Pool, PoolFile, Revisions, Worker, model_of
+from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
 from ops.core.settings_files import parse_yaml, read_json, read_text
@@ -335,7 +337,10 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
         problem = f"is below the price of every worker of pool {pool.name!r}"
         raise ConfigError(f"recipe {recipe.name!r}", "max_output_price", problem, "Raise it, or take a cheaper pool")
     left = tuple(worker for worker in pool.workers if worker.name not in costly)
-    benchmarks = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
+    kept = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
+    evaluation_pools = load_evaluation_pools(config, recipe, pool.model_copy(update={"workers": left}))
+    scored = [*left, *(worker for each in evaluation_pools.values() for worker in each.workers)]
+    benchmarks = {name: with_grader(config, recipe, name, source, scored) for name, source in kept.items()}
     recipe = recipe.model_copy(
         update={
             "benchmarks": benchmarks,
@@ -345,10 +350,73 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     )
     pool = pool.model_copy(update={"workers": left})
     check_against_pool(recipe, pool)
-    return Resolved(recipe, pool, load_evaluation_pools(config, recipe, pool), left_out)
+    return Resolved(recipe, pool, evaluation_pools, left_out)
 
 
 _TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"
+
+
+def with_grader(
+    config: Path, recipe: Recipe, name: str, source: BenchmarkSource, scored: Sequence[Worker]
+) -> BenchmarkSource:
+    """Return the benchmark's source with its grader's function read, or its judge found. `scored`: the workers whose
+    answers are graded. Raises `ConfigError`."""
+    if source.grader is None:
+        return source
+    place = FieldOf(f"recipe {recipe.name!r}", f"benchmarks.{name}.grader")
+    if isinstance(source.grader, FunctionGrader):
+        found: Any = {"source": _function(config, source.grader, place)}
+    else:
+        found = {"asked": _judge(config, recipe, source.grader, scored, place)}
+    return source.model_copy(update={"grader": source.grader.model_copy(update=found)})
+
+
+class FieldOf(NamedTuple):
+    """A recipe and a field of it, for an error."""
+
+    recipe: str
+    field: str
+
+    def error(self, part: str, problem: str, remedy: str) -> ConfigError:
+        """Return the error of one of the field's parts."""
+        return ConfigError(self.recipe, f"{self.field}.{part}", problem, remedy)
+
+
+def _function(config: Path, grader: FunctionGrader, place: FieldOf) -> str:
+    """Return the text of the function's file, which must define it."""
+    file = config.parent / Path(grader.file).expanduser()
+    try:
+        text = read_text(file)
+    except OSError as error:
+        raise place.error("file", f"cannot be read ({file}: {error.strerror})", "Name a Python file there") from None
+    if KEY_SHAPE.search(text):
+        raise place.error("file", f"{file} seems to hold an API key", "Remove it: the sandbox reaches no provider")
+    try:
+        parsed = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise place.error("file", f"{file} is no Python ({error})", "Correct it") from None
+    if grader.function not in {each.name for each in parsed.body if isinstance(each, ast.FunctionDef)}:
+        problem = f"{grader.function!r} is not defined at the top level of {file}"
+        raise place.error("function", problem, f"Write `def {grader.function}(problem, answer):` there")
+    return text
+
+
+def _judge(config: Path, recipe: Recipe, grader: JudgeGrader, scored: Sequence[Worker], place: FieldOf) -> Worker:
+    """Return the judge, which is not to grade its own answers unless the recipe says so."""
+    pool = load_pool(config, grader.pool or recipe.pool)
+    if grader.worker not in pool.names:
+        problem = f"names {grader.worker!r}, which pool {pool.name!r} does not have"
+        raise place.error("worker", problem, f"Name one of {', '.join(pool.names)}")
+    judge = pool.worker(grader.worker)
+    own = next((worker for worker in scored if model_of(worker) == model_of(judge)), None)
+    if own is not None and not grader.scored_too:
+        problem = f"{judge.name} would grade its own model's answers: the recipe asks {own.name}, which is {own.model}"
+        remedy = "Name a worker of another pool (`pool: NAME`), or state `scored_too: true`"
+        raise place.error("worker", problem, remedy)
+    if any(worker.name == judge.name and worker.identity != judge.identity for worker in scored):
+        problem = f"{judge.name} is also the name of another worker, which the recipe asks"
+        raise place.error("worker", problem, "Rename one of the two in its pool")
+    return judge
 
 
 def _costs_more(worker: Worker, max_output_price: float | None) -> bool:

@@ -29,6 +29,9 @@ class PromotionGate(Settings):
     """USD per question against the champion's."""
     max_latency_ratio: float = Field(default=1.5, gt=0)
     min_format_compliance: float = Field(default=0.95, ge=0, le=1)
+    min_judge_agreement: float = Field(default=0.8, ge=0, le=1)
+    """Of a benchmark that a judge grades: the share of right answers that it accepts, and of wrong ones that it
+    rejects, on labelled answers; lower end of the 95 % interval. Not measured: kept back."""
     min_paired_share: float = Field(default=0.9, gt=0, le=1)
     """Share of the other side's questions that both scored; below it the two cannot be compared."""
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, PoolName, Seed, Settings, find_in_url
+from ops.config.graders import BenchmarkGrader, JudgeGrader
 from ops.config.training import (
     Adaptive,
     ColdStart,
@@ -41,6 +42,8 @@ class BenchmarkSource(Settings):
     test: int | None = Field(default=None, ge=1)
     optional: bool = False
     """For a gated dataset: without a token of the hub (HF_TOKEN) the recipe is one without this benchmark."""
+    grader: BenchmarkGrader | None = None
+    """How answers are graded here. None: as the benchmark says."""
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)
     """Malformed rows are quarantined; a larger share of a split fails the load."""
     max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
@@ -311,6 +314,18 @@ class Recipe(Settings):
     def trains(self) -> bool:
         """Whether its policy is trained: not a prompted or a static one."""
         return not isinstance(self.policy, UntrainedPolicy)
+
+    @property
+    def own_graders(self) -> tuple[BenchmarkGrader, ...]:
+        """Return the graders that it states for its benchmarks."""
+        return tuple(source.grader for source in self.benchmarks.values() if source.grader is not None)
+
+    @property
+    def judges(self) -> dict[str, JudgeGrader]:
+        """Return benchmark → its judge, for those that have one."""
+        return {
+            name: source.grader for name, source in self.benchmarks.items() if isinstance(source.grader, JudgeGrader)
+        }
 
     @property
     def asks_workers(self) -> bool:

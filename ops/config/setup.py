@@ -16,7 +16,7 @@ from pydantic import Field
 from ops.config.base import Seed, Settings, digest
 from ops.config.loading import LeftOut, load_deepspeed, load_gate, load_retraining, pool_file, resolve_recipe
 from ops.config.operations import PoolChange, PromotionGate, Retraining
-from ops.config.pool import Pool
+from ops.config.pool import Pool, Worker
 from ops.config.recipe import Recipe
 from ops.config.studies import Studies, studies_now
 from ops.core.atomic import write_text
@@ -51,8 +51,17 @@ class Setup:
 
     @property
     def every_pool(self) -> dict[str, Pool]:
-        """Return name → pool: the recipe's own and those of its evaluation."""
-        return {self.recipe.pool: self.pool, **self.pools}
+        """Return name → pool: the recipe's own, those of its evaluation, and of other pools the judges."""
+        return self.judge_pools | {self.recipe.pool: self.pool, **self.pools}
+
+    @property
+    def judge_pools(self) -> dict[str, Pool]:
+        """Return name → the judges of that pool, for pools other than the recipe's own."""
+        judges: dict[str, dict[str, Worker]] = {}
+        for judge in self.recipe.judges.values():
+            if judge.pool not in (None, self.recipe.pool):
+                judges.setdefault(judge.pool, {})[judge.worker] = judge.judge
+        return {name: Pool(name=name, workers=tuple(own.values())) for name, own in judges.items()}
 
     @property
     def run(self) -> str:

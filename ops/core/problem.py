@@ -8,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 Domain = str
 """The domain of a benchmark: the training mix has a quota, and reports an accuracy, per domain."""
-GraderName = Literal["math", "choice", "text", "code"]
-AnswerForm = GraderName | Literal["open"]
-"""The form of an answer: a grader's, or "open" for a question that no grader judges."""
+GraderName = str
+"""A file in `ops/grading/graders`; "open" for a question that no grader judges."""
 Split = Literal["train", "test"]
 TestKind = Literal["stdin", "call", "unittest"]
 
@@ -45,7 +44,7 @@ class Problem:
     reads it: LaTeX for "math", a letter for "choice", short text for "text", a
     reference program (or "") for "code"; "open" is a user's question, which nothing grades. `choices` are the texts
     behind the letters A, B, C …; empty unless the question offers choices. `family` names the embedded generator, ""
-    for real data.
+    for real data. `grading` is the version of the benchmark's own grader, "" if the recipe states none.
     """
 
     id: str
@@ -54,13 +53,14 @@ class Problem:
     split: Split
     question: str
     answer: str
-    grader: AnswerForm
+    grader: GraderName
     choices: tuple[str, ...] = ()
     tests: tuple[CodeTest, ...] = ()
     subject: str = ""
     level: str = ""
     family: str = ""
     source: str = ""
+    grading: str = ""
 
     @property
     def key(self) -> str:
@@ -72,7 +72,7 @@ class Problem:
         row = asdict(self)
         row["choices"] = list(self.choices)
         row["tests"] = [test.as_row() for test in self.tests]
-        return row
+        return row if self.grading else {key: value for key, value in row.items() if key != "grading"}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Problem:
@@ -124,28 +124,16 @@ class Grade(NamedTuple):
     extracted: str
     reason: str
     failed: FailedTest | None = None
+    unscorable: bool = False
+    """Whether the judge could not be reached: correctness is then unknown."""
+    cost_usd: float = 0.0
+    """What the judge's reply cost."""
 
     @property
     def correct(self) -> bool:
         return self.score >= 1.0
 
 
-ANSWER_FORMAT: dict[AnswerForm, str] = {
-    "math": r"Give the final answer in \boxed{}.",
-    "choice": 'Finish with "Answer: X", X being the letter.',
-    "text": 'Finish with "Answer: " and a short answer.',
-    "code": "Give the complete program in one ```python block.",
-    "open": "",
-}
-"""The last line of the prompt, by grader: the form of answer that the grader expects."""
-
-
 def choice_lines(problem: Problem) -> list[str]:
     """Return the choices as `A) …` lines; none for an open question."""
     return [f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)]
-
-
-def worker_prompt(problem: Problem) -> str:
-    """Return the question as a worker reads it: its text, its choices, and the form of the answer."""
-    form = ANSWER_FORMAT[problem.grader]
-    return "\n".join([problem.question, *choice_lines(problem), *([form] if form else [])])

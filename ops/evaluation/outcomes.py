@@ -25,7 +25,7 @@ Systems = Mapping[str, Sequence[OutcomeRow]]
 """System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
 COLUMNS = (
     "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
-    "format_ok", "steps", "calls", "tokens", "cost_usd", "latency_s", "shape", "trace",
+    "format_ok", "steps", "calls", "tokens", "cost_usd", "grading_usd", "latency_s", "shape", "trace",
 )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def table(setup: Setup, rows: Systems, policies: Mapping[str, str]) -> DataFrame
         (
             system, policies.get(system, ""), pools[row.benchmark], row.benchmark, row.problem_key, row.domain,
             row.repeat, None if row.unscorable else bool(row.correct), row.unscorable, row.status, row.format_ok,
-            row.steps, len(row.usage), row.tokens, row.cost_usd, row.latency_s, row.shape, row.trace,
+            row.steps, len(row.usage), row.tokens, row.cost_usd, row.grading_usd, row.latency_s, row.shape, row.trace,
         )
         for system, own in rows.items()
         for row in own

@@ -77,6 +77,8 @@ class OutcomeRow:
     """The number of completions that a recursive Conductor wrote; otherwise 1."""
     stop: str = ""
     """Why the rounds ended (`ops.workflow.trace.Stop`); empty for a Conductor without rounds."""
+    grading_usd: float = 0.0
+    """What the judge of the answer cost; not part of `cost_usd`, which is the price of the answer."""
     trace: str = ""
     """The trace's id, which MLflow stores as the tag `trace`; empty if no workflow ran, or for a worker alone."""
 
@@ -85,15 +87,15 @@ class OutcomeRow:
         """Make the row of an execution; `grade` is the grade of the chosen branch's answer.
 
         Steps, tokens, USD and responses are summed over all branches and rounds; the latency is that of the slowest
-        branch. One branch with an unreachable worker makes the row unscorable. If a worker wrote the workflow, that
-        call counts in cost and latency, but not as a step. Shape and pattern are those of the workflow that gave the
-        graded answer.
+        branch. One branch with an unreachable worker makes the row unscorable, as does an unreachable judge. If a
+        worker wrote the workflow, that call counts in cost and latency, but not as a step. Shape and pattern are those
+        of the workflow that gave the graded answer.
         """
         counts, writing = played.counts, played.writing
         first, workflow = counts.rounds[0].parsed, counts.workflow
         executions = [trace for branch in played.branches for trace in branch.traces]
         paid = executions if writing is None else [*executions, writing]
-        unscorable = any(trace.status in UNSCORABLE for trace in paid)
+        unscorable = any(trace.status in UNSCORABLE for trace in paid) or (grade is not None and grade.unscorable)
         unwritten = NO_WORKFLOW if writing is None or writing.status == "answered" else writing.status
         return cls(
             benchmark=problem.benchmark,
@@ -117,6 +119,7 @@ class OutcomeRow:
             usage=tuple(use for trace in paid for use in _usage(trace)),
             rounds=len(counts.rounds),
             stop=counts.stop,
+            grading_usd=grade.cost_usd if grade is not None else 0.0,
             trace=counts.id if counts.traces else "",
         )
 

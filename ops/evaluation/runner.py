@@ -17,7 +17,9 @@ from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import OutcomeRow, Played
 from ops.evaluation.statistics import MeanEstimate, clustered
+from ops.workers.scheduling import Client
 from ops.workflow.grammar import Parsed
+from ops.workflow.judging import graded
 from ops.workflow.play import Fits, Question, play
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
@@ -95,7 +97,8 @@ async def evaluate(
 
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    return await _evaluate(problems, sets, settings.repeats, answer, on_played, AHEAD if limits is None else 1)
+    at_once = AHEAD if limits is None else 1
+    return await _evaluate(problems, sets, settings.repeats, answer, on_played, at_once, team.client)
 
 
 async def evaluate_method(
@@ -132,7 +135,7 @@ async def evaluate_method(
         return [each._replace(chosen=chosen) for each, chosen in picked]
 
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
-    return await _evaluate(problems, sets, settings.repeats, answer, None, 1)
+    return await _evaluate(problems, sets, settings.repeats, answer, None, 1, team.client)
 
 
 async def _evaluate(
@@ -142,9 +145,8 @@ async def _evaluate(
     answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]],
     on_played: OnPlayed | None,
     at_once: int,
+    client: Client,
 ) -> list[OutcomeRow]:
-    from ops.conductor.rollout import graded
-
     room, failed, rows = asyncio.Semaphore(at_once), False, list[OutcomeRow]()
 
     async def one(chosen: Sequence[Problem], repeat: int) -> None:
@@ -154,7 +156,7 @@ async def _evaluate(
                 return
             try:
                 played = await answer(chosen, repeat)
-                grades = await graded(chosen, [each.counts.answer for each in played])
+                grades = await graded(chosen, [each.counts.answer for each in played], client)
             except BaseException:
                 failed = True
                 raise

@@ -1,44 +1,29 @@
-"""The graders of training's reward and of evaluation: mathematics, choices, short text, programs.
+"""The graders of training's reward and of evaluation: mathematics, choices, short text, programs, a user's own.
 
 What belongs here: `grade` and `grade_many`, which accept any response text, are safe from any thread, and give the same
-result for the same input. What does not: the graders themselves, one file each.
+result for the same input. What does not: the graders themselves, one file each in `graders`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from ops.core.problem import AnswerForm, Grade, Problem
-from ops.grading import choice, code, math, text
+from ops.core.errors import ConfigError
+from ops.core.problem import Grade, Problem
 from ops.grading import isolation as walls
+from ops.grading.grader import GRADERS, OwnGrader, is_final, take_graders, worker_prompt
 from ops.grading.isolation import GradingSettings, isolation
-from ops.grading.readable import unreadable
-from ops.grading.verdicts import VerdictStore
+from ops.grading.verdicts import VerdictStore, is_stored
 
-__all__ = ["configure", "grade", "grade_many", "isolation", "unreadable"]
+__all__ = ["GRADERS", "configure", "grade", "grade_many", "isolation", "unreadable", "worker_prompt"]
 
-
-class Grader(NamedTuple):
-    """`extracted` finds the answer in a response; `judge` compares it with the gold one."""
-
-    extracted: Callable[[Problem, str], str]
-    judge: Callable[[Problem, str], Grade]
-
-
-GRADERS: dict[AnswerForm, Grader] = {
-    "math": Grader(math.extracted, math.judge),
-    "choice": Grader(choice.extracted, choice.judge),
-    "text": Grader(text.extracted, text.judge),
-    "code": Grader(code.extracted, code.judge),
-}
 _MEMO: LRUCache[tuple[Problem, str], Grade] = LRUCache(4096)
 """Rollouts of one group repeat each other's answers."""
 _MEMO_LOCK = threading.Lock()
@@ -57,21 +42,33 @@ class _Kept:
 _KEPT = _Kept()
 
 
-def configure(settings: GradingSettings, root: Path, verdicts: Path | None = None) -> None:
-    """Use these grading settings in this process; `root` is the project's folder.
+def configure(
+    settings: GradingSettings, root: Path, verdicts: Path | None = None, graders: Iterable[OwnGrader] = ()
+) -> None:
+    """Use these grading settings and these benchmarks' own graders in this process; `root` is the project's folder.
 
     `verdicts`: the folder in which verdicts of programs are stored and looked up; None: every program runs.
+    Called when a recipe is loaded. A process that never calls it runs programs in bubblewrap only.
     """
     walls.configure(settings, root)
+    take_graders(graders)
     if verdicts != _KEPT.folder:
         if _KEPT.store is not None:
             _KEPT.store.close()
         _KEPT.folder, _KEPT.store = verdicts, VerdictStore(verdicts) if verdicts else None
 
 
+def unreadable(problem: Problem) -> str:
+    """Return why the problem's grader cannot read the gold answer or the tests; "" if it can. Executes no program."""
+    if problem.grader not in GRADERS:
+        return f"no grader is called {problem.grader!r}"
+    return GRADERS[problem.grader].unreadable(problem)
+
+
 def grade(problem: Problem, response: str) -> Grade:
     """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
-    when a program must run and this machine has no isolation that the recipe accepts (`configure`)."""
+    when a program must run and this machine has no isolation that the recipe accepts (`configure`), or the problem's
+    grader asks a worker (`ops.workflow.judging`)."""
     return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
 
 
@@ -85,8 +82,8 @@ def grade_many(
     """
     keys = [(problem, GRADERS[problem.grader].extracted(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
-    programs = [key for key in distinct if key[0].grader == "code"]
-    grades = {key: _judge(*key) for key in distinct if key[0].grader != "code"}
+    programs = [key for key in distinct if GRADERS[key[0].grader].runs]
+    grades = {key: _judge(*key) for key in distinct if not GRADERS[key[0].grader].runs}
     if programs:
         with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
             judged = pool.map(lambda key: _judge(key[0], key[1], failures_again), programs)
@@ -99,13 +96,17 @@ def _judge(problem: Problem, answer: str, failures_again: bool = False) -> Grade
     with _MEMO_LOCK:
         if (known := _MEMO.get(key)) is not None and (known.correct or not failures_again):
             return known
-    store = _KEPT.store if code.runs(problem, answer) else None
+    if (judge := GRADERS[problem.grader].judge) is None:
+        what = f"is {problem.grader!r}, which grades no single answer here"
+        remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
+        raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
+    store = _KEPT.store if is_stored(problem, answer) else None
     verdict = store.get(problem, answer) if store else None
     if verdict is None or (failures_again and not verdict.correct):
-        verdict = GRADERS[problem.grader].judge(problem, answer)
-        if store and code.is_final(verdict):
+        verdict = judge(problem, answer)
+        if store and is_final(verdict):
             store.keep(problem, answer, verdict)
-    if (problem.grader != "code" or code.is_final(verdict)) and len(answer) <= _MEMO_CHARACTERS:
+    if is_final(verdict) and len(answer) <= _MEMO_CHARACTERS:
         with _MEMO_LOCK:
             _MEMO[key] = verdict
     return verdict

@@ -19,6 +19,7 @@ import ops.core
 import ops.grading
 from ops.core.problem import CodeTest, FailedTest, Grade, Problem, TestKind
 from ops.core.sqlite import Damaged, SqliteFile
+from ops.grading.grader import GRADERS
 from ops.grading.isolation import Libraries, accepted_wall, libraries
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,15 @@ WITHHELD = "it failed before, and no text about hidden tests is kept"
 _VERSION = 1
 _SCHEMA = ("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, checksum TEXT NOT NULL)",)
 _GET = "SELECT CAST(verdict AS BLOB), CAST(checksum AS BLOB) FROM verdicts WHERE key = ?"
+
+
+LONGEST = 200_000
+"""Characters of the longest answer whose verdict is stored."""
+
+
+def is_stored(problem: Problem, answer: str) -> bool:
+    """Return whether the verdict on this answer takes a process, so that it is stored."""
+    return GRADERS[problem.grader].runs and bool(answer.strip()) and len(answer) <= LONGEST
 
 
 class VerdictStore:
@@ -48,7 +58,7 @@ class VerdictStore:
         return None if row is None else _grade(key, *row, program)
 
     def keep(self, problem: Problem, program: str, verdict: Grade) -> None:
-        """Store a verdict that is the same on any machine (`code.is_final`)."""
+        """Store a verdict that is the same on any machine (`grader.is_final`)."""
         key, text = _key(problem, program), _text(problem, verdict)
         self._saving(lambda: self._insert(key, text))
 
@@ -79,7 +89,8 @@ class VerdictStore:
 
 def _key(problem: Problem, program: str) -> str:
     parts = (grader_version(), accepted_wall(), sys.version, installed(libraries(problem.benchmark)))
-    return _digest([*parts, _tests_key(problem.tests), program])
+    own = problem.as_row() if problem.grading else None  # a function sees the problem
+    return _digest([*parts, _tests_key(problem.tests), own, program])
 
 
 @lru_cache(maxsize=1)
@@ -128,7 +139,7 @@ def _grade(key: str, text: bytes, checksum: bytes, program: str) -> Grade | None
         if _checksum(key, text.decode()) != checksum.decode():
             raise ValueError("the row is damaged")
         match json.loads(text):
-            case [float(score), str(reason), None] if score in (0.0, 1.0):
+            case [float(score), str(reason), None] if 0 <= score <= 1:
                 return Grade(score, program, reason)
             case [0.0, str(reason), [int(number), int(of), str(kind), str(got), str(expected), bool(hidden)]]:
                 return Grade(

@@ -32,7 +32,9 @@ CHARACTERS_PER_TOKEN = 4.0
 """Approximate ratio in English text, used for workers without measured token counts."""
 TOOL_TOKENS = 19.0
 """Tokens of a tool's answer (a value, a formula or a short program): the mean of the quickstart's 10,800 answers."""
-ANSWER_TOKENS = {"choice": 300.0}
+VERDICT = "verdict"
+"""In place of a grader: the call asks a judge for its verdict."""
+ANSWER_TOKENS = {"choice": 300.0, VERDICT: 12.0}
 """Tokens of a language model's answer to one question, by grader; `OTHER_TOKENS` for every other grader.
 
 Derived from arXiv:2512.04388, constrained workers. A router that calls one worker once takes 840 tokens per question,
@@ -48,6 +50,8 @@ SUBTASK_TOKENS = 25
 """Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
 FORMAT_TOKENS = 20
 """Tokens of the instruction on the answer format that follows the question."""
+JUDGING_TOKENS = 250.0
+"""Tokens of the instructions to a judge with a rubric of a few sentences: an assumption."""
 WORKFLOW_TOKENS = 300.0
 """Tokens of a workflow that a prompted worker writes, with the few sentences before it: an assumption."""
 SPEED = (100.0, 50.0, 25.0)
@@ -195,9 +199,11 @@ class Prices:
         *,
         pool_file: Path | str,
         question: float = 0.0,
+        judges: Mapping[str, Worker] | None = None,
     ) -> None:
         """`measured`: measurements of these workers, not of another pool's. `question`: mean tokens of a question, used
-        if the prompt is unknown."""
+        if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
+        self.judges = judges or {}
         self.workers, self._measured, self._question = workers, measured or Measured(), question
         self._file, self._of_worker = pool_file, {worker.name: worker for worker in workers}
         self._price: dict[str, tuple[float, float]] = {}
@@ -226,6 +232,15 @@ class Prices:
         said = TOOL_TOKENS if "tool" in worker.tags else WORKFLOW_TOKENS + usual_answer(worker) - OTHER_TOKENS
         answers = Range(*(min(part * said, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
         return self._made(worker, Range.of(prompt), answers, "")
+
+    def judging(self, judge: Worker, answer: Range) -> Call:
+        """Estimate a call in which `judge` grades an answer of that many tokens.
+
+        Raises `ConfigError` if the judge has no price.
+        """
+        said = usual_answer(judge, VERDICT)
+        verdicts = Range(*(min(part * said, judge.max_tokens) for part in (0.5, 1.0, 2.0)))
+        return self._made(judge, answer.plus(Range.of(self._question + JUDGING_TOKENS)), verdicts, "")
 
     def asked(self, ask: Ask) -> Call:
         """Estimate the call of `ask`. The high end of the USD is what the client reserves.
@@ -336,6 +351,15 @@ class WorkerCosts:
         for each in self._of.values():
             waiting[each.worker.name] = waiting[each.worker.name].plus(each.waiting_s)
         return dict(waiting)
+
+    def judge(self, prices: Prices, benchmark: str, answer: Range, answers: Range) -> Range:
+        """Add the calls of the benchmark's judge, if it has one, for `answers` answers like `answer`; return the USD of
+        one."""
+        if (judge := prices.judges.get(benchmark)) is None:
+            return NOTHING
+        call = prices.judging(judge, answer)
+        self.of(prices, judge).take(call, answers)
+        return call.usd
 
     def cost(self, name: str, what: str, *, chain_s: Range = NOTHING) -> Cost:
         """The total as a `Cost`. `chain_s`: seconds of sequential calls, which worker limits do not change."""
@@ -469,7 +493,9 @@ def estimate(asks: Iterable[Ask], cache: ResponseCache, prices: Prices, name: st
         if stored:
             of_worker.cached += 1
         else:
-            of_worker.take(prices.asked(ask), Range.of(1))
+            call = prices.asked(ask)
+            of_worker.take(call, Range.of(1))
+            costs.judge(prices, ask.benchmark, call.answer, Range.of(1))
     return costs.cost(name, what)
 
 

@@ -11,7 +11,7 @@ from functools import reduce
 from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
-from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher
+from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Worker
 from ops.core.errors import counted
 from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
@@ -100,7 +100,7 @@ class Stages:
         for benchmark, count in self._spread(candidates * samples).items():
             for worker in prices.workers:
                 share = self._left.precaching.get((worker.name, benchmark), 1.0)
-                costs.of(prices, worker).take(prices.call(worker, benchmark), Range.of(count * share))
+                self._answered(costs, prices, worker, benchmark, count * share)
         return self._stage("precaching", what, costs)
 
     def cold_start(self) -> Cost | None:
@@ -204,7 +204,7 @@ class Stages:
             prices = self._evaluated[benchmark]
             for worker in prices.workers:
                 share = cells.get((worker.name, benchmark), 1.0)
-                costs.of(prices, worker).take(prices.call(worker, benchmark), Range.of(count * share))
+                self._answered(costs, prices, worker, benchmark, count * share)
         return self._stage("every worker alone", f"{self._asked()} × {len(names)} workers", costs)
 
     def _baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, Prices]) -> Cost:
@@ -223,9 +223,16 @@ class Stages:
                 asking = call._replace(prompt=call.prompt.plus(shown))
                 costs.of(prices, worker).take(asking, Range.of(count * calls / len(each)))
                 alone[worker.name] += count * call.usd.expected
+            costs.judge(prices, benchmark, said, Range.of(count))
         cost, mean = self._stage("", "", costs), fmean(alone.values())
         ratios = Range(min(alone.values()) / mean, 1.0, max(alone.values()) / mean) if mean else Range.of(1.0)
         return replace(cost, usd=cost.usd.times(ratios))
+
+    def _answered(self, costs: WorkerCosts, prices: Prices, worker: Worker, benchmark: str, count: float) -> None:
+        """Add `count` answers of a worker alone, and their judge."""
+        call = prices.call(worker, benchmark)
+        costs.of(prices, worker).take(call, Range.of(count))
+        costs.judge(prices, benchmark, call.answer, Range.of(count))
 
     def evaluation(self, policies: int | None = None) -> Cost:
         """Cost of the Conductor on the test questions, before and after GRPO if there is a cold start.
@@ -280,6 +287,7 @@ class Stages:
                 costs.of(prices, workers[step.worker]).take(
                     call._replace(prompt=call.prompt.plus(more)), Range.of(count)
                 )
+            costs.judge(prices, benchmark, calls[-1].answer, Range.of(count))
         return self._stage(EVALUATION, what, costs)
 
     def _asked(self) -> str:
@@ -319,7 +327,9 @@ class Stages:
                 each = workflows.times(share / len(calls)).times(steps)
                 for worker in prices.workers:
                     costs.of(prices, worker).take(calls[worker.name], each)
-                most_expensive += workflows.high * share * steps.high * max(call.usd.high for call in calls.values())
+                judged = costs.judge(prices, benchmark, _mean(calls, lambda call: call.answer), workflows.times(share))
+                dearest = steps.high * max(call.usd.high for call in calls.values()) + judged.high
+                most_expensive += workflows.high * share * dearest
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
         return self._stage(name, what, costs, most_expensive=most_expensive, chain=chain.times(waits))
 
@@ -356,7 +366,8 @@ class Stages:
 
 
 def _prices(setup: Setup, known: Lengths, measured: Measured | None = None) -> Prices:
-    return Prices(setup.pool.workers, measured, pool_file=setup.pool_file, question=known.question)
+    judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
+    return Prices(setup.pool.workers, measured, pool_file=setup.pool_file, question=known.question, judges=judges)
 
 
 def _shares(counts: Mapping[str, float]) -> dict[str, float]:

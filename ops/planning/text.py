@@ -12,6 +12,7 @@ from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
     EFFORT_TOKENS,
+    JUDGING_TOKENS,
     OTHER_TOKENS,
     SPEED,
     THINKING_TOKENS,
@@ -238,6 +239,8 @@ def _assumed(plan: Plan) -> str:
         f"answers are as long as measured here, else half, once or twice as usual ({answers})",
         f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in SPEED)} tokens/s",
     ]
+    for name, grader in plan.recipe.judges.items():
+        lines.append(f"{grader.worker} grades each answer to {name}, with {JUDGING_TOKENS:.0f} tokens of instructions")
     if plan.recipe.policy.kind == "scratch":
         shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in DISTINCT.items())
         lines.append(f"a small policy repeats itself, and equal calls are paid once; expected: {shares}")

@@ -24,7 +24,7 @@ Progress = Callable[["ResponseRow"], None]
 
 def solo_messages(problem: Problem) -> list[Message]:
     """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
-    from ops.core.problem import worker_prompt
+    from ops.grading import worker_prompt
     from ops.workflow.controls import plain
     from ops.workflow.grammar import SOLVE
 
@@ -70,7 +70,7 @@ async def precache(
 
 
 async def answer(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
-    from ops.grading import grade
+    from ops.workflow.judging import graded
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
@@ -79,8 +79,10 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
         return replace(row, status="unreachable")
     except WorkerRefused:
         return replace(row, status="refused")
-    graded = await asyncio.to_thread(grade, problem, response.text)
-    return replace(row, response=response, score=graded.score, extracted=graded.extracted)
+    [verdict] = await graded([problem], [response.text], client)
+    if verdict is None or verdict.unscorable:
+        return replace(row, status="unreachable")
+    return replace(row, response=response, score=verdict.score, extracted=verdict.extracted)
 
 
 # ── files ────────────────────────────────────────────────────────────────────

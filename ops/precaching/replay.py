@@ -35,7 +35,7 @@ class Recorded:
     """
 
     def __init__(self, rows: Iterable[ResponseRow], problems: Iterable[Problem]) -> None:
-        from ops.core.problem import worker_prompt
+        from ops.grading import worker_prompt
 
         prompts = {problem.key: worker_prompt(problem) for problem in problems}
         self._prompts = set(prompts.values())

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import is_confidential, shown_reason
 from ops.core.documents import markdown_table
-from ops.core.problem import AnswerForm, Problem
+from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
+from ops.grading.grader import GRADERS
 from ops.quality.suite import QualityReport, Rule, between, run
 
 
@@ -19,7 +20,7 @@ class GoldGrade(NamedTuple):
 
     row: str
     benchmark: str
-    grader: AnswerForm
+    grader: GraderName
     score: float | None
     answer: str
     reason: str
@@ -47,27 +48,28 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
     """Grade every gold answer, in order; programs `workers` at a time (default: one per processor)."""
     from ops.grading import grade_many
 
-    gradable = [problem for problem in problems if problem.answer.strip()]
+    gradable = [problem for problem in problems if _has_gold(problem)]
     pairs = [(problem, gold_response(problem)) for problem in gradable]
     left = iter(grade_many(pairs, workers=workers, failures_again=True))
     verdicts = []
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)
         answer = "" if hidden else problem.answer
-        grade = next(left) if problem.answer.strip() else None
-        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer"
+        grade = next(left) if _has_gold(problem) else None
+        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
         score = grade.score if grade else None
         verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, answer, reason))
     return verdicts
 
 
+def _has_gold(problem: Problem) -> bool:
+    """Whether there is a gold answer that its grader judges without asking a worker (`ops.quality.agreement`)."""
+    return bool(problem.answer.strip()) and GRADERS[problem.grader].judge is not None
+
+
 def gold_response(problem: Problem) -> str:
     """The gold answer in the form that the worker prompt asks for."""
-    if problem.grader == "math":
-        return rf"\boxed{{{problem.answer}}}"
-    if problem.grader == "code":
-        return f"```python\n{problem.answer}\n```"
-    return f"Answer: {problem.answer}"
+    return GRADERS[problem.grader].gold_response(problem)
 
 
 def _sentence(verdict: GoldGrade) -> str:

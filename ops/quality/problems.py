@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.core.problem import Domain, GraderName, Problem
+from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
 from ops.curation.text import exact_key, full_text
-from ops.grading import unreadable
+from ops.grading import GRADERS, unreadable
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
 
 MAX_QUESTION_CHARS = 20_000
@@ -82,7 +82,7 @@ def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict
         "question_chars": len(problem.question.strip()),
         "answer_chars": len(problem.answer.strip()),
         "tests_chars": sum(len(test.input) + len(test.output) for test in problem.tests),
-        "has_gold": problem.grader == "code" or bool(problem.answer.strip()),
+        "has_gold": bool(problem.answer.strip()) or not _needs_gold(problem.grader),
         "answer_parses": not problem.answer.strip() or problem.grader == "choice" or not unreadable(problem),
         "answer_is_offered": problem.grader != "choice" or not unreadable(problem),
         "choices_fit_grader": bool(problem.choices) == (problem.grader == "choice"),
@@ -90,6 +90,10 @@ def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict
         "repeats_evaluation": name in repeated,
         "id_is_held_out": name in held_out_ids,
     }
+
+
+def _needs_gold(grader: str) -> bool:
+    return grader not in GRADERS or GRADERS[grader].needs_gold
 
 
 def _mark_repeats(rows: list[dict[str, Any]], problems: Sequence[Problem]) -> None:
@@ -105,7 +109,7 @@ def _rules() -> list[Rule]:
         Rule("id used twice in a benchmark", unique("row")),
         Rule("no id", between("id_chars", 1)),
         Rule("unknown domain", among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
-        Rule("unknown grader", among("grader", get_args(GraderName))),
+        Rule("unknown grader", among("grader", list(GRADERS))),
         Rule("unknown split", among("split", ("train", "test"))),
         Rule("empty question", between("question_chars", 1)),
         Rule("no gold answer", true("has_gold")),

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from ops.benchmarks.store import evaluation_questions
-from ops.config import PromotionGate, Setup
+from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
+from ops.quality.agreement import load_agreement
 from ops.release import registry
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
-from ops.release.promotion import NO_CHAMPION, GateDecision, confidence_at, decide
+from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
 
 _SHOWN = {
     "policy": "policy",
@@ -60,7 +61,7 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
     analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
     decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
-    decision = replace(decision, against=champion.version if champion else NO_CHAMPION)
+    decision = _with_judges(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
     confidence = confidence_at(gate, analysis)
     opponents = [Opponent(
         f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
@@ -81,6 +82,22 @@ def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gat
         opponents=tuple(opponents),
     )
     return Judgement(decision, dossier)
+
+
+def _with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
+    """Add the check of each judge's agreement with labelled answers."""
+    checks = [_agrees(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
+    passed = decision.promote and all(check.passed for check in checks)
+    return replace(decision, promote=passed, checks=(*decision.checks, *checks))
+
+
+def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGate) -> Check:
+    known, bound = load_agreement(setup.workspace, grader, benchmark), gate.min_judge_agreement
+    name = f"agreement of the judge of {benchmark}"
+    if known is None:
+        how = f"not measured for this judge and rubric: `podium data gold {setup.recipe.name}` measures it"
+        return Check(name, 0.0, bound, False, how)
+    return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
 
 
 def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRow] | None:

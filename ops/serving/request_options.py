@@ -13,6 +13,7 @@ from ops.config import Settings
 from ops.config.loading import correction, in_words
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.grading import GRADERS
 
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
@@ -41,8 +42,8 @@ class QuestionTooLongError(RequestError):
 class RequestOptions(Settings):
     """The object `podium` of a request to OpenAI's routes, and `custom_inputs` of a request to MLflow's."""
 
-    grader: Literal["open", "math", "choice", "text", "code"] | None = None
-    """The form of the answer that workers are asked for; None: "choice" with choices, else "open": any."""
+    grader: Text | None = None
+    """The grader whose form of answer workers are asked for; None: "choice" with choices, else "open": any."""
     response_format: dict[str, Any] | None = None
     """The JSON that the last step must answer with, as OpenAI's parameter of this name says it."""
     choices: tuple[Text, ...] = ()
@@ -63,6 +64,14 @@ class RequestOptions(Settings):
     workflow: Flag = False
     """Whether the response shows the workflow and every step's subtask and response."""
     _field: str = PrivateAttr(default="podium")
+
+    @field_validator("grader")
+    @classmethod
+    def _is_a_grader(cls, name: str | None) -> str | None:
+        known = [each.name for each in GRADERS.values() if not each.own]
+        if name is not None and name not in known:
+            raise ValueError(f"should be one of {', '.join(known)}")
+        return name
 
     @field_validator("response_format")
     @classmethod

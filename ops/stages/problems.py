@@ -74,7 +74,7 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
     Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
     programs are checked later, before their use.
     """
-    if source.source == "embedded" or entry.grader == "code":
+    if source.source == "embedded" or entry.graded_by(source) == "code":
         return loaded
     grades = grade_gold(loaded.problems)
     given = sum(grade.score is not None for grade in grades)

@@ -207,7 +207,8 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
 def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
     """Prices of the setup's pool, with tokens measured from precached responses and the ledger. Raises `DataError`."""
     rows = load_responses(setup.workspace.data / "responses")
-    return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file)
+    judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
+    return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file, judges=judges)
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:

@@ -13,8 +13,9 @@ from random import Random
 from threading import Lock
 
 from ops.config import RoundLimits
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
 from ops.core.response import Message, Sample
+from ops.grading import worker_prompt
 from ops.workflow.execution import Previous, carried, execute
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages

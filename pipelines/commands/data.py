@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -74,7 +75,7 @@ def shortlist(recipe: str, seed: int | None) -> None:
 @yes_option
 def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     """Ask every worker every candidate, or show the cost."""
-    from contextlib import nullcontext
+    from contextlib import ExitStack
 
     from ops.config import Setup
     from ops.core.progress import bar
@@ -90,7 +91,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from pipelines.asking import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
-    configure(setup.recipe.grading, setup.workspace.root, setup.workspace.cache)
+    configure(setup.recipe.grading, setup.workspace.root, setup.workspace.cache, setup.recipe.own_graders)
     if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
         return
@@ -101,7 +102,9 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     if dry_run:
         return
     confirm_spending(setup, yes, expected.usd if expected else None)
-    with serving(setup.pool, setup.workspace) if asks else nullcontext(), bar() as on_progress:
+    with ExitStack() as servers, bar() as on_progress:
+        for pool in (setup.pool, *setup.judge_pools.values()) if asks else ():
+            servers.enter_context(serving(pool, setup.workspace))
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
     click.echo(
@@ -147,11 +150,28 @@ def check(recipe: str) -> None:
 
 @data.command()
 @recipe_argument
-def gold(recipe: str) -> None:
-    """Grade every gold answer of data/raw and report."""
-    from pipelines.commands.quality import report_gold
+@click.option(
+    "--answers", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Labelled answers for judges: rows with problem (school/7), answer, right.",
+)
+@click.option(
+    "--questions", type=click.IntRange(min=1), default=100, show_default=True,
+    help="Without --answers: the most gold answers for each judge; as many wrong ones are made from them.",
+)
+@dry_run_option
+@yes_option
+def gold(recipe: str, answers: Path | None, questions: int, dry_run: bool, yes: bool) -> None:
+    """Grade every gold answer of data/raw and report.
 
-    report_gold(Workspace.find(), recipe)
+    A judge is measured against labelled answers, which costs its calls: how many right answers it accepts, and how many
+    wrong ones it rejects. The gate needs this.
+    """
+    from pipelines.commands.quality import measure_judges, report_gold
+
+    workspace = Workspace.find()
+    if not dry_run:
+        report_gold(workspace, recipe)
+    measure_judges(workspace, recipe, answers, questions, dry_run=dry_run, yes=yes)
 
 
 @data.command()
@@ -207,7 +227,7 @@ def benchmark_table() -> Table:
     from rich.table import Table
 
     from ops.benchmarks.registry import BENCHMARKS
-    from ops.core.problem import ANSWER_FORMAT
+    from ops.grading import GRADERS
 
     shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
     shown.add_column("benchmark", no_wrap=True)
@@ -218,7 +238,7 @@ def benchmark_table() -> Table:
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
             for split, part in entry.hub.parts.items()
         ]
-        task = f"{entry.asks}. {ANSWER_FORMAT[entry.grader]}\nGrader: {entry.grader}"
+        task = f"{entry.asks}. {GRADERS[entry.grader].form}\nGrader: {entry.grader}"
         shown.add_row(
             f"{name}\n({'confidential' if entry.confidential else entry.domain})",
             "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),

@@ -41,7 +41,7 @@ def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_j
     from ops.planning.text import as_facts, report
     from pipelines.commands.shown import wrapped
 
-    configure(setup.recipe.grading, setup.workspace.root)
+    configure(setup.recipe.grading, setup.workspace.root, graders=setup.recipe.own_graders)
     made = make_plan(setup, this_machine(setup.workspace, gpus))
     lacking = missing(made, needs)
     if as_json:

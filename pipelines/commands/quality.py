@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ops.config import Recipe, Setup
     from ops.core.problem import Problem
     from ops.quality import QualityReport
+    from ops.quality.agreement import Labelled
 
 Suite = tuple[bool, "Callable[[], QualityReport]"]
 """A suite, and whether its files exist."""
@@ -75,6 +77,59 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     click.echo(target)
 
 
+def measure_judges(
+    workspace: Workspace, recipe_file: str, answers: Path | None, questions: int, *, dry_run: bool, yes: bool
+) -> None:
+    """Measure each judge of the recipe against labelled answers, after asking, and keep the result for the gate.
+
+    Raises `DataError` if a judge has no right or no wrong answers to grade.
+    """
+    from ops.local_models.vllm_server import serving
+    from ops.planning.estimate import VERDICT, Ask, Prices, estimate, total
+    from ops.precaching.opening import open_client
+    from ops.quality.agreement import measured, save_agreement
+    from ops.workflow.judging import question
+    from pipelines.asking import confirm_spending
+
+    setup = _configured(workspace, recipe_file)
+    if not setup.recipe.judges:
+        return
+    labels = "gold answers" if answers is None else answers.name
+    client, costs, todo = open_client(setup, "quality", "judges"), [], {}
+    for name, grader in setup.recipe.judges.items():
+        own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
+        asked = [question(each.problem, each.answer) for each in own]
+        asks = [Ask(judge, name, messages, grader=VERDICT) for judge, messages in asked]
+        costs.append(estimate(asks, client.cache, Prices([grader.judge], pool_file=setup.pool_file), name))
+    cost = total(costs)
+    click.echo(f"judges: {sum(map(len, todo.values()))} labelled answers, {cost.calls.expected:.0f} calls")
+    if dry_run:
+        click.echo(f"about ${cost.usd.expected:,.4f}")
+        return
+    confirm_spending(setup, yes, cost.usd)
+    for name, grader in setup.recipe.judges.items():
+        with serving(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
+            found = measured(name, grader.worker, labels, todo[name], client)
+        save_agreement(workspace, grader, found)
+        click.echo(found)
+
+
+def _labelled(
+    workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
+) -> list[Labelled]:
+    from ops.benchmarks.store import raw_files, read_problems
+    from ops.quality.agreement import by_file, by_gold
+
+    files = reversed(raw_files(workspace, recipe, benchmark).values())
+    problems = [problem for file in files if file.is_file() for problem in read_problems(file)]
+    labelled = by_gold(problems, questions) if answers is None else by_file(answers, problems)
+    if {each.right for each in labelled} != {True, False}:
+        what = "gold answers that differ" if answers is None else "labelled answers, right ones and wrong ones"
+        remedy = "Give labelled answers of the benchmark with --answers FILE"
+        raise DataError(answers or workspace.data / "raw", benchmark, f"has no {what}", remedy)
+    return labelled
+
+
 def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
     """Print the grade of `response` to the problem `key` of `data/raw`. Returns whether it is correct.
 
@@ -111,5 +166,5 @@ def _configured(workspace: Workspace, recipe_file: str) -> Setup:
     from ops.grading import configure
 
     setup = Setup.read(workspace, recipe_file)
-    configure(setup.recipe.grading, workspace.root)
+    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
     return setup

@@ -156,9 +156,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
 
 @click.command()
 @click.argument("question")
-@click.option(
-    "--grader", type=click.Choice(["open", "text", "math", "choice", "code"]), help="Form of the answer (open)."
-)
+@click.option("--grader", metavar="NAME", help="Form of the answer: open, text, math, choice, code (open).")
 @click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
 def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
     """Ask the champion a question.

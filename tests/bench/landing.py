@@ -16,13 +16,13 @@ from typing import NamedTuple
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
 from ops.core.documents import MEASUREMENTS, write_between
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.report import percent
 from ops.evaluation.statistics import mean_estimate
-from ops.grading import configure, grade_many
+from ops.grading import configure, grade_many, worker_prompt
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
 from ops.synthetic.generalists import SKILLS, think

@@ -1,4 +1,4 @@
-"""A benchmark, a selector, a baseline, a reward term, an experiment: one file adds and names each of them."""
+"""A benchmark, a grader, a selector, a baseline, a reward term, an experiment: one file adds and names each of them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ BENCHMARK = Benchmark(
     ),
     from_hub=lambda row: row,
 )
+'''
+GRADER = '''
+"""Whether a number is as odd or even as the gold one."""
+from ops.core.problem import Grade
+from ops.grading.grader import Grader
+
+def judge(problem, answer):
+    same = answer.isdigit() and int(answer) % 2 == int(problem.answer) % 2
+    return Grade(float(same), answer, "same parity" if same else "other parity")
+
+GRADER = Grader("parity", "Give a number.", judge=judge)
 '''
 SELECTOR = '''
 """Long questions."""
@@ -90,6 +101,7 @@ from ops.benchmarks.store import training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.grading import grade, worker_prompt
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
@@ -118,6 +130,7 @@ class Tool:
     async def complete(self, worker, messages, *, sample=0):
         return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
 
+odd = Problem("p", "school", "arithmetic", "test", "Which?", "7", "parity")
 steps = []
 reward = reward_function(
     {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
@@ -135,6 +148,7 @@ print(json.dumps({
     "all": list(BASELINES),
     "usual": list(standings(Answers(rows, rows))),
     **tables(board)["accuracy_in_percent"]._asdict(),
+    "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
     "rewards": rewards,
     "logged": steps[0].values["term/tokens"],
     "studies": list(STUDIES),
@@ -204,6 +218,7 @@ ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "training/rewards/terms/tokens.py", TERM, {"grpo": {"reward_terms": {"tokens": -0.001}}},
         "grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps",
     ),
+    "grader": ("grading/graders/parity.py", GRADER, {}, "", ""),
     "study": ("evaluation/studies/last_step.py", STUDY, {}, "", ""),
 }  # fmt: skip
 """Addition → its file below `ops`, the text, the recipe's sections that use it, and the error without it."""
@@ -218,7 +233,7 @@ def test_without_its_file_a_name_is_refused_with_those_that_there_are(checkout: 
 
 @pytest.fixture(scope="module")
 def seen(checkout: Checkout) -> dict[str, Any]:
-    """The results of the five additions in a process, each from its one file."""
+    """The results of the six additions in a process, each from its one file."""
     changes: dict[str, Any] = {}
     for file, text, sections, *_ in ADDED.values():
         (checkout.root / "ops" / file).write_text(text, encoding="utf-8")
@@ -233,6 +248,10 @@ def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
     assert seen["columns"] == ["math500", "mmlu", "rlpr", "livecodebench", "school"]
     assert seen["partitions"] == [*seen["columns"], "aime25", "gpqa_diamond", "bigcodebench"]
     assert seen["table"] == ["mmlu", "school", "aime25"]
+
+
+def test_a_grader(seen: dict[str, Any]) -> None:
+    assert seen["graded"] == ["Which?\nGive a number.", 1.0, "other parity"]
 
 
 def test_a_selector(seen: dict[str, Any]) -> None:

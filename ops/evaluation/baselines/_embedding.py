@@ -13,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
+from ops.grading import worker_prompt
 
 Vectors = NDArray[np.float64]
 """An array with one row per text."""

@@ -2,6 +2,6 @@
 
 What belongs here: the untrusted side. The modules are sent as compiled code to a fresh `python -S`; they import the
 standard library and each other. What does not: expected outputs of "stdin" and "call" tests, and verdicts. Those stay
-outside (`ops.grading.code`): a program can only send its own values, which are compared with outputs that it never
-received.
+outside (`ops.grading.graders.code`): a program can only send its own values, which are compared with outputs that it
+never received.
 """

@@ -11,6 +11,7 @@ from ops.config import pool_file
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.servers import wrong_addresses
+from ops.grading import GRADERS
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.estimate import total
 from ops.planning.plan import Missing, Plan, Requirement
@@ -104,11 +105,12 @@ def servers(plan: Plan) -> Iterator[Missing]:
 
 def sandbox(plan: Plan) -> Iterator[Missing]:
     """Require the recipe's sandbox if workers' programs are graded."""
-    programs = [name for name in plan.recipe.benchmarks if BENCHMARKS[name].grader == "code"]
+    sources = plan.recipe.benchmarks.items()
+    programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].graded_by(source)].runs]
     if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
         yield Missing(
             "bubblewrap",
-            f"workers' programs ({', '.join(programs)}) are graded in it",
+            f"workers' programs and functions that grade ({', '.join(programs)}) run in it",
             "Install it (Debian: `apt-get install bubblewrap`) and allow unprivileged user namespaces",
         )
 

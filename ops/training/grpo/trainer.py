@@ -53,7 +53,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     continue), `Outage` if workers stay unreachable, `Divergence` for non-finite numbers, `InvalidFirstStep` for a
     champion that no longer writes valid workflows, and `Stopped` after SIGTERM or SIGINT.
     """
-    configure(plan.recipe.grading, plan.root, plan.setup.workspace.cache)
+    configure(plan.recipe.grading, plan.root, plan.setup.workspace.cache, plan.recipe.own_graders)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
     mix = read_problems(plan.problems)
     if plan.recursive is not None:

@@ -11,8 +11,9 @@ from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_do
 from ops.benchmarks.rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
-from ops.core.problem import CodeTest, Problem, worker_prompt
+from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
+from ops.grading import worker_prompt
 from tests.command import podium
 from tests.loading import sound_problems
 from tests.unit.data.upstream import HUB_ROWS

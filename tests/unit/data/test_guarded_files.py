@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ops import grading
 from ops.config import Evaluation, Grading, Recipe, load_recipe
 from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
-from ops.grading import code, configure, isolation
+from ops.grading import configure, isolation
+from ops.grading.graders import code
 from ops.quality import stages
 from ops.stages.problems import materialize_raw
 from tests.command import podium
@@ -92,7 +94,8 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
         run.append(problem.key)
         return real(problem, program)
 
-    monkeypatch.setitem(grading.GRADERS, "code", grading.GRADERS["code"]._replace(judge=counted))
+    graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], judge=counted)}
+    monkeypatch.setattr(grading, "GRADERS", graders)
     configure(Grading(isolation=isolation()), workspace.root, workspace.cache)
     one = recipe.model_copy(update={"evaluation": Evaluation.model_validate({"questions": 1})})
 

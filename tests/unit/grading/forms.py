@@ -26,11 +26,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import yaml
 
 from ops.core.problem import CodeTest, Domain, GraderName, Problem
+from ops.grading import GRADERS
 
 FOLDER = Path(__file__).with_name("forms")
 QUESTION = "What is it?"
@@ -71,7 +72,7 @@ def read(file: Path) -> list[Form]:
     content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)
     if unknown := set(content) - _FIELDS:
         raise ValueError(f"{file}: unknown fields {sorted(unknown)}; there are {sorted(_FIELDS)}")
-    if content["grader"] not in get_args(GraderName):
+    if content["grader"] not in GRADERS:
         raise ValueError(f"{file}: no grader is called {content['grader']!r}")
     misses = {(str(gold), response) for gold, response in content.get("misses", ())}
     forms = [_form(file.stem, content, case, score, misses) for case, score in _cases(content)]

@@ -14,7 +14,8 @@ import yaml
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import CodeTest, Problem
-from ops.grading import code, grade
+from ops.grading import grade
+from ops.grading.graders import code
 
 CORPUS = Path(__file__).with_name("corpus")
 LEAST = {"math": 25, "text": 15, "choice": 12, "code": 10}

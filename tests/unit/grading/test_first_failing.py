@@ -12,7 +12,9 @@ import pytest
 from ops.benchmarks.registry import shown_reason
 from ops.benchmarks.store import write_problems
 from ops.core.problem import CodeTest, FailedTest, Grade
-from ops.grading import code, grade
+from ops.grading import grade
+from ops.grading.grader import is_final
+from ops.grading.graders import code
 from ops.quality.gold import grade_gold
 from tests.builders import fenced, make_code_problem
 from tests.command import podium
@@ -114,7 +116,7 @@ def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: 
     slow = "n = int(input())\nwhile n == 9: pass\nprint(n)"
     verdict = grade(make_code_problem(*tests), fenced(slow))
     assert verdict.reason == "test 1 of 2 (stdin): printed '1', expected '2'"
-    assert code.is_final(verdict)
+    assert is_final(verdict)
 
 
 # ── what is shown ────────────────────────────────────────────────────────────

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ops.core.problem import CodeTest, Grade
-from ops.grading import code, grade, grade_many
+from ops.grading import grade, grade_many
+from ops.grading.graders import code
 from tests.builders import fenced, make_code_problem
 from tests.unit.grading import hostile
 

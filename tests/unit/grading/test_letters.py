@@ -8,7 +8,7 @@ import pytest
 
 from ops.core.problem import Problem
 from ops.grading import grade
-from ops.grading.choice import extracted
+from ops.grading.graders.choice import extracted
 
 LETTERS = "ABCDEFGHIJ"
 TEXTS = ("copper", "silver", "tin", "zinc", "nickel", "lead", "cobalt", "mercury", "platinum", "tungsten")

@@ -15,7 +15,8 @@ from ops.benchmarks.catalogue.livecodebench import BENCHMARK
 from ops.config import BenchmarkSource
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import code, grade, grade_many
+from ops.grading import grade, grade_many
+from ops.grading.graders import code
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
 pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no real benchmark rows beside the project")

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from ops.core.problem import CodeTest
-from ops.grading import code, grade, grade_many, sandbox
-from ops.grading.code import Turns
+from ops.grading import grade, grade_many, sandbox
+from ops.grading.grader import is_final
+from ops.grading.graders import code
+from ops.grading.graders.code import Turns
 from tests.builders import fenced, make_code_problem
 
 # Uses CPU time until a run allows the wanted number of seconds.
@@ -41,7 +43,7 @@ def test_out_of_cpu_time_is_said_and_never_remembered(
     assert first.score == 0.0
     assert "out of CPU time" in first.reason
     assert code.NOT_FINAL in first.reason
-    assert not code.is_final(first)
+    assert not is_final(first)
     once = len(runs)
     assert {run.limits.cpu_s for run in runs} == {1, code.GRACE}
     assert grade(case, response) == first
@@ -57,7 +59,7 @@ def test_a_program_near_the_limit_is_tried_again_by_itself(test: CodeTest, progr
 
 def test_a_program_that_is_wrong_is_not_tried_again(runs: list[Any]) -> None:
     verdict = grade(make_code_problem(CALL), fenced("def f(): return 41"))
-    assert (verdict.score, code.is_final(verdict), len(runs)) == (0.0, True, 1)
+    assert (verdict.score, is_final(verdict), len(runs)) == (0.0, True, 1)
 
 
 def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

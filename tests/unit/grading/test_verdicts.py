@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.config import Grading
+from ops.config import FunctionGrader, Grading
 from ops.core.problem import CodeTest, Grade, Problem
-from ops.grading import code, configure, grade, grade_many, isolation, sandbox, verdicts
+from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
+from ops.grading.graders import code
 from ops.grading.isolation import Libraries
-from tests.builders import fenced, make_code_problem
+from tests.builders import fenced, make_code_problem, make_problem
 
 ROOT = Path(__file__).resolve().parents[3]
 CALL = CodeTest("call", "f(2)", "4")
@@ -65,6 +66,24 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
     another_process()
     assert grade(problem, fenced(program)) == first
     assert len(runs) == 1
+
+
+def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
+    own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
+    other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
+    configure(Grading(isolation=isolation()), ROOT, tmp_path, [own, other])
+    problem = make_problem(grader="function", grading=own.version)
+    asked = replace(problem, question="Another question, which the function sees?")
+
+    def ran(problem: Problem, answer: str) -> tuple[float, int]:
+        another_process()
+        before = len(runs)
+        return grade(problem, answer).score, len(runs) - before
+
+    assert [ran(problem, "yes"), ran(problem, "yes")] == [(0.75, 1), (0.75, 0)]
+    assert ran(problem, "no") == (0.5, 1)
+    assert ran(asked, "yes") == (0.75, 1)
+    assert ran(replace(problem, grading=other.version), "yes") == (1.0, 1)
 
 
 def test_without_a_store_every_process_runs_the_program(runs: list[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ops.core.errors import ConfigError
-from ops.core.problem import worker_prompt
+from ops.grading import worker_prompt
 from ops.serving.http.access import TOKENS, Access
 from ops.serving.openai import chat, responses
 from ops.serving.openai.agent import Exchange

@@ -9,10 +9,10 @@ import pytest
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import load_pool
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.core.workspace import Workspace
-from ops.grading import grade
+from ops.grading import grade, worker_prompt
 from ops.precaching.precache import solo_messages
 from ops.synthetic.families import FAMILIES, Family, ProblemDraft
 from ops.synthetic.generalists import SKILLS, think

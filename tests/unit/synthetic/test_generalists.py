@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.problem import Problem, worker_prompt
-from ops.grading import grade
+from ops.core.problem import Problem
+from ops.grading import grade, worker_prompt
 from ops.synthetic import generalists
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.generalists import SKILLS, Skill, Thought, think

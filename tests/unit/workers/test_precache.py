@@ -53,7 +53,7 @@ def test_rows_are_graded_priced_and_in_order(loopback: Any, make_client: Any) ->
 
 
 def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any, make_client: Any) -> None:
-    from ops.core.problem import worker_prompt
+    from ops.grading import worker_prompt
     from ops.workflow.execution import execute
     from ops.workflow.grammar import SOLVE, Workflow
 

@@ -11,9 +11,10 @@ import pytest
 from ops.benchmarks.store import write_problems
 from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
-from ops.core.problem import Problem, worker_prompt
+from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
+from ops.grading import worker_prompt
 from ops.precaching.opening import open_client
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.precaching.replay import Recorded, ReplayClient

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import extract, labels
+from ops.grading.grader import Grader
 
 PROSE = 12_000
 """Characters at the end of a response that are searched for sentences that affirm a letter."""
@@ -358,3 +359,13 @@ def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
     longest = [(i, c) for i, c in mentions if not any(c != other and c in other for _, other in mentions)]
     affirmed = [(i, c) for i, c in longest if not _NOT_BEFORE.search(line[: line.index(f" {c} ") + 1])]
     return string.ascii_uppercase[affirmed[0][0]] if len(affirmed) == 1 else None
+
+
+def _unreadable(problem: Problem) -> str:
+    letters = offered(problem)
+    if not problem.choices:
+        return "there are no choices"
+    return "" if problem.answer in [*letters] else f"no letter of {letters}"
+
+
+GRADER = Grader("choice", 'Finish with "Answer: X", X being the letter.', extracted, judge, unreadable=_unreadable)

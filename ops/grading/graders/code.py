@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ops.core.problem import CodeTest, Grade, Problem, TestKind
 from ops.grading import program as programs
 from ops.grading import sandbox, unit_tests
-from ops.grading.harness import mains
+from ops.grading.grader import NO_REPORT, NOT_FINAL, Grader
 from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
@@ -102,15 +102,6 @@ run."""
 HIDDEN_CHARACTERS = 8 << 20
 """Characters of expected output per run, which as JSON stays below `ProgramLimits.report_bytes`."""
 MAX_CHARACTERS = 200_000
-NOT_FINAL = "not final"
-"""Part of the reason of a verdict that may differ on another or a quieter machine."""
-_NO_REPORT = "ended without an answer"
-_OF_THE_MACHINE = re.compile(
-    rf"{NOT_FINAL}|{_NO_REPORT}|malformed report|crashed|killed by signal|{mains.STATUS_OF_THE_MACHINE}"
-    r"|(?<![A-Za-z])(?:\w*Memory|OS|IO|BlockingIO|ChildProcess|Interrupted|Permission|Timeout|Connection\w*)Error"
-    r"|Errno|can't start new thread|[Uu]nable to allocate|[Nn]o space left|[Tt]emporarily unavailable"
-)
-"""Reasons that a machine without memory, disk, processes or time for the sandbox may have caused."""
 _TURNS = Turns()
 
 
@@ -139,16 +130,6 @@ def judge(problem: Problem, program: str) -> Grade:
         return Grade(1.0, program, f"passed {len(problem.tests)} tests")
     late = f" ({NOT_FINAL}: a faster machine may say otherwise)" if failure.late else ""
     return Grade(0.0, program, f"{failure.reason}{late}", failure.test)
-
-
-def runs(problem: Problem, program: str) -> bool:
-    """Return whether the verdict on this program needs a run."""
-    return problem.grader == "code" and bool(program.strip() and problem.tests) and len(program) <= MAX_CHARACTERS
-
-
-def is_final(grade: Grade) -> bool:
-    """Return whether a verdict would be the same on any machine, so that it may be stored."""
-    return grade.correct or not _OF_THE_MACHINE.search(grade.reason)
 
 
 class Numbered(NamedTuple):
@@ -205,7 +186,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     keep = [len(test.output.encode()) + 65_536 for test in tests]
     run = sandbox.run(kind, program, [test.input for test in tests], limits, keep=keep, chosen=chosen)
     if run.results is None:
-        return ProgramFailure(run.why or _NO_REPORT, run.overran)
+        return ProgramFailure(run.why or NO_REPORT, run.overran)
     if len(run.results) > len(tests):
         return ProgramFailure("a malformed report")
     for place, (number, test) in enumerate(batch):
@@ -225,3 +206,38 @@ def _failure_of_modules(
         if failure.reason:
             return failure
     return ProgramFailure("")
+
+
+def _unreadable(problem: Problem) -> str:
+    if not problem.tests:
+        return "there are no tests"
+    sources = [("the program", problem.answer, "exec")]
+    modes = {"call": "eval", "unittest": "exec"}
+    numbered = enumerate(problem.tests, start=1)
+    sources += [(f"test {n}", test.input, modes[test.kind]) for n, test in numbered if test.kind in modes]
+    for what, source, mode in sources:
+        if why := _broken(source, mode):
+            return f"{what} is no Python ({why})"
+    return ""
+
+
+def _broken(source: str, mode: str) -> str:
+    try:
+        programs.tree(source.strip() if mode == "eval" else source, mode)
+    except programs.UNPARSED as error:
+        return type(error).__name__
+    return ""
+
+
+def _normal(program: str) -> str:
+    """Return a program in a form in which comments, quotes and layout do not matter."""
+    try:
+        return ast.dump(programs.tree(program)) if program.strip() else ""
+    except programs.UNPARSED:
+        return "\n".join(line.rstrip() for line in program.splitlines() if line.strip())
+
+
+GRADER = Grader(
+    "code", "Give the complete program in one ```python block.", extracted, judge,
+    unreadable=_unreadable, normal=_normal, gold="```python\n{}\n```", needs_gold=False, runs=True,
+)  # fmt: skip

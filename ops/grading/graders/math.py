@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ops.core.problem import Grade, Problem
-from ops.grading import latex, numbers, numerals, statement, symbolic, units
+from ops.grading import extract, latex, numbers, numerals, statement, symbolic, units
+from ops.grading.grader import Grader
 from ops.grading.structure import MathNode, as_list, as_matrix, split, take_apart
 
 MAX_CHARACTERS = 1_500
@@ -315,3 +316,18 @@ def _agrees(gold: MathNode, side: MathNode) -> bool:
         return True
     verdict = symbolic.equal(gold.text, side.text)
     return verdict is True or (verdict is None and not _unknowns(side.text))
+
+
+def _unreadable(problem: Problem) -> str:
+    boxed = extract.boxed(rf"\boxed{{{problem.answer}}}")
+    if boxed != problem.answer.strip():
+        return "its braces do not pair up"
+    return "" if latex.clean(problem.answer).value else "nothing is left of it but spacing and units"
+
+
+GRADER = Grader(
+    "math", r"Give the final answer in \boxed{}.", extracted, judge,
+    unreadable=_unreadable,
+    same=lambda one, other, problem: same_answer(one, other, problem.question),
+    gold=r"\boxed{{{}}}",
+)  # fmt: skip

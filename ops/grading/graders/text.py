@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, latex, numbers, numerals, sentences, units
+from ops.grading.grader import Grader
 
 TOLERANCE = Fraction(1, 100)
 """Relative tolerance for an answer with fewer places than the gold number."""
@@ -383,3 +384,18 @@ def _same_assigned(gold: str, answer: str) -> bool:
         return _same(gold, value)
     cleaned = latex.clean(gold).value
     return "\\" in gold and cleaned == latex.clean(answer).value
+
+
+def _unreadable(problem: Problem) -> str:
+    answer = problem.answer
+    if len(answer) > MAX_CHARACTERS:
+        return f"longer than {MAX_CHARACTERS} characters"
+    # Letters, numbers and symbols (an infinity sign, a currency) count as content.
+    says = any(unicodedata.category(char)[0] in "LNS" for char in answer)
+    return "" if says else "nothing is left of it but punctuation"
+
+
+GRADER = Grader(
+    "text", 'Finish with "Answer: " and a short answer.', extracted, judge,
+    unreadable=_unreadable, same=lambda one, other, _: same_answer(one, other),
+)  # fmt: skip

@@ -1,0 +1,67 @@
+"""Grade answers, asking a judge where a benchmark has one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from ops.config import JudgeGrader, Worker
+from ops.core.errors import WorkerRefused, WorkerUnreachable
+from ops.core.problem import Grade, Problem
+from ops.core.response import Message
+from ops.grading import GRADERS, grade_many
+from ops.grading.grader import own_grader
+from ops.workers.scheduling import Client
+from ops.workflow.controls import plain
+
+MAX_CHARACTERS = 50_000
+"""A longer answer is wrong: no judge is paid to read it."""
+
+
+async def graded(problems: Sequence[Problem], answers: Sequence[str | None], client: Client) -> list[Grade | None]:
+    """Return the grade of each problem's answer, computed in a thread or by the benchmark's judge; None without an
+    answer.
+
+    Raises the client's `OverBudget` and `ConfigError` after the calls in flight have ended.
+    """
+    grades: list[Grade | None] = [None] * len(problems)
+    there = [index for index, answer in enumerate(answers) if answer is not None]
+    asking = [index for index in there if GRADERS[problems[index].grader].ask is not None]
+    others = [index for index in there if GRADERS[problems[index].grader].ask is None]
+    made = await asyncio.to_thread(grade_many, [(problems[index], answers[index] or "") for index in others])
+    for index, grade in zip(others, made, strict=True):
+        grades[index] = grade
+    calls = (judged(problems[index], answers[index] or "", client) for index in asking)
+    for index, result in zip(asking, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+        if isinstance(result, BaseException):
+            raise result
+        grades[index] = result
+    return grades
+
+
+async def judged(problem: Problem, response: str, client: Client) -> Grade:
+    """Let the benchmark's judge grade one response; a judge that cannot be reached makes it unscorable."""
+    grader = GRADERS[problem.grader]
+    assert grader.read is not None
+    answer = grader.extracted(problem, response)
+    if not answer:
+        return Grade(0.0, "", "no answer found")
+    if len(answer) > MAX_CHARACTERS:
+        return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
+    judge, messages = question(problem, answer)
+    try:
+        reply = await client.complete(judge, messages)
+    except WorkerUnreachable:
+        return Grade(0.0, answer, f"the judge {judge.name} cannot be reached", unscorable=True)
+    except WorkerRefused:
+        return Grade(0.0, answer, f"the judge {judge.name} refuses to read it")
+    return grader.read(problem, answer, reply.text)._replace(cost_usd=reply.cost_usd)
+
+
+def question(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
+    """Return the judge of the problem's benchmark, and the messages with which it is asked about an answer."""
+    ask = GRADERS[problem.grader].ask
+    assert ask is not None
+    messages = [{**message, "content": plain(message["content"])} for message in ask(problem, answer)]
+    return cast("JudgeGrader", own_grader(problem)).judge, messages

@@ -127,7 +127,7 @@ def test_what_cannot_grade_is_refused_by_name(workspace: Workspace, grader: dict
 
 def test_a_benchmark_whose_grader_needs_settings_is_refused_without_them(workspace: Workspace) -> None:
     entry = replace(BENCHMARKS["rlpr"], grader="judge")
-    source = setup(workspace, JUDGE).recipe.benchmarks["rlpr"]
+    source = setup(workspace, JUDGE).recipe.benchmarks["rlpr"].model_copy(update={"train_file": None})
     assert entry.read("test", source, workspace, 0).rows == 1
     with pytest.raises(ConfigError, match=r"benchmarks\.rlpr\.grader: is missing, and 'judge' needs settings"):
         entry.read("test", source.model_copy(update={"grader": None}), workspace, 0)

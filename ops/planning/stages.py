@@ -328,8 +328,8 @@ class Stages:
                 for worker in prices.workers:
                     costs.of(prices, worker).take(calls[worker.name], each)
                 judged = costs.judge(prices, benchmark, _mean(calls, lambda call: call.answer), workflows.times(share))
-                dearest = steps.high * max(call.usd.high for call in calls.values()) + judged.high
-                most_expensive += workflows.high * share * dearest
+                most_usd = steps.high * max(call.usd.high for call in calls.values()) + judged.high
+                most_expensive += workflows.high * share * most_usd
             chain = chain.plus(steps.times(_mean(calls, lambda call: call.latency_s)).times(share))
         return self._stage(name, what, costs, most_expensive=most_expensive, chain=chain.times(waits))
 

@@ -109,7 +109,7 @@ def _rules() -> list[Rule]:
         Rule("id used twice in a benchmark", unique("row")),
         Rule("no id", between("id_chars", 1)),
         Rule("unknown domain", among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
-        Rule("unknown grader", among("grader", list(GRADERS))),
+        Rule("unknown grader", among("grader", [each.name for each in GRADERS.values() if each.judge or each.ask])),
         Rule("unknown split", among("split", ("train", "test"))),
         Rule("empty question", between("question_chars", 1)),
         Rule("no gold answer", true("has_gold")),

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,16 +22,17 @@ import yaml
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.scores import load_rows
+from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
 from ops.release import registry
 from ops.synthetic.problems import generate
 from tests.command import podium, start_run
-from tests.providers import KEY, VARIABLES, Provider, Refusal
+from tests.providers import Provider, Refusal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TOOLS = ("algebraist", "programmer")
+WORKERS = ("scholar", "solver")
 KILL_AFTER = 6
 """Verdicts of the judge after which the first run is killed."""
 FUNCTION = """
@@ -42,7 +43,7 @@ def grade(problem, answer):
 RECIPE = {
     "name": "own",
     "seed": 3,
-    "pool": "tools",
+    "pool": "solvers",
     "grading": {"isolation": "resource_limits"},  # a function of our own
     "benchmarks": {
         "math500": {
@@ -60,7 +61,7 @@ RECIPE = {
     "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "evaluation": {"questions": 8},
     "prompting": {"style": "full", "shuffle_ordinals": False},
-    "policy": {"kind": "static", "workflow": [{"worker": "algebraist"}]},
+    "policy": {"kind": "static", "workflow": [{"worker": "solver"}]},
 }  # fmt: skip
 JUDGES = {
     "name": "judges",
@@ -101,6 +102,11 @@ class Finished(NamedTuple):
     printed: tuple[str, str, str]
     asked: tuple[int, int, int]
     """The judge's calls after each."""
+    verdict: str
+    """The verdict on what the first of them made."""
+    plan: str
+    planned: Sequence[Cost]
+    """What `podium plan` printed before the first, and its stages."""
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +116,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     with Referee() as referee, pytest.MonkeyPatch.context() as patch:
         for name, value in referee.environment.items():
             patch.setenv(name, value)
+        plan = make_plan(Setup.read(workspace, "own"), this_machine(workspace))
+        text = command(workspace, "plan", "own")[1]
         killed_after = kill_amid_judging(workspace, referee)
-        runs = []
+        runs, verdict = [], ""
         for words in (("run", "own", "--yes"), ("data", "gold", "own", "--yes"), ("run", "own", "--yes")):
             status, printed = command(workspace, *words)
             runs.append((status, printed, len(referee.asked)))
+            if status == 3:
+                verdict = command(workspace, "verdict", "1")[1]
         statuses, printed_, asked = zip(*runs, strict=True)
-        yield Finished(workspace, referee, killed_after, statuses, printed_, asked)
+        yield Finished(workspace, referee, killed_after, statuses, printed_, asked, verdict, text, plan.stages)
 
 
 def write_settings(workspace: Workspace) -> None:
@@ -133,8 +143,8 @@ def write_settings(workspace: Workspace) -> None:
     function.parent.mkdir()
     function.write_text(FUNCTION, encoding="utf-8")
     every = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))["workers"]
-    tools = {"name": "tools", "workers": [worker for worker in every if worker["name"] in TOOLS]}
-    settings = {"pools/tools": tools, "pools/judges": JUDGES, "recipes/own": RECIPE, "promotion": GATE}
+    solvers = {"name": "solvers", "workers": [worker for worker in every if worker["name"] in WORKERS]}
+    settings = {"pools/solvers": solvers, "pools/judges": JUDGES, "recipes/own": RECIPE, "promotion": GATE}
     for name, values in settings.items():
         (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
@@ -169,7 +179,7 @@ def test_a_killed_run_goes_on_and_no_verdict_is_paid_for_twice(finished: Finishe
 def test_the_gate_keeps_back_until_the_judge_was_measured(finished: Finished) -> None:
     assert finished.statuses == (3, 0, 0), finished.printed
     assert "agreement of the judge of math500" in finished.printed[0]
-    assert "podium data gold own" in finished.printed[0]
+    assert "not measured for this judge and rubric: `podium data gold own` measures it" in finished.verdict
     assert "referee on math500, gold answers: accepts 60 of 60" in finished.printed[1]
     assert "rejects 60 of 60" in finished.printed[1]
     assert finished.asked[2] == finished.asked[1], "the second run asks nothing"
@@ -192,15 +202,8 @@ def test_rows_have_the_verdicts_and_what_the_judge_cost(finished: Finished) -> N
         assert row.correct == last.endswith(problems[row.problem_id].answer), (row.answer, row.benchmark)
 
 
-def test_the_plan_counts_the_judges_calls(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, address, _ = VARIABLES["openai"]
-    monkeypatch.setenv(key, KEY)
-    monkeypatch.setenv(address, "http://127.0.0.1:9/v1")
-    status, text = command(finished.workspace, "plan", "own")
-    assert status == 0 and "referee grades each answer to math500" in text, text
-    for file in finished.workspace.data.rglob("*.parquet"):
-        file.unlink()
-    plan = make_plan(Setup.read(finished.workspace, "own"), this_machine(finished.workspace))
-    judged = plan.stages[0].workers["referee"]
-    assert judged.calls.expected == 15 / 2 * len(TOOLS), "half of the 15 candidates, by each worker"
-    assert judged.usd.expected > 0
+def test_the_plan_counts_the_judges_calls(finished: Finished) -> None:
+    assert "referee grades each answer to math500" in finished.plan
+    candidates = [stage.workers["referee"].calls.expected for stage in finished.planned]
+    assert candidates[0] == 15 / 2 * len(WORKERS), "half of the 15 candidates, by each worker"
+    assert all(candidates) and all(stage.workers["referee"].usd.expected > 0 for stage in finished.planned)

@@ -32,7 +32,7 @@ OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judg
 
 @pytest.fixture
 def problems(tmp_path: Path) -> list[Problem]:
-    configure(Grading(), tmp_path, [OWN])
+    configure(Grading(), tmp_path, graders=[OWN])
     golds = enumerate(("4", "5", "", "4", "6"))
     return [make_problem(id=str(i), answer=gold, grader="judge", grading=OWN.version) for i, gold in golds]
 

@@ -72,8 +72,8 @@ def test_problems_carry_the_graders_version_through_their_file(workspace: Worksp
 
 def test_a_functions_gold_answers_are_graded_by_it_and_a_judges_are_not(workspace: Workspace) -> None:
     made = setup(workspace, FUNCTION)
-    configure(made.recipe.grading.model_copy(update={"isolation": "resource_limits"}), workspace.root,
-              made.recipe.own_graders)  # fmt: skip
+    weakest = made.recipe.grading.model_copy(update={"isolation": "resource_limits"})
+    configure(weakest, workspace.root, graders=made.recipe.own_graders)
     assert [verdict.score for verdict in grade_gold(problems(made))] == [1.0]
     [verdict] = grade_gold(problems(setup(workspace, JUDGE)))
     assert (verdict.score, verdict.reason) == (None, "no gold answer, or a judge grades it")

@@ -127,6 +127,7 @@ def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share
     assert shuffled.card == whole.card
 
 
+@pytest.mark.soak  # `make test` grades a part of these rows' gold answers, and reads every row, in tests/unit
 def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     reports = {

@@ -259,14 +259,14 @@ def _range(seconds: Sequence[float]) -> str:
 
 def main() -> None:
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--clients", type=int, default=200)
-    arguments.add_argument("--seconds", type=float, default=120.0)
+    arguments.add_argument("--clients", type=int, nargs="+", default=[1, 10, 50, 200])
+    arguments.add_argument("--seconds", type=float, default=60.0, help="of each row")
     arguments.add_argument("--each", type=int, default=60, help="questions of each training benchmark, per preference")
     arguments.add_argument("--misbehaving", action="store_true", help="good clients beside five misbehaving ones")
     chosen = arguments.parse_args()
-    workspace = Workspace.find()
+    workspace, most = Workspace.find(), max(chosen.clients)
     if chosen.misbehaving:
-        rows = beside_misbehaving(workspace, chosen.clients - 5, chosen.seconds)
+        rows = beside_misbehaving(workspace, most - 5, chosen.seconds)
         with champion_of(workspace) as champion:
             recipe = PolicyCard.read(champion.files(champion.current() or "").policy).recipe
         head = (
@@ -284,13 +284,14 @@ def main() -> None:
         write_between(workspace.root / DOC, MISBEHAVING, "\n".join(text))
         print("\n".join(text))
         return
-    loads = [under_load(workspace, chosen.clients, chosen.seconds, traced) for traced in (0.0, 1.0)]
+    wanted = [*((clients, 0.0) for clients in sorted(chosen.clients)), (most, 1.0)]
+    loads = [under_load(workspace, clients, chosen.seconds, traced) for clients, traced in wanted]
     busy, cores = psutil.getloadavg()[0], os.cpu_count()
     head = (
-        f"The quickstart's champion, {chosen.clients} clients for {chosen.seconds:g} s, on {cores} cores "
+        f"The quickstart's champion, {chosen.seconds:g} s for each row, on {cores} cores "
         f"({platform.machine()}) that the clients use as well; load average at the end {busy:.1f}. "
-        f"{loads[0].start} Seconds are p50 / p99. The server's CPU for an answer with traces ÷ without: "
-        f"{loads[1].cpu_ms / loads[0].cpu_ms:.2f}. Traces at the end of the load: {loads[1].traces}."
+        f"{loads[0].start} Seconds are p50 / p99. The server's CPU for an answer of {most} clients with traces ÷ "
+        f"without: {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. Traces at the end of the load: {loads[-1].traces}."
     )
     columns = (
         "| clients | traced | responses | whole request | wait for admission | writing, with its queue "

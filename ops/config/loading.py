@@ -393,7 +393,7 @@ def _function(config: Path, grader: FunctionGrader, place: FieldOf) -> str:
         raise place.error("file", f"{file} seems to hold an API key", "Remove it: the sandbox reaches no provider")
     try:
         parsed = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise place.error("file", f"{file} is no Python ({error})", "Correct it") from None
     if grader.function not in {each.name for each in parsed.body if isinstance(each, ast.FunctionDef)}:
         problem = f"{grader.function!r} is not defined at the top level of {file}"

@@ -24,9 +24,11 @@ from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.core.rows import ResponseRow
+from ops.grading import GRADERS
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
 from ops.workers.providers import is_remote, most_tokens, worst_price
+from ops.workflow.judging import question
 
 CHARACTERS_PER_TOKEN = 4.0
 """Approximate ratio in English text, used for workers without measured token counts."""
@@ -156,6 +158,13 @@ class Ask(NamedTuple):
     sample: int | Sample = 0
     grader: str = ""
     """Grader of the answer ("choice", "math" …), which determines the assumed length; "": not graded."""
+    problem: Problem | None = None
+    """The question, whose judge reads the answer."""
+
+    @property
+    def key(self) -> str:
+        """Return the call's key in the response cache."""
+        return cache_key(self.worker.identity, self.messages, self.sample)
 
 
 def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[Ask]:
@@ -164,7 +173,7 @@ def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], sample
         messages = solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
-                yield Ask(worker, problem.benchmark, messages, sample, problem.grader)
+                yield Ask(worker, problem.benchmark, messages, sample, problem.grader, problem)
 
 
 class Call(NamedTuple):
@@ -496,12 +505,29 @@ def estimate(asks: Iterable[Ask], cache: ResponseCache, prices: Prices, name: st
             call = prices.asked(ask)
             of_worker.take(call, Range.of(1))
             costs.judge(prices, ask.benchmark, call.answer, Range.of(1))
+    verdicts = list(_verdicts(todo, cache, prices))
+    for ask, stored in zip(verdicts, cached(verdicts, cache), strict=True):
+        if stored:
+            costs.of(prices, ask.worker).cached += 1
+        else:
+            costs.of(prices, ask.worker).take(prices.asked(ask), Range.of(1))
     return costs.cost(name, what)
+
+
+def _verdicts(asks: Iterable[Ask], cache: ResponseCache, prices: Prices) -> Iterator[Ask]:
+    """Yield the judges' calls about answers that the cache has: another rubric pays for all of them again."""
+    for ask in asks:
+        if ask.problem is None or ask.benchmark not in prices.judges:
+            continue
+        response = cache.get(ask.key)
+        if response is not None and (answer := GRADERS[ask.problem.grader].extracted(ask.problem, response.text)):
+            judge, messages = question(ask.problem, answer)
+            yield Ask(judge, ask.benchmark, messages, grader=VERDICT)
 
 
 def cached(asks: Sequence[Ask], cache: ResponseCache) -> list[bool]:
     """For each call, whether the cache holds its answer."""
-    keys = [cache_key(ask.worker.identity, ask.messages, ask.sample) for ask in asks]
+    keys = [ask.key for ask in asks]
     held = cache.holds(keys)
     return [key in held for key in keys]
 

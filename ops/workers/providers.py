@@ -16,6 +16,7 @@ from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.registry import plugin_of
 from ops.core.response import Message
+from ops.workers.hook import custom_providers
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
@@ -41,6 +42,7 @@ def litellm() -> Any:
     module.suppress_debug_info = True
     for name in _CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    module.custom_provider_map = custom_providers(module)
     return module
 
 
@@ -129,7 +131,8 @@ def _provider(worker: Worker, file: Path | str) -> str:
     except library.exceptions.BadRequestError:
         raise ConfigError(
             file, f"workers.{worker.name}.model", f"{worker.model!r} does not begin with a provider that LiteLLM knows",
-            "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base",
+            "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base, or add a hook in "
+            "ops/workers/hooks",
         ) from None  # fmt: skip
 
 

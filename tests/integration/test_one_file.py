@@ -1,4 +1,4 @@
-"""A benchmark, a grader, a selector, a baseline, a reward term, an experiment: one file adds and names each of them."""
+"""A benchmark, a grader, a selector, a baseline, a reward term, an experiment, a provider: one file adds each."""
 
 from __future__ import annotations
 
@@ -73,6 +73,18 @@ from ops.training.rewards.reward_term import reward_term
 def tokens(trace):
     return float(trace.tokens)
 '''
+HOOK = '''
+"""A provider of our own."""
+from ops.workers.hook import ProviderHook
+
+async def complete(model, messages, settings, *, api_base, api_key, timeout_s):
+    said = f"{model} was asked {messages[-1]['content']} at {settings['temperature']}"
+    message = {"role": "assistant", "content": said}
+    return {"choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14}}
+
+HOOK = ProviderHook("acme", complete)
+'''
 STUDY = '''
 """The last step alone."""
 from ops.evaluation.study import WorkflowChange, intervention
@@ -110,6 +122,10 @@ from ops.evaluation.report import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.rewards.reward import reward_function
+from ops.cache import ResponseCache
+from ops.spending.ledger import Ledger
+from ops.workers.call import Account
+from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
@@ -131,6 +147,9 @@ class Tool:
         return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
 
 odd = Problem("p", "school", "arithmetic", "test", "Which?", "7", "parity")
+acme = Worker(name="acme", model="acme/large", temperature=0.5, price={"input": 1, "output": 2}, max_tokens=50)
+client = WorkerClient(ResponseCache(root), Ledger(root / "ledger.sqlite"), Account("run", "test", 1.0))
+said = asyncio.run(client.complete(acme, [{"role": "user", "content": "this"}]))
 steps = []
 reward = reward_function(
     {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
@@ -149,6 +168,7 @@ print(json.dumps({
     "usual": list(standings(Answers(rows, rows))),
     **tables(board)["accuracy_in_percent"]._asdict(),
     "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
+    "provider": [said.text, said.cost_usd],
     "rewards": rewards,
     "logged": steps[0].values["term/tokens"],
     "studies": list(STUDIES),
@@ -219,6 +239,7 @@ ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps",
     ),
     "grader": ("grading/graders/parity.py", GRADER, {}, "", ""),
+    "provider": ("workers/hooks/acme.py", HOOK, {}, "", ""),
     "study": ("evaluation/studies/last_step.py", STUDY, {}, "", ""),
 }  # fmt: skip
 """Addition → its file below `ops`, the text, the recipe's sections that use it, and the error without it."""
@@ -233,7 +254,7 @@ def test_without_its_file_a_name_is_refused_with_those_that_there_are(checkout: 
 
 @pytest.fixture(scope="module")
 def seen(checkout: Checkout) -> dict[str, Any]:
-    """The results of the six additions in a process, each from its one file."""
+    """The results of the seven additions in a process, each from its one file."""
     changes: dict[str, Any] = {}
     for file, text, sections, *_ in ADDED.values():
         (checkout.root / "ops" / file).write_text(text, encoding="utf-8")
@@ -252,6 +273,10 @@ def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
 
 def test_a_grader(seen: dict[str, Any]) -> None:
     assert seen["graded"] == ["Which?\nGive a number.", 1.0, "other parity"]
+
+
+def test_a_provider(seen: dict[str, Any]) -> None:
+    assert seen["provider"] == ["large was asked this at 0.5", pytest.approx((5 + 9 * 2) / 1e6)]
 
 
 def test_a_selector(seen: dict[str, Any]) -> None:

@@ -116,7 +116,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     with Referee() as referee, pytest.MonkeyPatch.context() as patch:
         for name, value in referee.environment.items():
             patch.setenv(name, value)
-        plan = make_plan(Setup.read(workspace, "own"), this_machine(workspace))
+        planned = make_plan(Setup.read(workspace, "own"), this_machine(workspace)).stages
         text = command(workspace, "plan", "own")[1]
         killed_after = kill_amid_judging(workspace, referee)
         runs, verdict = [], ""
@@ -126,7 +126,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
             if status == 3:
                 verdict = command(workspace, "verdict", "1")[1]
         statuses, printed_, asked = zip(*runs, strict=True)
-        yield Finished(workspace, referee, killed_after, statuses, printed_, asked, verdict, text, plan.stages)
+        yield Finished(workspace, referee, killed_after, statuses, printed_, asked, verdict, text, planned)
 
 
 def write_settings(workspace: Workspace) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.cache import ResponseCache
-from ops.config import Price, Worker, load_pool
+from ops.cache import ResponseCache, cache_material
+from ops.config import Grading, JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
+from ops.grading import configure
 from ops.planning.estimate import (
     Ask,
     Cost,
@@ -33,6 +35,7 @@ from ops.spending.ledger import Bill, Ledger
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workflow.judging import question
 from tests.builders import make_problem
 
 
@@ -71,6 +74,32 @@ def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
     assert total.usd.expected == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
     assert total.usd.high > 30 * 1000 * 8 / 1e6
     assert "from measured tokens" in str(estimated(precache_asks(problems(1), [worker()], 1), cache, usages))
+
+
+def store(cache: ResponseCache, ask: Ask, response: Response) -> None:
+    cache.put(ask.key, cache_material(ask.worker.identity, ask.messages, ask.sample), response)
+
+
+def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: ResponseCache) -> None:
+    judge, solver = worker("judge"), worker()
+    own = [JudgeGrader(worker="judge", rubric=rubric, asked=judge) for rubric in ("Right.", "Very right.")]
+    configure(Grading(), Path(), own)
+    first, second = ([replace(each, grader="judge", grading=grader.version) for each in problems(3)] for grader in own)
+    prices = Prices([solver], pool_file="config/pools", judges={"rlpr": judge})
+
+    def judged(asked: Sequence[Problem]) -> Cost:
+        return estimate(precache_asks(asked, [solver], 1), cache, prices)
+
+    made = judged(first)
+    assert (made.to_make, made.workers["judge"].calls.expected) == (6, 3)
+    assert 0 < made.workers["judge"].usd.expected < made.workers["w"].usd.expected
+    said = Response("4", 10, 5, 0.001, 0.5, "stop")
+    for each in first[:2]:
+        store(cache, Ask(solver, "rlpr", solo_messages(each)), said)
+    assert (judged(first).to_make, judged(first).cached) == (4, 2), "one answer and three verdicts"
+    store(cache, Ask(judge, "rlpr", question(first[0], "4")[1]), said)
+    assert (judged(first).to_make, judged(first).cached) == (3, 3)
+    assert (judged(second).to_make, judged(second).cached) == (4, 2), "another rubric asks again"
 
 
 def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache: ResponseCache) -> None:

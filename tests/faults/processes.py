@@ -33,6 +33,9 @@ class Process:
     def begin(self) -> None:
         self._end.send("go")
 
+    def is_running(self) -> bool:
+        return self._process.is_alive()
+
     def kill(self) -> bool:
         """End it by SIGKILL; whether it was still running."""
         running = self._process.is_alive()

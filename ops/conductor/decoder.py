@@ -31,7 +31,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True)
-class ModelShape:
+class DecoderShape:
     """The sizes of a model that `Decoder` can run."""
 
     hidden: int
@@ -43,7 +43,7 @@ class ModelShape:
     rope_theta: float
 
     @classmethod
-    def read(cls, folder: Path) -> ModelShape | None:
+    def read(cls, folder: Path) -> DecoderShape | None:
         """Return the shape of the model in `folder`; None if another architecture or size has to generate for it."""
         try:
             declared: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ class _Layer:
 class Decoder:
     """A model in memory. Any thread may generate; nothing in it changes."""
 
-    def __init__(self, shape: ModelShape, tensors: dict[str, Floats]) -> None:
+    def __init__(self, shape: DecoderShape, tensors: dict[str, Floats]) -> None:
         self.shape = shape
         self._embedding = tensors["model.embed_tokens.weight"]
         self._norm = tensors["model.norm.weight"]
@@ -95,7 +95,7 @@ class Decoder:
         self._future = np.triu(np.full((shape.context, shape.context), -np.inf, dtype=np.float32), 1)
 
     @classmethod
-    def load(cls, folder: Path, shape: ModelShape) -> Decoder:
+    def load(cls, folder: Path, shape: DecoderShape) -> Decoder:
         """Load the weights in `folder`."""
         from safetensors.numpy import load_file
 
@@ -218,7 +218,7 @@ class Decoder:
 class _Sequences:
     """The sequences that are being written, with the keys and values of their tokens by layer."""
 
-    def __init__(self, shape: ModelShape, prompts: Sequence[Sequence[int]], longest: int) -> None:
+    def __init__(self, shape: DecoderShape, prompts: Sequence[Sequence[int]], longest: int) -> None:
         self.lengths = np.array([len(prompt) for prompt in prompts])
         self.numbers = np.arange(len(prompts))
         """Their places among all prompts."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ops.conductor.chats import Chats, own_seed
-from ops.conductor.decoder import Decoder, Floats, Integers, ModelShape
+from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
 from ops.conductor.policy import Completion, PolicyCard, TextWriter
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.config import Generation
@@ -25,7 +25,7 @@ class ScratchConductor(TextWriter):
     @classmethod
     def load(cls, folder: Path, card: PolicyCard) -> ScratchConductor | None:
         """Load the policy in `folder`; None if it is of another kind. Raises `DataError`."""
-        if card.pretrained is not None or (shape := ModelShape.read(folder)) is None:
+        if card.pretrained is not None or (shape := DecoderShape.read(folder)) is None:
             return None
         chats = Chats.load(folder, card)
         return cls(Decoder.load(folder, shape), chats) if isinstance(chats.tokenizer, ScratchTokenizer) else None

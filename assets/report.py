@@ -15,7 +15,7 @@ from assets.recursive_conductor import final_policy, recursive_conductor, traini
 from assets.resources import Podium
 from assets.studies import studies
 from assets.training_mix import training_mix
-from assets.unchanged import Step, data_files
+from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
@@ -82,14 +82,14 @@ def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeR
     return dg.MaterializeResult(metadata={**facts, **step.keys()})
 
 
-def _step(context: dg.AssetExecutionContext, podium: Podium) -> Step:
+def _step(context: dg.AssetExecutionContext, podium: Podium) -> AssetStep:
     """Return the step from scores, curves of training and entries of the registry to the page and its pictures."""
     setup, page = podium.load(), page_of(podium)
     curves = [run / CURVE for run in training_runs(podium).values()]
     inputs = [*data_files(setup.workspace), setup.workspace.scores, *curves]
     policy, commit = policy_key(final_policy(podium)), podium.snapshot().git_commit
     entries = released(setup.workspace, policy, commit, datetime.fromtimestamp(0, UTC))  # of no date
-    return Step(context, podium, inputs, [page, page.with_suffix("")], also=[digest([policy, *entries])])
+    return AssetStep(context, podium, inputs, [page, page.with_suffix("")], also=[digest([policy, *entries])])
 
 
 def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:

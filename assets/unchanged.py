@@ -54,7 +54,7 @@ def data_files(workspace: Workspace, *stages: str) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Step:
+class AssetStep:
     """One materialization of an asset from `inputs` into `outputs`.
 
     `benchmarks`: those of a partitioned asset; `stage`: the stage of dvc.yaml whose version the asset has; `also`:
@@ -72,7 +72,7 @@ class Step:
     @classmethod
     def of_data(
         cls, context: dg.AssetExecutionContext, podium: Podium, stage: str, benchmarks: Sequence[str] = ()
-    ) -> Step:
+    ) -> AssetStep:
         """Return the step of a data stage; each also writes the settings of the recorded data."""
         workspace, before = podium.workspace(), BEFORE[stage]
         settings = [workspace.data / "settings.yaml", workspace.root / "params.yaml"]

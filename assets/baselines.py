@@ -8,7 +8,7 @@ from assets.opponents import ask_opponents, base_of, opponents_files
 from assets.raw_problems import raw_problems
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
-from assets.unchanged import Step, data_until
+from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.evaluation.baseline import needs_every_worker
@@ -39,8 +39,8 @@ def baselines(
     """
     workspace = podium.workspace()
     benchmarks = partitions.in_recipe(context, podium.load().recipe)
-    inputs = [*data_until(workspace, "training_mix"), *filter(None, [base_of(podium)])]
-    step = Step(context, podium, inputs, opponents_files(podium), benchmarks)
+    inputs = [*data_files(workspace), *filter(None, [base_of(podium)])]
+    step = AssetStep(context, podium, inputs, opponents_files(podium), benchmarks)
     if (same := step.unchanged()) is not None:
         return same
     gate.ready(podium, "workers", "evaluation")

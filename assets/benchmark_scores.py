@@ -8,7 +8,7 @@ from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Calls, Podium, Reporter, servers
-from assets.unchanged import Step, data_until
+from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
@@ -35,8 +35,8 @@ def benchmark_scores(
     """Score the Conductor on held-out questions: accuracy ± standard error, tokens, USD, latency."""
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    inputs, outputs = data_until(setup.workspace, "training_mix"), [score_folder(setup.workspace, CONDUCTOR, policy)]
-    step = Step(context, podium, [*inputs, policy], outputs, benchmarks)
+    inputs, outputs = data_files(setup.workspace), [score_folder(setup.workspace, CONDUCTOR, policy)]
+    step = AssetStep(context, podium, [*inputs, policy], outputs, benchmarks)
     if (same := step.unchanged()) is not None:
         return same
     gate.ready(podium, "workers", "evaluation")

@@ -20,7 +20,7 @@ from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
-from assets.unchanged import checked, data_until
+from assets.unchanged import BEFORE, checked, data_files
 from assets.worker_responses import worker_responses
 from ops.config import Recipe, Setup
 from ops.grading import isolation
@@ -160,8 +160,8 @@ def _of_data(
     """Return the result of a check of a data stage, which also gets the recorded benchmarks; the last one if it passed
     on the same files."""
     setup, [key] = podium.load(), context.selected_asset_check_keys
-    recorded = _recorded(context, setup.recipe)
-    files = data_until(setup.workspace, key.asset_key.path[-1])
+    stage, recorded = key.asset_key.path[-1], _recorded(context, setup.recipe)
+    files = data_files(setup.workspace, *BEFORE[stage], stage)
     return checked(context, podium, files, recorded, lambda: _result(check(setup, recorded), severity))
 
 

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets import metadata, partitions
 from assets.resources import Podium
-from assets.unchanged import Step
+from assets.unchanged import AssetStep
 from ops import versioning
 from ops.stages.problems import materialize_raw
 
@@ -19,7 +19,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
     """Load training candidates and evaluation questions of each benchmark into one format."""
     setup = podium.load()
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    step = Step.of_data(context, podium, "raw_problems", benchmarks)
+    step = AssetStep.of_data(context, podium, "raw_problems", benchmarks)
     if (same := step.unchanged()) is not None:
         return same
     for benchmark in benchmarks:

@@ -11,12 +11,15 @@ from assets.benchmark_scores import benchmark_scores
 from assets.leaderboard import leaderboard
 from assets.promotion import promotion
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import recursive_conductor, training_runs
+from assets.recursive_conductor import final_policy, recursive_conductor, training_runs
 from assets.resources import Podium
 from assets.studies import studies
 from assets.training_mix import training_mix
+from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
+from ops.conductor.policy import policy_key
+from ops.config import digest
 from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
@@ -26,6 +29,7 @@ from ops.reports.gathering import about, gather
 from ops.reports.page import write_page, write_pictures
 from ops.reports.summary import released
 from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import CURVE
 
 
 def evidence_of(podium: Podium) -> Evidence:
@@ -60,8 +64,11 @@ def page_of(podium: Podium) -> Path:
     group_name="release",
     kinds={"python", "mlflow"},
 )  # fmt: skip
-def report(podium: Podium) -> dg.MaterializeResult:
+def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Write the measurements as one HTML page and add it to the version in MLflow; no worker is called."""
+    step = _step(context, podium)
+    if (same := step.unchanged()) is not None:
+        return same
     evidence = evidence_of(podium)
     made = make(evidence)
     page, versions = publish(podium, evidence, made)
@@ -72,7 +79,17 @@ def report(podium: Podium) -> dg.MaterializeResult:
         facts["label"] = said
     for each in made:
         facts |= _facts(each, said)
-    return dg.MaterializeResult(metadata=facts)
+    return dg.MaterializeResult(metadata={**facts, **step.keys()})
+
+
+def _step(context: dg.AssetExecutionContext, podium: Podium) -> AssetStep:
+    """Return the step from scores, curves of training and entries of the registry to the page and its pictures."""
+    setup, page = podium.load(), page_of(podium)
+    curves = [run / CURVE for run in training_runs(podium).values()]
+    inputs = [*data_files(setup.workspace), setup.workspace.scores, *curves]
+    policy, commit = policy_key(final_policy(podium)), podium.snapshot().git_commit
+    entries = released(setup.workspace, policy, commit, datetime.fromtimestamp(0, UTC))  # of no date
+    return AssetStep(context, podium, inputs, [page, page.with_suffix("")], also=[digest([policy, *entries])])
 
 
 def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:

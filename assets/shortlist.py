@@ -7,7 +7,7 @@ import dagster as dg
 from assets import metadata
 from assets.raw_problems import raw_problems
 from assets.resources import Podium
-from assets.unchanged import Step
+from assets.unchanged import AssetStep
 from ops import versioning
 from ops.stages.curation import materialize_shortlist
 
@@ -16,7 +16,7 @@ from ops.stages.curation import materialize_shortlist
 def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Choose training candidates: decontaminated against every evaluation question, without near duplicates,
     diverse."""
-    setup, step = podium.load(), Step.of_data(context, podium, "shortlist")
+    setup, step = podium.load(), AssetStep.of_data(context, podium, "shortlist")
     if (same := step.unchanged()) is not None:
         return same
     chosen = materialize_shortlist(setup)

@@ -8,7 +8,7 @@ from assets import metadata
 from assets.champion_standing import champion_standing
 from assets.resources import Podium
 from assets.shortlist import shortlist
-from assets.unchanged import Step
+from assets.unchanged import AssetStep
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.retraining.standing import decided
@@ -30,7 +30,7 @@ def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[
     if snapshot.change is not None and not (made := decided(setup.workspace, snapshot.key)).fine_tune:
         context.log.info(f"no training: {made.why}. The champion stays as it is")
         return
-    step = Step.of_data(context, podium, "training_mix")
+    step = AssetStep.of_data(context, podium, "training_mix")
     if (same := step.unchanged()) is not None:
         yield same
         return

@@ -14,8 +14,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets import partitions
-from assets.resources import Podium
+from assets import metadata, partitions
+from assets.resources import Calls, Podium
 from ops import versioning
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
@@ -30,29 +30,35 @@ _PLANNED = 20
 """The most records of a check that were planned, by runs that ended before it, and have no result."""
 
 
-def data_files(workspace: Workspace) -> dict[str, list[Path]]:
-    """Return data stage → the files and folders that it writes, in the order of the pipeline."""
+BEFORE = {
+    "raw_problems": (),
+    "shortlist": ("raw_problems",),
+    "worker_responses": ("raw_problems", "shortlist"),
+    "worker_profiles": ("raw_problems", "shortlist", "worker_responses"),
+    "training_mix": ("raw_problems", "shortlist", "worker_responses"),
+}
+"""Data stage → the stages whose files it may read."""
+
+
+def data_files(workspace: Workspace, *stages: str) -> list[Path]:
+    """Return the files and folders that these data stages write; without a stage, those of all."""
     data = workspace.data
-    return {
-        "raw_problems": [data / "raw", data / "settings.yaml", workspace.root / "params.yaml"],
+    written = {
+        "raw_problems": [data / "raw"],
         "shortlist": [data / "shortlist.jsonl", data / "contamination.json"],
         "worker_responses": [data / "responses"],
         "worker_profiles": [data / "profiles.json", workspace.state / "accuracy_against_cost.png"],
         "training_mix": [data / "training_mix.jsonl", data / "data_card.md"],
     }
-
-
-def data_until(workspace: Workspace, stage: str) -> list[Path]:
-    """Return what the data stages up to `stage` write."""
-    written = data_files(workspace)
-    return [path for name in [*written][: [*written].index(stage) + 1] for path in written[name]]
+    return [path for stage in stages or BEFORE for path in written[stage]]
 
 
 @dataclass(frozen=True)
-class Step:
+class AssetStep:
     """One materialization of an asset from `inputs` into `outputs`.
 
-    `benchmarks`: those of a partitioned asset; `stage`: the stage of dvc.yaml whose version the asset has.
+    `benchmarks`: those of a partitioned asset; `stage`: the stage of dvc.yaml whose version the asset has; `also`:
+    further inputs that are no files.
     """
 
     context: dg.AssetExecutionContext
@@ -61,21 +67,23 @@ class Step:
     outputs: Sequence[Path]
     benchmarks: Sequence[str] = ()
     stage: str = ""
+    also: Sequence[str] = ()
 
     @classmethod
     def of_data(
         cls, context: dg.AssetExecutionContext, podium: Podium, stage: str, benchmarks: Sequence[str] = ()
-    ) -> Step:
-        """Return the step of a data stage, whose inputs are the files of all earlier ones."""
-        workspace = podium.workspace()
-        outputs = data_files(workspace)[stage]
-        inputs = [path for path in data_until(workspace, stage) if path not in outputs]
-        return cls(context, podium, inputs, outputs, benchmarks, stage)
+    ) -> AssetStep:
+        """Return the step of a data stage; each also writes the settings of the recorded data."""
+        workspace, before = podium.workspace(), BEFORE[stage]
+        settings = [workspace.data / "settings.yaml", workspace.root / "params.yaml"]
+        outputs = [*data_files(workspace, stage), *settings]
+        return cls(context, podium, data_files(workspace, *before) if before else [], outputs, benchmarks, stage)
 
     @cached_property
     def key(self) -> str:
         """A hash of everything that the asset depends on, taken when the step begins."""
-        return _with(inputs_key(self.podium.workspace(), self.podium.snapshot(), self.inputs), self.benchmarks)
+        key = inputs_key(self.podium.workspace(), self.podium.snapshot(), self.inputs)
+        return _with(key, [*self.benchmarks, *self.also])
 
     def unchanged(self) -> dg.MaterializeResult | None:
         """Return the last result, with its metadata, if this step would do the same again; None if it is to be done."""
@@ -178,4 +186,6 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 
 def _again(facts: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     since = _text(facts, UNCHANGED) or f"since run {run_id[:8]}"
-    return {name: fact for name, fact in facts.items() if not name.startswith("dagster")} | {UNCHANGED: since}
+    kept = {name: fact for name, fact in facts.items() if not name.startswith("dagster")}
+    none = metadata.calls(Calls())  # those of the run that did the work are not this run's
+    return kept | {name: fact for name, fact in none.items() if name in kept} | {UNCHANGED: since}

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import Podium
-from assets.unchanged import Step
+from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
@@ -18,7 +18,7 @@ from ops.stages.responses import materialize_profiles
 def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Measure accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the
     oracle."""
-    setup, step = podium.load(), Step.of_data(context, podium, "worker_profiles")
+    setup, step = podium.load(), AssetStep.of_data(context, podium, "worker_profiles")
     if (same := step.unchanged()) is not None:
         return same
     profiles = materialize_profiles(setup)

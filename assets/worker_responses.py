@@ -5,7 +5,7 @@ import dagster as dg
 from assets import gate, metadata, partitions
 from assets.resources import Calls, Podium, Reporter, servers
 from assets.shortlist import shortlist
-from assets.unchanged import Step
+from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
@@ -33,7 +33,7 @@ def worker_responses(
     gate.passed(context, "shortlist")
     setup = podium.load()
     chosen = partitions.in_recipe(context, setup.recipe)
-    step = Step.of_data(context, podium, "worker_responses", chosen)
+    step = AssetStep.of_data(context, podium, "worker_responses", chosen)
     if (same := step.unchanged()) is not None:
         return same
     gate.ready(podium, *ALL_NEEDS)

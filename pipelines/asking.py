@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ops.config import Setup
 from ops.core.errors import PodiumError
-from ops.workers.providers import is_remote, worst_price
 
 if TYPE_CHECKING:
+    from ops.config import Setup
     from ops.planning.estimate import Range
 
 
@@ -31,11 +30,11 @@ def confirm(what: str, yes: bool) -> None:
 def confirm_run(setup: Setup, yes: bool) -> None:
     """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
     of `confirm`."""
-    if not yes and calls_cost_money(setup):
-        from ops.planning.estimate import total
-        from ops.planning.machine import this_machine
-        from ops.planning.plan import make_plan
+    from ops.planning.estimate import total
+    from ops.planning.machine import this_machine
+    from ops.planning.plan import make_plan
 
+    if not yes and calls_cost_money(setup):
         confirm_spending(setup, yes, total(make_plan(setup, this_machine(setup.workspace)).stages).usd)
 
 
@@ -51,5 +50,7 @@ def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
 
 def calls_cost_money(setup: Setup) -> bool:
     """Return whether the recipe may call a worker that has a price and is not embedded. Raises `ConfigError`."""
+    from ops.workers.providers import is_remote, worst_price
+
     called = (each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each))
     return setup.recipe.asks_workers and any(any(worst_price(each, setup.pool_file)) for each in called)

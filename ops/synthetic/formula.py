@@ -10,22 +10,18 @@ import operator
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
-
-import sympy
+from typing import TYPE_CHECKING, Any
 
 from ops.core import cpython
+
+if TYPE_CHECKING:
+    import sympy
 
 MAX_LENGTH = 400
 MAX_EXPONENT = 200
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "gcd": sympy.gcd,
-    "lcm": sympy.lcm,
-    "binomial": sympy.binomial,
-    "mod": sympy.Mod,
-    "abs": sympy.Abs,
-}
+FUNCTIONS = {"gcd": "gcd", "lcm": "lcm", "binomial": "binomial", "mod": "Mod", "abs": "Abs"}
+"""Name → the function of SymPy, which is imported by the first formula."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -50,6 +46,8 @@ def parse(text: str) -> sympy.Expr:
 
 
 def _build(node: ast.expr, text: str) -> sympy.Expr:
+    import sympy
+
     match node:
         case ast.Constant(value=int() | float()):
             return sympy.Rational(ast.get_source_segment(text.strip(), node) or str(node.value))
@@ -62,7 +60,7 @@ def _build(node: ast.expr, text: str) -> sympy.Expr:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_build(left, text), _build(right, text))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
-            return FUNCTIONS[name](*(_build(arg, text) for arg in args))
+            return getattr(sympy, FUNCTIONS[name])(*(_build(arg, text) for arg in args))
     raise NotAFormula(f"cannot read {ast.dump(node)[:60]}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.core.workspace import Workspace
-from ops.versioning import commit, revision
+from ops.versioning import commit, is_stored, revision
 from ops.versioning.dvc import program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +36,24 @@ def test_the_cache_is_deleted_and_made_again_from_the_data(workspace: Workspace)
     file = workspace.data / "raw" / "x.jsonl"
     file.write_text("precious\n", encoding="utf-8")
     first, lock = commit(workspace, "one"), revision(workspace)
+    assert is_stored(workspace, "one")
     shutil.rmtree(workspace.root / ".dvc" / "cache")
+    assert not is_stored(workspace, "one"), "a stage that is unchanged would be left out, and its data never stored"
     assert file.read_text(encoding="utf-8") == "precious\n", "the data hung on the cache"
     assert revision(workspace) == lock
     moved = file.rename(workspace.root / "aside")
     assert dvc(workspace.root, "checkout", "one").returncode != 0, "it came from nowhere"
     moved.rename(file)
     assert commit(workspace, "one") == first
+    assert is_stored(workspace, "one")
     file.unlink()
     assert dvc(workspace.root, "checkout", "--force", "one").returncode == 0
     assert file.read_text(encoding="utf-8") == "precious\n"
+
+
+def test_the_cache_may_lie_elsewhere(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.data / "raw" / "x.jsonl").write_text("precious\n", encoding="utf-8")
+    for place in ("elsewhere", str(tmp_path / "far")):
+        assert dvc(workspace.root, "cache", "dir", "--local", place).returncode == 0
+        commit(workspace, "one")
+        assert is_stored(workspace, "one")

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-import sympy
-
 from ops.core import cpython
 from ops.synthetic.formal import written_formula
 from ops.synthetic.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula, parse
@@ -90,7 +88,6 @@ def decimal(value: Fraction, places: int = 4) -> str:
     return f"{float(value):.{places}f}".rstrip("0").rstrip(".")
 
 
-_X = sympy.Symbol("x")
 _ASKS = (
     (r"cross|vanish", "zeros"),
     (r"has it as its slope|at this rate", "integral"),
@@ -102,11 +99,13 @@ COMMANDS = ("zeros", "integral", "derivative", "minimum")
 
 def quadratic(mind: Mind) -> MethodResult | None:
     """Answer a question on a quadratic, identified by the subtask's word, else by the question's."""
+    import sympy
+
     body = written_formula(mind.task.question)
     if body is None:
         return None
     try:
-        polynomial = sympy.Poly(parse(body), _X)
+        polynomial = sympy.Poly(parse(body), sympy.Symbol("x"))
     except (NotAFormula, sympy.PolynomialError):
         return None
     if polynomial.degree() != 2:
@@ -135,6 +134,8 @@ def _result(ask: str, a: Fraction, b: Fraction, c: Fraction) -> MethodResult | N
     if ask == "minimum":
         low = c - b * b / (4 * a)
         return MethodResult(plain(low), "", note)
+    import sympy
+
     root = sympy.sqrt(
         sympy.Rational(b.numerator, b.denominator) ** 2 - 4 * sympy.Rational(str(a)) * sympy.Rational(str(c))
     )

@@ -74,6 +74,10 @@ def key_problem(variable: str) -> str | None:
     return None if _KEY_CHARACTERS.fullmatch(key) else "holds characters that no key has"
 
 
+_HUB_S = 10.0
+"""Seconds for the question to the hub."""
+
+
 def hub_token() -> bool:
     """Return whether this machine has a token of the Hugging Face hub, in HF_TOKEN or as `hf auth login` stores it."""
     if os.environ.get("HF_TOKEN"):
@@ -81,6 +85,25 @@ def hub_token() -> bool:
     from huggingface_hub import get_token
 
     return get_token() is not None
+
+
+def hub_refuses(dataset: str) -> bool:
+    """Return whether the hub says that the token's account has not accepted a gated dataset's terms.
+
+    One small request. A hub that does not answer refuses nothing: the loading of the rows reports it.
+    """
+    import httpx
+    from huggingface_hub import get_token
+
+    hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    if os.environ.get("HF_HUB_OFFLINE"):
+        return False
+    headers = {"authorization": f"Bearer {os.environ.get('HF_TOKEN') or get_token()}"}
+    try:
+        reply = httpx.get(f"{hub}/api/datasets/{dataset}/auth-check", headers=headers, timeout=_HUB_S)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return False
+    return reply.status_code in (401, 403) and reply.headers.get("x-error-code") == "GatedRepo"
 
 
 def find_in_url(url: str) -> str | None:

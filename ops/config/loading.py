@@ -18,13 +18,14 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ops.config.base import KEY_SHAPE, NAME, Settings, hub_token, names_a_key
+from ops.config.base import KEY_SHAPE, NAME, Settings, hub_refuses, hub_token, names_a_key
 from ops.config.graders import FunctionGrader, JudgeGrader
 from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions, Worker, model_of
 from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
 from ops.core.errors import ConfigError
+from ops.core.registry import hub_dataset
 from ops.core.settings_files import parse_yaml, read_json, read_text
 
 BASE = "base"
@@ -326,10 +327,10 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     """
     recipe = load_recipe(config, name, seed)
     pool = load_pool(config, recipe.pool)
-    gated = () if hub_token() else tuple(name for name, source in recipe.benchmarks.items() if source.optional)
+    gated = _gated(recipe)
     costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.max_output_price))
     left_out = (
-        *(LeftOut(name, "is gated, there is no HF_TOKEN, and the recipe goes without it", _TOKEN) for name in gated),
+        *(LeftOut(name, f"is gated, {why}, and the recipe goes without it", _TOKEN) for name, why in gated.items()),
         *(LeftOut(name, f"costs more than {recipe.max_output_price:g} USD per million output tokens, and is not asked",
                   "Set max_output_price higher in a recipe over this one, and its budget") for name in costly),
     )  # fmt: skip
@@ -351,6 +352,18 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     pool = pool.model_copy(update={"workers": left})
     check_against_pool(recipe, pool)
     return Resolved(recipe, pool, evaluation_pools, left_out)
+
+
+def _gated(recipe: Recipe) -> dict[str, str]:
+    """Return optional benchmark → why the hub does not provide it here."""
+    optional = [name for name, source in recipe.benchmarks.items() if source.optional]
+    if not optional or not hub_token():
+        return dict.fromkeys(optional, "there is no HF_TOKEN")
+    return {
+        name: "the account of the hub's token has not accepted its terms"
+        for name in optional
+        if hub_refuses(hub_dataset(name))
+    }
 
 
 _TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"

@@ -41,7 +41,8 @@ class BenchmarkSource(Settings):
     """Maximum number of training candidates; None: all. Embedded families generate exactly this many."""
     test: int | None = Field(default=None, ge=1)
     optional: bool = False
-    """For a gated dataset: without a token of the hub (HF_TOKEN) the recipe is one without this benchmark."""
+    """For a gated dataset: without a token of the hub (HF_TOKEN) of an account that has accepted its terms, the recipe
+    is one without this benchmark."""
     grader: BenchmarkGrader | None = None
     """How answers are graded here. None: as the benchmark says."""
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)

@@ -73,6 +73,11 @@ class Registry(Mapping[str, T]):
         return held[0]
 
 
+def hub_dataset(benchmark: str) -> str:
+    """Return the id of a benchmark's dataset on the hub, from its file in `ops/benchmarks/catalogue`."""
+    return str(import_module(f"ops.benchmarks.catalogue.{benchmark}").BENCHMARK.hub.id)
+
+
 PLUGINS = {"local": "ops.synthetic.plugin"}
 """Prefix of a model → the module of the plug-in that answers for it."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copytree
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -62,8 +65,47 @@ def test_a_gated_benchmark_is_left_out_with_a_line_unless_there_is_a_token(monke
     [note] = [each for each in missing(make_plan(without, NOTHING)) if each.what == "gpqa_diamond"]
     assert not note.refuses and "HF_TOKEN" in note.remedy
     monkeypatch.setenv("HF_TOKEN", "hf_x")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # no answer is no refusal
     assert "gpqa_diamond" in setup("first-look").recipe.benchmarks
     assert setup("first-look").left_out == ()
+
+
+class AuthCheck(BaseHTTPRequestHandler):
+    """The hub's answer to whether an account may read a dataset."""
+
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+    status = 200
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers["authorization"]))
+        self.send_response(self.status)
+        if self.status != 200:
+            self.send_header("X-Error-Code", "GatedRepo")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_gated_benchmark_whose_terms_were_not_accepted_is_left_out_with_a_line(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AuthCheck, "status", status)
+    monkeypatch.setattr(AuthCheck, "asked", [])
+    monkeypatch.setenv("HF_TOKEN", "hf_x")
+    with ThreadingHTTPServer(("127.0.0.1", 0), AuthCheck) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+        made = setup("first-look")
+        hub.shutdown()
+    assert AuthCheck.asked == [("/api/datasets/Idavidrein/gpqa/auth-check", "Bearer hf_x")]
+    assert ("gpqa_diamond" in made.recipe.benchmarks) == (status == 200)
+    if status == 403:
+        [note] = [each for each in missing(make_plan(made, NOTHING)) if each.what == "gpqa_diamond"]
+        assert not note.refuses and "\n" not in str(note)
+        assert "the account of the hub's token has not accepted its terms, and the recipe goes without it" in note.why
+        assert "accept its terms on its page on the hub" in note.remedy
 
 
 def test_a_gated_benchmark_of_a_recipe_that_needs_it_is_still_a_refusal() -> None:

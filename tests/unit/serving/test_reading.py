@@ -85,6 +85,7 @@ def test_a_conversation_is_put_above_its_last_question() -> None:
         ([{"role": ["user"], "content": "4"}], r"messages\[0\]\.role: is "),
         ([{"role": "assistant", "content": 4}, {"role": "user", "content": "?"}], r"messages\[0\]\.content"),
         ([{"role": "assistant", "tool_calls": 4}, {"role": "user", "content": "?"}], r"messages\[0\]\.tool_calls"),
+        ([{"role": "assistant", "tool_calls": [4]}, {"role": "user", "content": "?"}], r"tool_calls\[0\]"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], r"content\[0\]: is 'image_url', not text"),
         ([{"role": "user", "content": None}], r"content: is neither"),
         (["hello"], r"messages\[0\]: is not an object"),

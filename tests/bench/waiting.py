@@ -36,6 +36,7 @@ COMMANDS = (
     (("recipes", "list"), LIBRARIES, 3.0),
     (("recipes", "show", "quickstart"), LIBRARIES, 3.0),
     (("plan", "quickstart"), LIBRARIES, 10.0),
+    (("config", "validate"), "import litellm", 2.0),
     (("runs", "list"), STORES, 1.0),
     (("verdict",), STORES, 1.3),
     (("status",), STORES, 1.5),

@@ -31,11 +31,12 @@ LIBRARIES = "import click, pydantic, rich.console, yaml"
 STORES = "import dagster, mlflow, mlflow.store.tracking.sqlalchemy_store"
 COMMANDS = (
     (("--help",), "pass", 9.0),
-    (("pools", "show", "quickstart"), LIBRARIES, 4.0),
-    (("ledger",), LIBRARIES, 3.0),
-    (("recipes", "list"), LIBRARIES, 3.0),
-    (("recipes", "show", "quickstart"), LIBRARIES, 3.0),
-    (("plan", "quickstart"), LIBRARIES, 10.0),
+    (("pools", "show", "quickstart"), LIBRARIES, 9.0),
+    (("ledger",), LIBRARIES, 5.5),
+    (("recipes", "list"), LIBRARIES, 4.5),
+    (("recipes", "show", "quickstart"), LIBRARIES, 4.5),
+    (("plan", "quickstart"), LIBRARIES, 18.0),
+    (("config", "validate"), "import litellm", 2.0),
     (("runs", "list"), STORES, 1.0),
     (("verdict",), STORES, 1.3),
     (("status",), STORES, 1.5),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING, Any
 
 from ops.core.response import Message
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
@@ -41,6 +42,8 @@ class ScratchTokenizer:
     def read(cls, folder: Path) -> ScratchTokenizer | None:
         """Return the tokenizer of the policy in `folder`; None if its files are not those of a policy made from
         scratch."""
+        from tokenizers import Tokenizer
+
         try:
             if (folder / "chat_template.jinja").read_text(encoding="utf-8") != TEMPLATE:
                 return None

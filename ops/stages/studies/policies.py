@@ -10,7 +10,7 @@ from random import Random
 
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
-from ops.conductor.writer import load_conductor, load_here
+from ops.conductor.writer import load_here
 from ops.config import Setup, asked_alike, digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
@@ -105,6 +105,8 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
+    from ops.conductor.writer import load_conductor
+
     again: list[OutcomeRow] = []
     client = making.client(setup, "experiment", beside=name)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:

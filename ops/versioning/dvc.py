@@ -134,7 +134,12 @@ def recorded_revision(workspace: Workspace) -> str:
 
 def _without_git(workspace: Workspace) -> bool:
     """Return whether DVC is configured to work without git, as `podium init` does outside a repository."""
-    return _setting(workspace.root / ".dvc" / "config", "core", "no_scm").lower() in ("1", "yes", "true", "on")
+    file = workspace.root / ".dvc" / "config"
+    said = _setting(file, "core", "no_scm").lower()
+    if said not in ("", *ConfigParser.BOOLEAN_STATES):
+        problem = f"is not a configuration of DVC (core.no_scm is {said!r})"
+        raise ConfigError(file, "", problem, "Correct it, or restore it with git")
+    return ConfigParser.BOOLEAN_STATES.get(said, False)
 
 
 def _setting(file: Path, section: str, name: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 from assets import report as module
 from assets.report import evidence_of, report
 from assets.resources import Podium
+from assets.unchanged import AssetStep
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
@@ -26,6 +27,7 @@ def test_the_page_is_written_and_its_exhibits_are_metadata(
     podium: Podium, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "evidence_of", lambda _: replace(evidence, curves={}))
+    monkeypatch.setattr(module, "_step", lambda context, podium: AssetStep(context, podium, [], []))
     chosen = ("worker_use", "training", "steps")
     monkeypatch.setattr(module, "make", lambda given: [make_one(EXHIBITS[name], given) for name in chosen])
     with dg.DagsterInstance.ephemeral() as instance:

@@ -83,7 +83,7 @@ def store(cache: ResponseCache, ask: Ask, response: Response) -> None:
 def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: ResponseCache) -> None:
     judge, solver = worker("judge"), worker()
     own = [JudgeGrader(worker="judge", rubric=rubric, asked=judge) for rubric in ("Right.", "Very right.")]
-    configure(Grading(), Path(), own)
+    configure(Grading(), Path(), graders=own)
     first, second = ([replace(each, grader="judge", grading=grader.version) for each in problems(3)] for grader in own)
     prices = Prices([solver], pool_file="config/pools", judges={"rlpr": judge})
 

@@ -30,7 +30,7 @@ from ops.synthetic.problems import generate
 from tests.command import podium, start_run
 from tests.providers import Provider, Refusal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 WORKERS = ("scholar", "solver")
 KILL_AFTER = 6

@@ -78,6 +78,8 @@ def _same(event: dg.AssetMaterialization | dg.AssetCheckEvaluation) -> bool:
 
 
 EVERYTHING = {*STAGES, "checks"}
+LATER = ("recipe", "seed", "price", "code", "tag", "pool change")
+"""Changes that a soak test makes: `tests/unit/test_inputs.py` shows that each is another key."""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_a_budget_is_no_input(made: Made) -> None:
     assert made.run(budget={"run_usd": 77.0}) == set()
 
 
-@pytest.mark.parametrize("changed", ["recipe", "seed", "worker", "price", "code", "tag", "pool change"])
+@pytest.mark.parametrize("changed", ["worker", *(pytest.param(each, marks=pytest.mark.soak) for each in LATER)])
 def test_a_change_of_an_input_does_everything_again(changed: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     made.run()
     match changed:
@@ -196,6 +198,7 @@ def test_a_damaged_file_of_responses_is_refused_and_not_passed_as_unchanged(made
     assert "worker_responses" in made.run()
 
 
+@pytest.mark.soak
 def test_a_source_file_is_an_input(made: Made) -> None:
     source = made.workspace.root / "v1.jsonl"
     source.write_text(_rows(12, "old"), encoding="utf-8")
@@ -208,6 +211,7 @@ def test_a_source_file_is_an_input(made: Made) -> None:
     assert made.run(benchmarks=benchmarks) == EVERYTHING
 
 
+@pytest.mark.soak
 def test_the_files_of_another_workspace_are_not_its_own(made: Made, tmp_path: Path) -> None:
     made.run()
     other = Workspace(tmp_path / "copy")
@@ -221,6 +225,7 @@ def test_another_instance_of_dagster_knows_nothing(made: Made) -> None:
         assert Made(made.workspace, instance).run() == EVERYTHING
 
 
+@pytest.mark.soak
 def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*given: Any, **more: Any) -> Any:
         rows = real(*given, **more)

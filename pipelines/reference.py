@@ -55,7 +55,7 @@ FILES: dict[str, type[BaseModel]] = {
     "config/studies.yaml": Studies,
 }
 """File → the model that validates it."""
-ONE_KEY = ("openai", "anthropic", "gemini")
+ONE_KEY = ("openai", "anthropic", "gemini", "deepinfra")
 """The pools of one key, for which the untrained recipes are planned."""
 PLANNED = (
     *(with_pool(recipe, pool) for recipe in ("first-look", "pilot") for pool in ONE_KEY),

@@ -230,7 +230,7 @@ def test_what_a_provider_ignores_is_refused(change: dict[str, Any]) -> None:
     assert caught.value.field == f"workers.a.{next(iter(change))}"
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "deepinfra"])
 def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
     made, table = load_pool(ROOT / "config", name), models()
     assert len({worker.api_key_env for worker in made.workers}) == 1
@@ -243,7 +243,7 @@ def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
         assert (worker.retired and worker.retired.isoformat()) == known.get("deprecation_date")
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "ollama", "frontier", "open"])
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "deepinfra", "ollama", "frontier", "open"])
 def test_every_setting_of_a_shipped_pool_reaches_its_provider(name: str) -> None:
     file = pool_file(ROOT / "config", name)
     assert [str(error) for worker in load_pool(ROOT / "config", name).workers for error in unsent(worker, file)] == []

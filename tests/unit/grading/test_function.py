@@ -10,7 +10,7 @@ import pytest
 from ops.config import FunctionGrader, Grading
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
-from ops.grading import configure, grade, grade_many
+from ops.grading import configure, grade, grade_many, isolation
 from tests.builders import make_problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ def graded_by(body: str, **fields: Any) -> Problem:
     """A problem whose grader is the function with that body, or that whole source."""
     source = body if "def grade" in body else f"def grade(problem, answer):\n    {body}\n"
     own = FunctionGrader(file="own.py", source=source)
-    configure(Grading(), ROOT, graders=[own])
+    configure(Grading(isolation=isolation()), ROOT, graders=[own])
     return make_problem(grader="function", grading=own.version, **fields)
 
 
@@ -115,6 +115,7 @@ def test_another_source_is_another_version_and_an_unknown_one_is_named() -> None
 
 def test_without_bubblewrap_it_needs_the_recipes_consent(no_bubblewrap: None) -> None:
     problem = graded_by("return True")
+    configure(Grading(), ROOT)  # a recipe that does not say that limits suffice
     with pytest.raises(ConfigError, match=r"grading\.isolation"):
         grade(problem, "4")
 

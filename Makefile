@@ -14,7 +14,7 @@ NEED_PYTHON = command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: in
 RECIPE ?= quickstart
 SEED   ?=
 SECONDS ?= 600
-WORKERS ?= 5
+WORKERS ?= 4
 # A file stays with one process; which file goes first is tests/conftest.py's. tests/preloaded.py forks the processes.
 AT_ONCE = --tx '$(WORKERS)*popen//python=$(BIN)/python -m tests.preloaded' --dist loadfile --no-loadscope-reorder
 
@@ -81,7 +81,7 @@ override export Q := $(value Q)
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/podium dev
 
-test: $(STAMP)  ## the tests, WORKERS=5 processes at once (they often wait), without what `make soak` repeats for long
+test: $(STAMP)  ## the tests, WORKERS=4 processes at once (they often wait), without what `make soak` repeats for long
 	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 --ignore tests/browser
 
 test-optional: $(STAMP)  ## the tests that `make test` skips without bubblewrap, Postgres or Redis

@@ -23,7 +23,10 @@ from tests.command import podium
 from tests.unit.planning.conftest import NOTHING
 
 CONFIG = resources() / "config"
-ONE_KEY = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
+ONE_KEY = {
+    "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY",
+    "deepinfra": "DEEPINFRA_API_KEY",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +126,8 @@ def test_expensive_workers_are_left_out_with_a_line_and_the_median_price_writes(
     assert [each.what for each in setup("first-look@anthropic").left_out] == ["gpqa_diamond", "claude-opus-5-5"]
     writers = {pool: getattr(setup(f"first-look@{pool}").recipe.policy, "worker", "") for pool in (*ONE_KEY, "ollama")}
     assert writers == {
-        "openai": "gpt-5.6-luna", "anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash", "ollama": "qwen3-8b",
+        "openai": "gpt-5.6-luna", "anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash",
+        "deepinfra": "gpt-oss-120b-turbo", "ollama": "qwen3-8b",
     }  # fmt: skip
 
 
@@ -141,7 +145,7 @@ def test_the_pool_of_a_recipe_is_replaced_by_an_option(capsys: pytest.CaptureFix
     taken = Snapshot.take(CONFIG, "first-look@gemini", None, "commit")
     assert (taken.recipe_file, taken.recipe.pool, taken.pool.name) == ("first-look@gemini", "gemini", "gemini")
     assert podium("plan", "first-look", "--pool", "nothing") == 1
-    assert "nothing.yaml: does not exist. Files there: anthropic, frontier, gemini" in capsys.readouterr().err
+    assert "nothing.yaml: does not exist. Files there: anthropic, deepinfra, frontier" in capsys.readouterr().err
 
 
 def test_another_pool_may_not_make_an_embedded_recipe_unsafe() -> None:

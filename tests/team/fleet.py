@@ -103,7 +103,7 @@ class Fleet:
 
     def start(self, recipe: str, job: str = "lifecycle") -> str:
         """Run `podium team start`; return the run's id."""
-        return self.podium("team", "start", recipe, "--job", job).split()[1].rstrip(":")
+        return self.podium("team", "start", recipe, "--job", job, "--yes").split()[1].rstrip(":")
 
     def finished(self, run_id: str) -> list[dg.RunRecord]:
         """Wait for the end of the run or of its retry; return the attempts, oldest first."""

@@ -387,7 +387,8 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
         and not required & {each.lower() for each in packages.get(name, [name])}
     ]  # fmt: skip
     assert missing == [], "imported to load or to answer, and not among the requirements"
-    assert {"mlflow", "tenacity", "torch", "transformers"} <= set(reply["imported"]), "the search sees them"
+    assert {"mlflow", "tenacity", "numpy"} <= set(reply["imported"]), "the search sees them"
+    assert not {"torch", "transformers"} & set(reply["imported"]), "a policy made from scratch generates without them"
     assert (copy.cache / "responses.sqlite").is_file(), "in the checkout whose store holds the model"
     assert (model / ".podium" / "cache" / "responses.sqlite").is_file(), "in its own folder, where there is no checkout"
     assert contents(elsewhere) == {}, "neither in the current folder nor in the home"

@@ -11,6 +11,7 @@ from typing import Any
 from ops.conductor.policy import (
     Completion,
     PolicyCard,
+    TextWriter,
     chat_fits,
     chat_text,
     check_lengths,
@@ -101,3 +102,19 @@ class Chats:
             "max_tokens": completion,
             "stop_token_ids": list(self.ends),
         }
+
+
+class ChatsWriter(TextWriter):
+    """A writer whose prompts are chats of one tokenizer."""
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats, self.card = chats, chats.card
+
+    @property
+    def prompt_limit(self) -> int | None:
+        """See `Conductor.prompt_limit`."""
+        return self._chats.prompt_limit
+
+    def fits(self, prompt: Sequence[Message]) -> bool:
+        """See `Conductor.fits`."""
+        return self._chats.fits(prompt)

@@ -51,9 +51,7 @@ class DecoderShape:
         except (OSError, ValueError):
             return None
         rope = declared.get("rope_parameters") or {}
-        plain = (
-            all(declared.get(name) == value for name, value in _PLAIN.items()) and declared.get("dtype") == "float32"
-        )
+        plain = all(declared.get(name) == value for name, value in _PLAIN.items())
         plain = plain and rope.get("rope_type") == "default" and "quantization_config" not in declared
         if not plain or size > MOST_BYTES or declared["num_key_value_heads"] != declared["num_attention_heads"]:
             return None
@@ -152,7 +150,7 @@ class Decoder:
                 if not final:
                     scores += self._future[:length, :length]
                 target = attended[place : place + 1] if final else attended[span]
-                target[:] = (_softmax(scores) @ values).swapaxes(0, 1)
+                target[:] = (softmax(scores) @ values).swapaxes(0, 1)
             return attended
 
         positions = np.concatenate([np.arange(length) for length in lengths])
@@ -171,7 +169,7 @@ class Decoder:
             scores = q[:, :, None] @ keys[:, :, :span].swapaxes(2, 3)
             if unequal:
                 scores += beyond
-            return (_softmax(scores) @ values[:, :, :span])[:, :, 0]
+            return (softmax(scores) @ values[:, :, :span])[:, :, 0]
 
         logits = self._logits(tokens, positions, attend)
         sequences.lengths = positions + 1
@@ -253,7 +251,7 @@ def _ended(tokens: list[int], longest: int, ends: Collection[int]) -> bool:
     return tokens[-1] in ends or len(tokens) == longest
 
 
-def _softmax(scores: Floats) -> Floats:
+def softmax(scores: Floats) -> Floats:
     """Return the softmax over the last axis; changes its argument."""
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)

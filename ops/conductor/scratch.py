@@ -8,19 +8,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ops.conductor.chats import Chats, own_seed
-from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
-from ops.conductor.policy import Completion, PolicyCard, TextWriter
+from ops.conductor.chats import Chats, ChatsWriter, own_seed
+from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers, softmax
+from ops.conductor.policy import Completion, PolicyCard
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.config import Generation
 from ops.core.response import Message
 
 
-class ScratchConductor(TextWriter):
+class ScratchConductor(ChatsWriter):
     """A small policy with a tokenizer of its own. Any thread may use it."""
 
     def __init__(self, decoder: Decoder, chats: Chats) -> None:
-        self._decoder, self._chats, self.card = decoder, chats, chats.card
+        super().__init__(chats)
+        self._decoder = decoder
 
     @classmethod
     def load(cls, folder: Path, card: PolicyCard) -> ScratchConductor | None:
@@ -36,15 +37,6 @@ class ScratchConductor(TextWriter):
         tokens = self._chats.prompts(prompts, longest)
         choose = Sampler(self.card.generation, temperature, tokens, [own_seed(seed, prompt) for prompt in tokens])
         return self._chats.completions(tokens, self._decoder.generate(tokens, longest, self._chats.ends, choose))
-
-    @property
-    def prompt_limit(self) -> int | None:
-        """See `Conductor.prompt_limit`."""
-        return self._chats.prompt_limit
-
-    def fits(self, prompt: Sequence[Message]) -> bool:
-        """See `Conductor.fits`."""
-        return self._chats.fits(prompt)
 
     def close(self) -> None:
         """Do nothing: the memory is freed with the object."""
@@ -86,15 +78,15 @@ class Sampler:
             scores[scores < least] = -np.inf
         if drawn.top_p < 1:
             order = scores.argsort(axis=1, kind="stable")
-            unlikely = np.cumsum(np.take_along_axis(_softmax(scores), order, axis=1), axis=1) <= 1 - drawn.top_p
+            unlikely = np.cumsum(np.take_along_axis(softmax(scores.copy()), order, axis=1), axis=1) <= 1 - drawn.top_p
             unlikely[:, -1] = False
             dropped = np.empty_like(unlikely)
             np.put_along_axis(dropped, order, unlikely, axis=1)
             scores[dropped] = -np.inf
         if drawn.min_p is not None:
-            shares = _softmax(scores)
+            shares = softmax(scores.copy())
             scores[shares < drawn.min_p * shares.max(axis=1, keepdims=True)] = -np.inf
-        return _softmax(scores)
+        return softmax(scores)
 
     def _penalized(self, logits: Floats, numbers: Integers) -> Floats:
         if self._seen is None:
@@ -103,9 +95,3 @@ class Sampler:
                 seen[list(prompt)] = True
         penalty = np.float32(self._drawn.repetition_penalty)
         return np.where(self._seen[numbers], np.where(logits < 0, logits * penalty, logits / penalty), logits)
-
-
-def _softmax(scores: Floats) -> Floats:
-    powers: Floats = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares: Floats = powers / powers.sum(axis=1, keepdims=True)
-    return shares

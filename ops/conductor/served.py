@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ops.conductor.chats import Chats
-from ops.conductor.policy import Completion, TextWriter, policy_key, precision, weights
+from ops.conductor.chats import Chats, ChatsWriter
+from ops.conductor.policy import Completion, policy_key, precision, weights
 from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.response import Message
@@ -66,11 +66,12 @@ def command(place: str, name: str, dtype: str | None = None) -> str:
     return f"vllm serve {place} --served-model-name {name}{f' --dtype {dtype}' if dtype else ''}"
 
 
-class ServedConductor(TextWriter):
+class ServedConductor(ChatsWriter):
     """A policy that generates workflows on a server."""
 
     def __init__(self, url: str, model: str, chats: Chats) -> None:
-        self.url, self._model, self._chats, self.card = url, model, chats, chats.card
+        super().__init__(chats)
+        self.url, self._model = url, model
         self._open = ExitStack()
 
     @classmethod
@@ -154,15 +155,6 @@ class ServedConductor(TextWriter):
         if tokens is None:
             raise WriterAway(f"{self.url} gives no tokens back: it has to be a vLLM server of 0.11 or later")
         return list(tokens)
-
-    @property
-    def prompt_limit(self) -> int | None:
-        """See `Conductor.prompt_limit`."""
-        return self._chats.prompt_limit
-
-    def fits(self, prompt: Sequence[Message]) -> bool:
-        """See `Conductor.fits`."""
-        return self._chats.fits(prompt)
 
     def close(self) -> None:
         """End the server that `start` started; any other one stays."""

@@ -14,6 +14,8 @@ from ops.core.response import Message
 from ops.grading.extract import after_thought
 from ops.grading.harness.mains import STATUS_OF_THE_MACHINE
 
+MAX_CHARACTERS = 200_000
+"""The longest answer that a grader runs; a longer one scores 0."""
 NOT_FINAL = "not final"
 """Part of the reason of a verdict that may differ on another or a quieter machine."""
 NO_REPORT = "ended without an answer"

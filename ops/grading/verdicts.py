@@ -19,7 +19,7 @@ import ops.core
 import ops.grading
 from ops.core.problem import CodeTest, FailedTest, Grade, Problem, TestKind
 from ops.core.sqlite import Damaged, SqliteFile
-from ops.grading.grader import GRADERS
+from ops.grading.grader import GRADERS, MAX_CHARACTERS
 from ops.grading.isolation import Libraries, accepted_wall, libraries
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,9 @@ _SCHEMA = ("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, 
 _GET = "SELECT CAST(verdict AS BLOB), CAST(checksum AS BLOB) FROM verdicts WHERE key = ?"
 
 
-LONGEST = 200_000
-"""Characters of the longest answer whose verdict is stored."""
-
-
 def is_stored(problem: Problem, answer: str) -> bool:
     """Return whether the verdict on this answer takes a process, so that it is stored."""
-    return GRADERS[problem.grader].runs and bool(answer.strip()) and len(answer) <= LONGEST
+    return GRADERS[problem.grader].runs and bool(answer.strip()) and len(answer) <= MAX_CHARACTERS
 
 
 class VerdictStore:

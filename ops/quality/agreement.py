@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, NamedTuple, Self
 
 from ops.benchmarks.files import read_rows
@@ -45,11 +44,10 @@ class Agreed(NamedTuple):
         """Return Wilson's interval of the share at `CONFIDENCE`; 0 to 1 without answers."""
         if not self.of:
             return 0.0, 1.0
-        z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        share, spread = self.agreed / self.of, z * z / self.of
-        middle = share + spread / 2
-        half = (spread * (share * (1 - share) + spread / 4)) ** 0.5
-        return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
+        from scipy.stats import binomtest
+
+        ends = binomtest(self.agreed, self.of).proportion_ci(CONFIDENCE, method="wilson")
+        return float(ends.low), float(ends.high)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -119,9 +117,9 @@ def _labelled(row: Row, known: Mapping[str, Problem]) -> Labelled:
     return Labelled(known[key], row.text("answer"), right)
 
 
-async def measure(benchmark: str, judge: str, labels: str, answers: Sequence[Labelled], client: Client) -> Agreement:
+def measure(benchmark: str, judge: str, labels: str, answers: Sequence[Labelled], client: Client) -> Agreement:
     """Let the judge grade the answers. One that it could not be asked is left out. Raises the client's errors."""
-    grades = await graded([each.problem for each in answers], [each.answer for each in answers], client)
+    grades = asyncio.run(graded([each.problem for each in answers], [each.answer for each in answers], client))
     pairs = [(each, grade) for each, grade in zip(answers, grades, strict=True) if grade and not grade.unscorable]
     right, wrong = (
         _agreed([grade.correct == label for each, grade in pairs if each.right == label]) for label in (True, False)
@@ -133,11 +131,6 @@ async def measure(benchmark: str, judge: str, labels: str, answers: Sequence[Lab
 
 def _agreed(same: Sequence[bool]) -> Agreed:
     return Agreed(sum(same), len(same))
-
-
-def measured(benchmark: str, judge: str, labels: str, answers: Sequence[Labelled], client: Client) -> Agreement:
-    """`measure` outside an event loop."""
-    return asyncio.run(measure(benchmark, judge, labels, answers, client))
 
 
 def save_agreement(workspace: Workspace, grader: JudgeGrader, agreement: Agreement) -> None:

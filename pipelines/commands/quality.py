@@ -87,7 +87,7 @@ def measure_judges(
     from ops.local_models.vllm_server import serving
     from ops.planning.estimate import VERDICT, Ask, Prices, estimate, total
     from ops.precaching.opening import open_client
-    from ops.quality.agreement import measured, save_agreement
+    from ops.quality.agreement import measure, save_agreement
     from ops.workflow.judging import question
     from pipelines.asking import confirm_spending
 
@@ -109,7 +109,7 @@ def measure_judges(
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
         with serving(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
-            found = measured(name, grader.worker, labels, todo[name], client)
+            found = measure(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
         click.echo(found)
 

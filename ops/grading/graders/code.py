@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ops.core.problem import CodeTest, Grade, Problem, TestKind
 from ops.grading import program as programs
 from ops.grading import sandbox, unit_tests
-from ops.grading.grader import NO_REPORT, NOT_FINAL, Grader
+from ops.grading.grader import MAX_CHARACTERS, NO_REPORT, NOT_FINAL, Grader
 from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
@@ -101,7 +101,6 @@ HIDDEN_AT_ONCE = 6
 run."""
 HIDDEN_CHARACTERS = 8 << 20
 """Characters of expected output per run, which as JSON stays below `ProgramLimits.report_bytes`."""
-MAX_CHARACTERS = 200_000
 _TURNS = Turns()
 
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol, cast
 
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import NOT_FINAL, Grader, own_grader
-from ops.grading.graders.code import GRACE, LIMITS, MAX_CHARACTERS, slowness
+from ops.grading.grader import MAX_CHARACTERS, NOT_FINAL, Grader, own_grader
+from ops.grading.graders.code import GRACE, LIMITS, slowness
 from ops.grading.isolation import libraries
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,15 +57,15 @@ def test_gold_answers_are_right_and_another_problems_are_wrong_some_with_an_orde
 
 def test_right_and_wrong_answers_count_apart(problems: list[Problem]) -> None:
     labelled = by_gold(problems, 9)
-    obedient = asyncio.run(measure("rlpr", "judge", "gold answers", labelled, judging("no answer has this")))
+    obedient = measure("rlpr", "judge", "gold answers", labelled, judging("no answer has this"))
     assert (obedient.right, obedient.wrong) == (Agreed(4, 4), Agreed(0, 4)), "it accepts everything"
     assert obedient.low == 0.0
-    strict = asyncio.run(measure("rlpr", "judge", "gold answers", labelled, judging("")))
+    strict = measure("rlpr", "judge", "gold answers", labelled, judging(""))
     assert (strict.right, strict.wrong, strict.usd) == (Agreed(0, 4), Agreed(4, 4), pytest.approx(0.008))
 
 
 def test_replies_of_another_form_are_counted(problems: list[Problem]) -> None:
-    made = asyncio.run(measure("rlpr", "judge", "gold answers", by_gold(problems, 9), Answering("RIGHT")))
+    made = measure("rlpr", "judge", "gold answers", by_gold(problems, 9), Answering("RIGHT"))
     assert (made.unreadable, made.right, made.wrong) == (8, Agreed(0, 4), Agreed(4, 4))
     assert "8 unreadable replies" in str(made)
 

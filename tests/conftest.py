@@ -56,10 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # whose `with` block was left last, and a context that is collected as garbage leaves one: often of an earlier test.
     DefsStateStorage.get = staticmethod(lambda: None)
     read_migrations_once()
-    once.begin_session(config)
+    if not config.option.collectonly:
+        once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
-    if any("tests.preloaded" in spec for spec in config.option.tx):
+    if any("tests.preloaded" in spec for spec in config.option.tx) and not config.option.collectonly:
         server = preloaded.start(f"{os.environ[once.SESSION]}/forks")
         if server is not None:
             config.add_cleanup(lambda: preloaded.stop(server))
@@ -68,7 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    once.end_session(config)
+    if not config.option.collectonly:
+        once.end_session(config)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,8 +2,8 @@
 
 `make test` gives pytest-xdist `python -m tests.preloaded` as its Python. The process that pytest-xdist starts sends its
 input, its output and its code to the server, which the controlling pytest has started; a child of the server executes
-the code. Without a server the process is an ordinary Python. The server imports nothing of `tests`: pytest rewrites
-the assertions of these modules when it imports them itself.
+the code. Without a server the process is an ordinary Python. The server imports the tests too, by collecting them: so
+their assertions are rewritten once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import signal
 import socket
 import subprocess
 import sys
+
+import pytest
 
 SOCKET = "PODIUM_TEST_FORKS"
 """The environment variable that names the server's socket."""
@@ -65,6 +67,7 @@ def serve() -> str:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for name in _MODULES:
             importlib.import_module(name)
+        pytest.main(["--collect-only", "-qqq", "--ignore", "tests/browser"])
         gc.collect()
         gc.freeze()
         while 0 not in select.select([listener, 0], [], [])[0]:

@@ -64,7 +64,7 @@ RECIPE = {
         "heads": 4,
         "max_tokens": 384,
     },
-    "cold_start": {"steps": 80, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
+    "cold_start": {"steps": 30, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
     "grpo": {
         "steps": 4,
         "questions_per_step": 2,

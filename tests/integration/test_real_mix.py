@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT.parent / "shared" / "benchmarks"
 TRAINED = {"math500", "mmlu", "rlpr", "livecodebench"}
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.soak,  # `make test` curates a small recipe, and reads every real row in tests/unit
     pytest.mark.timeout(300),
     pytest.mark.skipif(not ROWS.is_dir(), reason=f"no real benchmark rows at {ROWS}"),
 ]
@@ -105,9 +105,9 @@ def test_the_card_says_what_was_chosen_and_why(made: Curated) -> None:
     assert "gpqa" not in card.casefold()
 
 
-@pytest.mark.parametrize("share", [8, pytest.param(3, marks=pytest.mark.soak)])
-def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share: int) -> None:
-    """On every SHARE-th row, and those that repeat another."""
+def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path) -> None:
+    """On every third row, and those that repeat another."""
+    share = 3
     report = json.loads((made.workspace.data / "contamination.json").read_text(encoding="utf-8"))
     pairs = {name.partition("/")[2] for pair in report["pairs"] for name in (pair["problem"], pair["other"])}
     assert len(pairs) > 200
@@ -127,7 +127,6 @@ def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path, share
     assert shuffled.card == whole.card
 
 
-@pytest.mark.soak  # `make test` grades a part of these rows' gold answers, and reads every row, in tests/unit
 def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     reports = {
@@ -170,7 +169,6 @@ def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
     assert report.failures == ["repeats an evaluation question: math500/planted"]
 
 
-@pytest.mark.soak  # test_data_versions.py: the same bytes again, of a small recipe
 def test_it_is_the_same_again(made: Curated, tmp_path: Path) -> None:
     again = curate(tmp_path / "again", ROWS).workspace
     for name in ("shortlist.jsonl", "contamination.json", "training_mix.jsonl", "data_card.md"):

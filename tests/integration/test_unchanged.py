@@ -84,7 +84,7 @@ LATER = ("recipe", "seed", "price", "code", "tag", "pool change")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Made]:
-    """The data stages, done once; every test leaves them done."""
+    """The data stages, done once; every test begins and ends with all of them done."""
     workspace = make(tmp_path_factory.mktemp("unchanged") / "project")
     shutil.rmtree(workspace.root / ".dvc")  # what DVC holds is tested below
     _write_pool(workspace)
@@ -101,7 +101,6 @@ def _write_pool(workspace: Workspace, *more: str, usd: float = 10.0) -> None:
 
 
 def test_nothing_is_done_twice_and_the_metadata_stays(made: Made) -> None:
-    made.run()
     before = {name: _latest(made.instance, name) for name in STAGES}
     assert made.run() == set()
     for name in STAGES:
@@ -119,13 +118,11 @@ def _latest(instance: dg.DagsterInstance, name: str) -> dict[str, Any]:
 
 
 def test_a_budget_is_no_input(made: Made) -> None:
-    made.run()
     assert made.run(budget={"run_usd": 77.0}) == set()
 
 
 @pytest.mark.parametrize("changed", ["worker", *(pytest.param(each, marks=pytest.mark.soak) for each in LATER)])
 def test_a_change_of_an_input_does_everything_again(changed: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    made.run()
     match changed:
         case "recipe":
             assert made.run(curation={**RECIPE["curation"], "shortlist_factor": 1.5}) == EVERYTHING
@@ -146,6 +143,7 @@ def test_a_change_of_an_input_does_everything_again(changed: str, made: Made, mo
         case "pool change":
             assert {"raw_problems", "shortlist", "worker_profiles"} <= _with_a_change(made)
     _write_pool(made.workspace)
+    made.run()
 
 
 def _with_a_change(made: Made) -> set[str]:
@@ -172,7 +170,6 @@ def _with_a_change(made: Made) -> set[str]:
     ],
 )
 def test_an_output_that_is_not_as_it_was_written_is_made_again(place: str, first: str, damage: str, made: Made) -> None:
-    made.run()
     file = made.workspace.root / place
     whole, status = file.read_bytes(), file.stat()
     match damage:
@@ -189,7 +186,6 @@ def test_an_output_that_is_not_as_it_was_written_is_made_again(place: str, first
 
 
 def test_a_damaged_file_of_responses_is_refused_and_not_passed_as_unchanged(made: Made) -> None:
-    made.run()
     file = response_file(made.workspace.data / "responses", "guesser", "mmlu")
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(DataError, match="Delete it and precache again"):
@@ -209,11 +205,11 @@ def test_a_source_file_is_an_input(made: Made) -> None:
     assert made.run(benchmarks=benchmarks) == set()
     source.write_text(_rows(12, "edited"), encoding="utf-8")
     assert made.run(benchmarks=benchmarks) == EVERYTHING
+    made.run()
 
 
 @pytest.mark.soak
 def test_the_files_of_another_workspace_are_not_its_own(made: Made, tmp_path: Path) -> None:
-    made.run()
     other = Workspace(tmp_path / "copy")
     shutil.copytree(made.workspace.root, other.root)
     assert made.run(workspace=other) == EVERYTHING
@@ -246,7 +242,6 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
 
 
 def test_a_part_of_the_benchmarks_is_not_the_whole(made: Made) -> None:
-    made.run()
     podium = Podium(root=str(made.workspace.root), recipe="small")
     done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
         instance=made.instance, asset_selection=[dg.AssetKey("raw_problems")], run_config=podium.run_config(),

@@ -25,7 +25,7 @@ def make_response(**columns: Any) -> ResponseRow:
     values = {
         "worker": "w", "benchmark": "rlpr", "problem_id": "rlpr-000", "sample": 0, "text": "4", "score": 1.0,
         "extracted": "4", "prompt_tokens": 10, "completion_tokens": 20, "cost_usd": 0.5, "latency_s": 1.0,
-        "status": "ok", "finish_reason": "",
+        "status": "ok", "finish_reason": "", "grading_usd": 0.0,
     }  # fmt: skip
     return ResponseRow.from_columns(values | columns)
 

@@ -20,7 +20,7 @@ class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
     `status` is "ok" with a `response`. Without a response `score` is 0; a refusal counts as wrong, and an "unreachable"
-    row is not counted.
+    row is not counted. `grading_usd` is what a judge of the answer cost.
     """
 
     worker: str
@@ -31,6 +31,7 @@ class ResponseRow:
     response: Response = NO_RESPONSE
     score: float = 0.0
     extracted: str = ""
+    grading_usd: float = 0.0
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
@@ -66,6 +67,7 @@ COLUMNS = {
     "latency_s": "float64",
     "status": "string",
     "finish_reason": "string",
+    "grading_usd": "float64",
 }
 """A table's columns, each with its type: row and response side by side."""
 

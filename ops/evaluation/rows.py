@@ -147,6 +147,7 @@ class OutcomeRow:
             answer=row.response.text,
             unscorable=row.status == "unreachable",
             usage=(Usage(row.worker, row.response.prompt_tokens, row.response.completion_tokens),),
+            grading_usd=row.grading_usd,
         )
 
     @property

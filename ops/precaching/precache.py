@@ -82,7 +82,9 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
     [verdict] = await graded([problem], [response.text], client)
     if verdict is None or verdict.unscorable:
         return replace(row, status="unreachable")
-    return replace(row, response=response, score=verdict.score, extracted=verdict.extracted)
+    return replace(
+        row, response=response, score=verdict.score, extracted=verdict.extracted, grading_usd=verdict.cost_usd
+    )
 
 
 # ── files ────────────────────────────────────────────────────────────────────

@@ -14,10 +14,12 @@ from ops.config import Evaluation, Grading, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message, Response, Sample
+from ops.core.rows import load_responses
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade
 from ops.grading.graders.judge import UNREADABLE, code
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache, write_responses
 from ops.workflow.grammar import Workflow
 from ops.workflow.judging import graded
 from ops.workflow.team import Team
@@ -142,7 +144,7 @@ def test_a_spent_budget_stops_and_is_no_verdict() -> None:
         verdict(Failing(OverBudget("spent")))
 
 
-def test_its_cost_is_in_the_row_but_not_in_the_answers_price() -> None:
+def test_its_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path) -> None:
     problem, client = judged_problem(), replying(lambda code: f"{code} RIGHT")
     team = Team([SOLVER], client, Prompting())
     completions = {(problem.key, 0): Workflow.single(0).render()}
@@ -150,6 +152,10 @@ def test_its_cost_is_in_the_row_but_not_in_the_answers_price() -> None:
     assert (row.correct, row.cost_usd, row.grading_usd) == (1, 0.001, 0.001)
     [response] = asyncio.run(precache([problem], SOLVER, client))
     assert (response.score, response.response.text) == (1.0, "4")
+    write_responses([response], tmp_path / "solver.parquet")
+    [stored] = load_responses(tmp_path)
+    alone = OutcomeRow.of_response(stored)
+    assert (alone.cost_usd, alone.grading_usd) == (0.001, 0.001), "of a worker alone too"
 
 
 def test_answers_of_several_graders_keep_their_places() -> None:

@@ -41,11 +41,23 @@ def confirm_run(setup: Setup, yes: bool) -> None:
 def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
     """Ask before workers are called that cost money, which embedded ones do not. `usd`: what the calls cost; None: not
     estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`."""
-    if yes or not calls_cost_money(setup) or (usd is not None and usd.high == 0):
-        return
+    if not yes and (what := _spending(setup, usd)):
+        confirm(what, yes)
+
+
+def show_spending(setup: Setup, usd: Range | None = None) -> None:
+    """Print what `confirm_spending` would ask: the output of a dry run. Raises `ConfigError`."""
+    what = _spending(setup, usd) or f"Recipe {setup.recipe.name} calls no worker that costs money"
+    click.echo(f"{what}. Nothing was done")
+
+
+def _spending(setup: Setup, usd: Range | None) -> str:
+    """Return what is spent; empty where nothing is."""
+    if not calls_cost_money(setup) or (usd is not None and usd.high == 0):
+        return ""
     about = "" if usd is None else f" for about ${usd.expected:,.2f}"
     cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
-    confirm(f"Recipe {setup.recipe.name} calls paid workers{about}, never for more than {cap}", yes)
+    return f"Recipe {setup.recipe.name} calls paid workers{about}, never for more than {cap}"
 
 
 def calls_cost_money(setup: Setup) -> bool:

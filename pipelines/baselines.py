@@ -17,11 +17,15 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
 from ops.grading import configure
+from ops.planning.estimate import Range
+from ops.planning.lengths import stored_shortlist
+from ops.planning.stored import left
 from ops.precaching.opening import open_client
+from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
 from ops.workers.pool import at_prices
-from pipelines.asking import confirm_spending
+from pipelines.asking import confirm_spending, show_spending
 
 SCORES_MARK = "<!-- made by `podium baselines --score reproduction` -->"
 SIZES = (2, 9)
@@ -66,7 +70,7 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None, yes
     """
     setup = Setup.read(workspace, recipe, seed)
     configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
-    confirm_spending(setup, yes)
+    confirm_spending(setup, yes, None if yes else _cost(setup))
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
     alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
@@ -76,6 +80,16 @@ def write_scores(workspace: Workspace, recipe: str, seed: int | None = None, yes
     made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
     write_between(workspace.root / MEASUREMENTS, SCORES_MARK, scores_table(made, asked))
     return MEASUREMENTS
+
+
+def show_cost(workspace: Workspace, recipe: str, seed: int | None = None) -> None:
+    """Print what `write_scores` costs, without a call. Raises `PodiumError`."""
+    setup = Setup.read(workspace, recipe, seed)
+    show_spending(setup, _cost(setup))
+
+
+def _cost(setup: Setup) -> Range:
+    return stages(setup, left(setup, stored_shortlist(setup))).baselines().usd
 
 
 def scores_table(

@@ -25,13 +25,13 @@ def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> 
     return page
 
 
-def reproduced(workspace: Workspace, seed: int | None = None) -> tuple[Path, Path]:
+def reproduced(workspace: Workspace, seed: int | None = None, yes: bool = True) -> tuple[Path, Path]:
     """Run the recipe, the studies of its policy and every exhibit; return the HTML report and its tables in Markdown.
 
-    Each part keeps its results: an interrupted run continues, and a second run makes no call. Raises `PodiumError`, and
-    `KeyboardInterrupt` after Ctrl-C.
+    Each part keeps its results: an interrupted run continues, and a second run makes no call. Without `yes` a person is
+    asked before paid workers are called. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
-    live(workspace, RECIPE, seed)
+    live(workspace, RECIPE, seed, yes=yes)
     materialize(workspace, RECIPE, seed, [study_asset(name) for name in STUDIES])
     materialize(workspace, RECIPE, seed, ["report"])
     evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))

@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
-from pipelines.asking import confirm_spending
+from pipelines.asking import confirm_spending, show_spending
 from pipelines.run import live, materialize
 
 RECIPE = "quickstart"
@@ -33,12 +33,14 @@ def made(
     recipe: str | None = None,
     seeds: Sequence[int] = (),
     yes: bool = True,
+    dry_run: bool = False,
 ) -> str:
     """Run the study on each seed (default: its own seeds) and return its tables as Markdown.
 
     A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
-    Finished work is reused. Without `yes` a person is asked before paid workers are called. Raises `PodiumError` before
-    any work for an unknown name or an unsuitable recipe, and the study's errors.
+    Finished work is reused. Without `yes` a person is asked before paid workers are called; `dry_run` prints what would
+    be asked, and returns "". Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
+    study's errors.
     """
     known = every_study(workspace)
     if name not in known:
@@ -52,6 +54,10 @@ def made(
     podiums = [Podium(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
     for podium in podiums:
         check_study(study_of(podium, name, only), podium.load())
+    if dry_run:
+        for podium in podiums:
+            show_spending(podium.load())
+        return ""
     confirm_spending(podiums[0].load(), yes)
     by_seed, study = {}, Study(name, entry, only)
     for podium in podiums:

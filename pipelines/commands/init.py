@@ -32,15 +32,25 @@ _BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
 @click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
-def init(folder: Path, pool: str | None, yes: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Show the plan of the first look at --pool; write nothing.")
+def init(folder: Path, pool: str | None, yes: bool, dry_run: bool) -> None:
     """Lay out a workspace: configuration and tables.
 
     In FOLDER, the current one when none is named. Files that are there stay as they are. With --pool it also writes
     the recipe first-look-POOL and the pool's key into .env, shows the cost, asks, and runs the recipe.
     """
-    if yes and pool is None:
-        raise click.UsageError("--yes belongs to --pool: nothing else asks or spends")
+    if (yes or dry_run) and pool is None:
+        raise click.UsageError(f"{'--yes' if yes else '--dry-run'} belongs to --pool: nothing else asks or spends")
     root = folder.resolve()
+    if dry_run:
+        from ops.config import Setup, with_pool
+        from ops.planning.requirements import ALL_NEEDS
+        from pipelines.commands.plan import show_plan
+        from pipelines.first_look import BASE
+
+        there = Workspace(root) if (root / "config").is_dir() else Workspace(resources())
+        show_plan(Setup.read(there, with_pool(BASE, pool)), ALL_NEEDS)
+        return
     if pool is None or root != resources():
         lay_out(root)
     if pool is not None:

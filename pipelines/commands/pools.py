@@ -11,7 +11,7 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from pipelines.asking import confirm
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import AS_JSON, POOL, workspace_or_defaults, yes_option
+from pipelines.commands.options import AS_JSON, POOL, dry_run_option, workspace_or_defaults, yes_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
@@ -131,9 +131,10 @@ def _price(text: str | None) -> Price | None:
 
 @pools.command()
 @click.argument("pool", type=POOL)
+@dry_run_option
 @yes_option
 @AS_JSON
-def ping(pool: str, yes: bool, as_json: bool) -> None:
+def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Call each worker once: latency, cost, what came back or what to do.
 
     Asks before it spends. Exit status 1 if a worker does not answer.
@@ -148,8 +149,12 @@ def ping(pool: str, yes: bool, as_json: bool) -> None:
     workspace = Workspace.find()
     chosen, file = load_pool(workspace.config, pool), pool_file(workspace.config, pool)
     most = pinging.most_usd(chosen, file)
+    what = f"One call to each worker of {pool} costs ${most:.4f} at most"
+    if dry_run:
+        click.echo(f"{what}. Nothing was done")
+        return
     if most > 0:
-        confirm(f"One call to each worker of {pool} costs ${most:.4f} at most", yes)
+        confirm(what, yes)
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
         results = pinging.ping(chosen, file, cache, ledger)
     if as_json:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import AS_JSON, SEED, yes_option
+from pipelines.commands.options import AS_JSON, SEED, dry_run_option, yes_option
 from pipelines.commands.shown import print_json
 
 
@@ -21,6 +21,7 @@ from pipelines.commands.shown import print_json
     help="Also write the table into this page, between its two lines `<!-- made by `podium study NAME` -->`.",
 )  # fmt: skip
 @AS_JSON
+@dry_run_option
 @yes_option
 def study(
     name: str | None,
@@ -29,6 +30,7 @@ def study(
     seeds: tuple[int, ...],
     into: Path | None,
     as_json: bool,
+    dry_run: bool,
     yes: bool,
 ) -> None:
     """Measure the effect of named changes, as a table.
@@ -53,7 +55,9 @@ def study(
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
-    text = made(workspace, name, changes, recipe, seeds, yes)
+    text = made(workspace, name, changes, recipe, seeds, yes, dry_run)
+    if dry_run:
+        return
     click.echo(text, nl=False)
     if into is not None:
         write_between(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)

@@ -8,7 +8,7 @@ import click
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
-from pipelines.commands.options import recipe_argument, seed_option, yes_option
+from pipelines.commands.options import dry_run_option, recipe_argument, seed_option, yes_option
 
 JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
@@ -51,8 +51,9 @@ def setup(gpu: int) -> None:
 @recipe_argument
 @seed_option
 @click.option("--job", type=click.Choice(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
+@dry_run_option
 @yes_option
-def start(recipe: str, seed: int | None, job: str, yes: bool) -> None:
+def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> None:
     """Start a pipeline run of the team.
 
     Its daemon takes it from the queue; the UI shows it under Runs.
@@ -62,6 +63,12 @@ def start(recipe: str, seed: int | None, job: str, yes: bool) -> None:
     from pipelines.run import NEEDS, snapshot_of
 
     workspace = _workspace()
+    if dry_run:
+        from ops.config import Setup
+        from pipelines.commands.plan import show_plan
+
+        show_plan(Setup.read(workspace, recipe, seed), NEEDS[job])
+        return
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, NEEDS[job])
     confirm_run(snapshot.setup(workspace), yes)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assets.change import Due, NoChampion, due
-from ops.config import Snapshot
+from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.champion import champion
@@ -16,9 +16,9 @@ from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
 from ops.spending.books import usd
 from ops.workers.pool import difference
-from pipelines.asking import confirm_spending
+from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.shown import print_json
-from pipelines.retraining.launch import change_tags, estimated
+from pipelines.retraining.launch import change_tags, estimated, estimated_probes
 
 
 def report(workspace: Workspace, as_json: bool = False) -> None:
@@ -123,6 +123,17 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     return kept_back
 
 
+def report_probes(workspace: Workspace) -> None:
+    """Print what the next round of probes of the champion's workers costs, without a call. Raises `PodiumError`."""
+    known = champion(workspace)
+    if known is None:
+        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    setup = Setup.read(workspace, known.snapshot.recipe_file, known.snapshot.seed)
+    priced = estimated_probes(setup)
+    print(priced)
+    show_spending(setup, priced.usd)
+
+
 def probe(workspace: Workspace, yes: bool = True) -> None:
     """Run one round of probes of the champion's workers in this process; without `yes` a person is asked first. Raises
     `PodiumError`."""
@@ -136,7 +147,7 @@ def probe(workspace: Workspace, yes: bool = True) -> None:
     console, asked = Console(highlight=False), known.snapshot
     with here(workspace, asked.recipe_file, asked.seed, ("workers",), console) as place:
         setup, probing = place.podium.load(), place.podium.snapshot().retraining.probing
-        confirm_spending(setup, yes)
+        confirm_spending(setup, yes, None if yes else estimated_probes(setup).usd)
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("worker_probes")])
     table = Table("worker", "rounds", "lost", "gained", "evidence", box=None, padding=(0, 2, 0, 0))
     for worker in setup.pool.workers:

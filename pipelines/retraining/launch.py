@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -11,10 +11,12 @@ from assets.change import CHANGE, Due
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
 from ops.alerts.notify import was_noticed
+from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
-from ops.retraining.estimate import Estimate, estimate
+from ops.retraining.estimate import Estimate, estimate, probing
 from ops.spending.books import usd
+from ops.workers.client import WorkerClient
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
 """The sensor and the schedule that execute the plan of a change."""
@@ -87,9 +89,18 @@ def estimated(found: Due) -> Estimate:
     cache, without a call. Raises `DataError`, `ConfigError`.
     """
     setup = found.podium.load()
-    client = open_client(setup, "precache")
+    return _priced(setup, "precache", lambda client: estimate(setup, found.plan, client, found.snapshot))
+
+
+def estimated_probes(setup: Setup) -> Estimate:
+    """Estimate the cost of the next round of probes, without a call. Raises `DataError`, `ConfigError`."""
+    return _priced(setup, "probing", lambda client: probing(setup, client))
+
+
+def _priced(setup: Setup, purpose: str, price: Callable[[WorkerClient], Estimate]) -> Estimate:
+    client = open_client(setup, purpose)
     try:
-        return estimate(setup, found.plan, client, found.snapshot)
+        return price(client)
     finally:
         client.cache.close()
         client.ledger.close()

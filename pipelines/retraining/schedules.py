@@ -10,12 +10,11 @@ import dagster as dg
 from assets.change import NoChampion, due
 from assets.resources import RETRAINING, Podium
 from ops.config import Setup, load_retraining
-from ops.precaching.opening import open_client
 from ops.retraining import estimate
 from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
 from pipelines.lifecycle import unfinished
-from pipelines.retraining.launch import ESTIMATE, MONTHLY_CHECK, launch
+from pipelines.retraining.launch import ESTIMATE, MONTHLY_CHECK, estimated_probes, launch
 
 PROBES, NIGHTLY = "probes", "nightly_evaluation"
 
@@ -28,22 +27,16 @@ class _Clock(NamedTuple):
     price: Callable[[Setup], Estimate]
 
 
-def _probing(setup: Setup) -> Estimate:
-    client = open_client(setup, "probing")
-    try:
-        return estimate.probing(setup, client)
-    finally:
-        client.cache.close()
-        client.ledger.close()
-
-
 def _slice(setup: Setup) -> Estimate:
     return estimate.slice_of(setup, load_retraining(setup.workspace.config).slice_questions)
 
 
 CLOCKS = (
     _Clock("nightly_evaluation", NIGHTLY, "0 3 * * *", "The champion on the next part of its questions", _slice),
-    _Clock("nightly_probes", PROBES, "0 4 * * *", "Ask every worker a few questions again: has it changed?", _probing),
+    _Clock(
+        "nightly_probes", PROBES, "0 4 * * *", "Ask every worker a few questions again: has it changed?",
+        estimated_probes,
+    ),
 )  # fmt: skip
 """The schedules; times are UTC."""
 

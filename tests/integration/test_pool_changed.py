@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,17 @@ from assets.change import CHANGE, DEALING, due
 from assets.opponents import base_of
 from assets.resources import RETRAINING, SNAPSHOT, Podium
 from ops.alerts.notify import kept
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.store import evaluation_questions, read_problems
 from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text
+from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
 from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.planning.estimate import Range
+from ops.precaching.precache import write_responses
 from ops.release import aliases
 from ops.release.judgement import judge
 from ops.release.promotion import GateDecision
@@ -53,10 +56,12 @@ from ops.stages.problems import materialize_raw
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
 from pipelines.lifecycle import retraining_job
-from pipelines.retraining.by_hand import print_decision, report
+from pipelines.retraining.by_hand import print_decision, report, report_probes
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
 from pipelines.retraining.schedules import CLOCKS, monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
+from pipelines.studies import made
+from tests.builders import make_response
 from tests.integration.champions import crown, launch, succeed
 from tests.once import made_once
 from tests.releases import POLICY, scored, shared_store, version
@@ -410,6 +415,27 @@ def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: 
     shown = " ".join(capsys.readouterr().out.split())
     assert "- solver" in shown and "removed: solver" in shown and "fine-tuning" in shown
     assert not ticking.workspace.ledger.exists() or "Traceback" not in shown
+
+
+def test_dry_runs_of_probes_and_studies_say_what_they_cost_and_ask_nothing(
+    ticking: Ticking, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = ticking.workspace
+    setup = Podium(root=str(workspace.root), recipe="small").load()
+    asked = setup.pool.workers[0].model_copy(update={"model": "openai/gpt-6-luna"})
+    setup = replace(setup, pool=setup.pool.model_copy(update={"workers": (asked,)}))
+    problems = read_problems(workspace.data / "shortlist.jsonl")[:2]
+    rows = [make_response(worker=asked.name, benchmark=each.benchmark, problem_id=each.id) for each in problems]
+    for row in rows:
+        write_responses([row], response_file(workspace.data / "responses", asked.name, row.benchmark))
+    monkeypatch.setattr("ops.config.Setup.read", lambda *_: setup)
+    report_probes(workspace)
+    priced, said = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"about \$0\.\d+, at most \$0\.\d+ \(probes \$0\.\d+\)", priced)
+    assert said.startswith("Recipe small calls paid workers for about $0.0") and said.endswith("Nothing was done")
+    monkeypatch.undo()
+    assert made(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
+    assert capsys.readouterr().out == "Recipe quickstart calls no worker that costs money. Nothing was done\n"
 
 
 def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:

@@ -264,6 +264,44 @@ def test_every_command_that_lists_or_shows_takes_json() -> None:
             assert any("--json" in each.opts for each in found.params), words
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["init", "run", "train", "evaluate", "study", "team start", "pools ping", "data responses", "data gold", "retrain",
+     "probe", "reproduce", "baselines", "promote", "rollback"],
+)  # fmt: skip
+def test_every_command_that_spends_money_or_moves_an_alias_has_dry_run_and_yes(words: str) -> None:
+    shown = CliRunner().invoke(command, [*words.split(), "--help"]).output
+    assert "--dry-run" in shown and "--yes" in shown
+
+
+def test_dry_runs_say_what_is_spent_and_do_nothing(
+    laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_ROOT", str(laid_out))
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    before = sorted(laid_out.rglob("*"))
+    assert podium("pools", "ping", "openai", "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert re.fullmatch(r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n", said)
+    asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.of(2.0))
+    about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
+    asking.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
+    nothing = "Recipe quickstart calls no worker that costs money. Nothing was done"
+    assert capsys.readouterr().out == f"Recipe first-look {about}\n{nothing}\n"
+    assert sorted(laid_out.rglob("*")) == before
+
+
+def test_the_dry_run_of_a_first_look_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    assert podium("init", str(tmp_path), "--pool", "openai", "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "gpt-5.6-luna writes each workflow" in said and "ready" in said
+    assert list(tmp_path.iterdir()) == []
+    assert podium("init", str(tmp_path), "--dry-run") == 2
+
+
 def test_paid_workers_are_not_called_before_a_person_agrees(
     laid_out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

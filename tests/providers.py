@@ -1,7 +1,8 @@
-"""Providers simulated on loopback HTTP: OpenAI's, Anthropic's and Gemini's wire formats, validated, limited and billed.
+"""Providers simulated on loopback HTTP: the wire formats of OpenAI, Anthropic, Gemini, DeepInfra and an Ollama server,
+validated, limited and billed.
 
-LiteLLM reaches them by its own variables (`Provider.environment`), so that the shipped pools are used unchanged. Each
-counts calls, tokens and USD by itself.
+LiteLLM reaches them by its own variables (`Provider.environment`), so that the shipped pools are used unchanged; the
+pool `ollama` names its server's address. Each counts calls, tokens and USD by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ops.conductor.untrained import WRITE
 from ops.core.problem import Problem
 from tests.faults.provider_errors import Sent
 
-Kind = Literal["openai", "anthropic", "gemini"]
+Kind = Literal["openai", "anthropic", "gemini", "deepinfra", "ollama"]
 KEY = "a-key-of-the-simulation"
 PRICES: dict[Kind, dict[str, tuple[float, float]]] = {
     "openai": {"gpt-6.1-sol": (2.0, 10.0), "gpt-5.6-luna": (0.2, 1.2), "gpt-6-luna": (0.1, 0.5)},
@@ -31,12 +32,18 @@ PRICES: dict[Kind, dict[str, tuple[float, float]]] = {
         "gemini-4-argon": (2.0, 10.0), "gemini-3.8-flash": (0.75, 3.75), "gemini-3.5-flash-lite": (0.3, 2.5),
         "gemini-3.1-flash-lite": (0.25, 1.5),
     },
+    "deepinfra": {
+        "zai-org/GLM-5.2": (0.75, 2.4), "openai/gpt-oss-120b-Turbo": (0.15, 0.6), "zai-org/GLM-4.7-Flash": (0.06, 0.4),
+    },
+    "ollama": {"qwen3:8b": (0.0, 0.0), "gemma3:4b": (0.0, 0.0), "llama3.2:3b": (0.0, 0.0)},
 }  # fmt: skip
 """Model → USD per million prompt and completion tokens, which the provider bills."""
 VARIABLES: dict[Kind, tuple[str, str, str]] = {
     "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_API_BASE", ""),
     "gemini": ("GEMINI_API_KEY", "GEMINI_API_BASE", ""),
+    "deepinfra": ("DEEPINFRA_API_KEY", "DEEPINFRA_API_BASE", "/v1/openai"),
+    "ollama": ("OLLAMA_API_KEY", "OLLAMA_API_BASE", ""),
 }
 """The variables of the key and of the address, and the address's path."""
 THINKING_TOKENS = 300
@@ -108,7 +115,7 @@ class Provider:
     def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Refusal:
         """Answer one request; a success is a `Refusal` of status 200."""
         given = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization", "")
-        if given.removeprefix("Bearer ") != KEY:
+        if given.removeprefix("Bearer ") != KEY and self.kind != "ollama":
             return self._counted(_ERRORS[self.kind]["key"])
         asked = _READ[self.kind](path, headers, body)
         if isinstance(asked, str):
@@ -189,6 +196,28 @@ def _read_openai(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked
     return Asked(body["model"], text, body["max_completion_tokens"], effort != "none")
 
 
+def _read_deepinfra(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked | str:
+    if path != "/v1/openai/chat/completions":
+        return f"no such route: {path}"
+    known = {"model", "messages", "max_tokens", "temperature", "reasoning_effort"}
+    if unknown := sorted(set(body) - known):
+        return f"Extra inputs are not permitted: {unknown[0]}"
+    effort = body.get("reasoning_effort", "high")
+    if effort not in ("none", "low", "medium", "high"):
+        return f"reasoning_effort: {effort!r} is not permitted"
+    text = "\n".join(message["content"] for message in body["messages"])
+    return Asked(body["model"], text, body["max_tokens"], effort != "none")
+
+
+def _read_ollama(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked | str:
+    if path != "/api/chat":
+        return f"no such route: {path}"
+    if body.get("stream", True):
+        return "this server sends no stream"
+    text = "\n".join(message["content"] for message in body["messages"])
+    return Asked(body["model"], text, body["options"]["num_predict"], body["model"].startswith("qwen3"))
+
+
 def _read_anthropic(path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Asked | str:
     if path != "/v1/messages" or "anthropic-version" not in headers:
         return "anthropic-version: header is required"
@@ -230,6 +259,25 @@ def _write_openai(model: str, text: str, prompt: int, said: int, thought: int) -
     }  # fmt: skip
 
 
+def _write_deepinfra(model: str, text: str, prompt: int, said: int, thought: int) -> dict[str, Any]:
+    reply = _write_openai(model, text, prompt, said, thought) | {"model": model}
+    if thought:
+        reply["choices"][0]["message"]["reasoning_content"] = "I see."
+    price = PRICES["deepinfra"][model]
+    del reply["usage"]["completion_tokens_details"]
+    reply["usage"]["estimated_cost"] = (prompt * price[0] + (thought + said) * price[1]) / 1e6
+    return reply
+
+
+def _write_ollama(model: str, text: str, prompt: int, said: int, thought: int) -> dict[str, Any]:
+    thinking = {"thinking": "I see."} if thought else {}
+    return {
+        "model": model, "created_at": "2026-11-01T00:00:00Z", "done": True, "done_reason": "stop",
+        "message": {"role": "assistant", "content": text, **thinking}, "total_duration": 1, "load_duration": 1,
+        "prompt_eval_count": prompt, "eval_count": said + thought,
+    }  # fmt: skip
+
+
 def _write_anthropic(model: str, text: str, prompt: int, said: int, thought: int) -> dict[str, Any]:
     thinking = [{"type": "thinking", "thinking": "I see.", "signature": "x"}] if thought else []
     return {
@@ -248,20 +296,28 @@ def _write_gemini(model: str, text: str, prompt: int, said: int, thought: int) -
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "x"}
 
 
-_READ = {"openai": _read_openai, "anthropic": _read_anthropic, "gemini": _read_gemini}
-_WRITE = {"openai": _write_openai, "anthropic": _write_anthropic, "gemini": _write_gemini}
+_READ = {
+    "openai": _read_openai, "anthropic": _read_anthropic, "gemini": _read_gemini, "deepinfra": _read_deepinfra,
+    "ollama": _read_ollama,
+}  # fmt: skip
+_WRITE = {
+    "openai": _write_openai, "anthropic": _write_anthropic, "gemini": _write_gemini, "deepinfra": _write_deepinfra,
+    "ollama": _write_ollama,
+}  # fmt: skip
 
 
 # ── errors ───────────────────────────────────────────────────────────────────
 
 
 def _error(kind: Kind, status: int, message: str, state: str = "") -> Refusal:
-    if kind == "openai":
+    if kind in ("openai", "deepinfra"):
         code = state or ("model_not_found" if status == 404 else None)
         return Refusal(status, {"error": {"message": message, "type": "invalid_request_error", "code": code}})
     if kind == "anthropic":
         name = state or {404: "not_found_error"}.get(status, "invalid_request_error")
         return Refusal(status, {"type": "error", "error": {"type": name, "message": message}})
+    if kind == "ollama":
+        return Refusal(status, {"error": message})
     name = state or {404: "NOT_FOUND"}.get(status, "INVALID_ARGUMENT")
     return Refusal(status, {"error": {"code": status, "message": message, "status": name}})
 
@@ -283,6 +339,10 @@ _ERRORS: dict[Kind, dict[str, Refusal]] = {
         "key": _error("gemini", 400, "API key not valid. Please pass a valid API key."),
         "crowded": _error("gemini", 429, "Resource has been exhausted. Please retry in 1s.", "RESOURCE_EXHAUSTED"),
     },
+    "deepinfra": {
+        "key": _error("deepinfra", 401, "Not authenticated"), "crowded": _error("deepinfra", 429, "Rate limited"),
+    },
+    "ollama": {"crowded": _error("ollama", 503, "server busy, please try again. maximum pending requests exceeded")},
 }
 
 

@@ -76,6 +76,15 @@ SENT = (
     _openai("deepseek balance", "account", 402, "Insufficient Balance", "unknown_error", "invalid_request_error"),
     _openai("openrouter credits", "account", 402, "Insufficient credits. Add more.", "payment", 402),
     _openai("dashscope arrears", "account", 400, "Access denied, your account is overdue.", "Arrearage", "Arrearage"),
+    _openai(
+        "deepinfra balance", "account", 402,
+        "You need positive balance to do inference. Please add balance manually or setup top-up",
+        "invalid_request_error", None,
+    ),
+    _openai("deepinfra key", "key", 401, "Not authenticated", "invalid_request_error", None),
+    Sent("deepinfra key, before", "key", 403, {"detail": {"error": "Not authenticated"}}),
+    Sent("deepinfra busy", "later", 429, {"error": {"message": "Model busy, retry later"}}),
+    Sent("ollama model", "model", 404, {"error": "model 'm' not found"}),
     _google("google key", "key", 400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"),
     _openai(
         "openai parameter", "rejection", 400,

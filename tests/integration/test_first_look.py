@@ -1,8 +1,8 @@
 """From `podium init --pool` to the first table and a served answer, with providers simulated on loopback.
 
 The shipped pools and recipes are used; only the benchmarks' source is replaced, since there is no hub here. A provider
-counts calls and USD by itself. The small run of `make test` asks generated questions; the soak test asks three
-providers real rows, where they are present.
+counts calls and USD by itself. The small run of `make test` asks generated questions; the soak test asks every
+provider real rows, where they are present.
 """
 
 from __future__ import annotations
@@ -80,9 +80,14 @@ class Place(NamedTuple):
 
 
 def laid_out(root: Path, rows: Rows, **changes: Any) -> Place:
-    """Lay out a workspace, write the rows as files, and let the shipped `first-look` read them."""
+    """Lay out a workspace whose `first-look` reads the rows."""
     assert command("init", str(root))[0] == 0
-    workspace = Workspace(root)
+    return from_files(Workspace(root), rows, **changes)
+
+
+def from_files(workspace: Workspace, rows: Rows, **changes: Any) -> Place:
+    """Write the rows as files, and let the shipped `first-look` read them."""
+    root = workspace.root
     file = workspace.config / "recipes" / "first-look.yaml"
     recipe = yaml.safe_load(file.read_text(encoding="utf-8")) | changes
     sources: dict[str, dict[str, Any]] = {}
@@ -135,9 +140,16 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def called(provider: Provider, environment: pytest.MonkeyPatch, *, key: str | None = KEY) -> None:
+def called(
+    provider: Provider, environment: pytest.MonkeyPatch, workspace: Workspace, *, key: str | None = KEY
+) -> None:
     """Let this process's commands reach the provider, with that key."""
     variable, address, _ = VARIABLES[provider.kind]
+    if provider.kind == "ollama":  # this pool names its server
+        file = workspace.config / "pools" / "ollama.yaml"
+        text = re.sub(r"(api_base: ).*", rf"\g<1>{provider.environment[address]}", file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
+        return
     environment.setenv(address, provider.environment[address])
     if key is not None:
         environment.setenv(variable, key)
@@ -161,7 +173,7 @@ def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment:
     workspace = place.workspace
     environment.setenv("PODIUM_ROOT", str(workspace.root))
     with Provider("openai", place.problems, latency_s=0.01) as provider:
-        called(provider, environment, key=None)
+        called(provider, environment, workspace, key=None)
         environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
         environment.setattr("click.prompt", lambda text, **options: KEY if options["hide_input"] else "")
         environment.setattr("click.confirm", lambda text, **_: True)
@@ -215,17 +227,23 @@ class Stop(NamedTuple):
 
 
 def _stops() -> Iterator[Stop]:
-    every: dict[Kind, tuple[str, str, str]] = {
+    every: dict[Kind, tuple[str, str, str]] = {  # error replies about balance and region ("": none is known), a model
         "openai": ("openai quota", "openai region", "gpt-6-luna"),
         "anthropic": ("anthropic credit", "anthropic region", "claude-haiku-5-5"),
         "gemini": ("google no billing", "google region", "gemini-3.1-flash-lite"),
+        "deepinfra": ("deepinfra balance", "", "glm-4.7-flash"),
     }
     for kind, (broke, region, model) in every.items():
         variable = VARIABLES[kind][0]
         yield Stop(kind, {}, "another-key", f"refused the key in {variable}", "Check that the key is right", "")
         yield Stop(kind, {"": REFUSALS[broke]}, KEY, "its account cannot be used", "Check credit, billing", "")
-        yield Stop(kind, {"": REFUSALS[region]}, KEY, "does not serve the place", "take another provider's pool", "")
-        yield Stop(kind, {model: REFUSALS["model"]}, KEY, "does not serve", "Check model and api_base", model)
+        if region:
+            remedy = "take another provider's pool"
+            yield Stop(kind, {"": REFUSALS[region]}, KEY, "does not serve the place", remedy, "")
+        asked = "zai-org/GLM-4.7-Flash" if kind == "deepinfra" else model
+        yield Stop(kind, {asked: REFUSALS["model"]}, KEY, "does not serve", "Check model and api_base", model)
+    missing = {"gemma3:4b": REFUSALS["ollama model"]}
+    yield Stop("ollama", missing, "", "does not serve", "Check model and api_base", "gemma3-4b")
 
 
 @pytest.mark.parametrize("stop", list(_stops()), ids=lambda stop: f"{stop.kind}: {stop.says}")
@@ -235,14 +253,14 @@ def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
     environment.setenv("PODIUM_ROOT", str(stopped.root))
     with Provider(stop.kind, [], latency_s=0.0) as provider:
         provider.refuses = dict(stop.refuses)
-        called(provider, environment, key=stop.key)
+        called(provider, environment, stopped, key=stop.key)
         status, printed = command("init", str(stopped.root), "--pool", stop.kind, "--yes")
     assert status == 1
     *_, line, last = printed.splitlines()
     assert stop.says in line and stop.remedy in line
     assert line.startswith(f"{stop.workers}: " if stop.workers else "")
     assert last == "Only these calls were made. The same command goes on from here."
-    assert "Traceback" not in printed and stop.key not in printed
+    assert "Traceback" not in printed and (not stop.key or stop.key not in printed)
     assert provider.bill.usd < 0.01
 
 
@@ -279,7 +297,7 @@ def test_a_first_look_at_each_provider_on_real_rows(
     place = laid_out(tmp_path / "work", real())
     environment.setenv("PODIUM_ROOT", str(place.workspace.root))
     with Provider(kind, place.problems) as provider:
-        called(provider, environment)
+        called(provider, environment, place.workspace)
         began = time.monotonic()
         status, printed = command("init", str(place.workspace.root), "--pool", kind, "--yes")
         assert status == 0, printed

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("litellm_at_hand")
 ROOT = Path(__file__).parents[3]
 POOLS = (
     "quickstart", "frontier", "paper", "paper:unconstrained", "paper:unconstrained-bigcodebench", "open", "local-llm",
+    "openai", "anthropic", "gemini", "deepinfra", "ollama",
 )  # fmt: skip
 CLAUDE, ARGON = "anthropic/claude-sonnet-5-5", "gemini/gemini-4-argon"
 

@@ -20,6 +20,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PARAMETER = re.compile(r"[A-Za-z_][\w.\[\]-]{0,59}")
 _ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _TOKEN = re.compile(r"\w+")
+_WRAPPED = re.compile(r"^(litellm\.\w+: )?(\w+Error: )?\w+Exception - ")
+"""What LiteLLM writes before a provider's words."""
 _LETTERS_AND_DIGITS = re.compile(r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[-\w.*]{20,}|[-\w.]*\*{2,}[-\w.*]*")
 """Long words of letters and digits, and words with stars: keys, including masked ones, and ids."""
 
@@ -68,7 +70,7 @@ def _said(error: Any) -> tuple[str, str, str]:
         said = str(getattr(error, "message", error))[:_MOST_CHARS]
         body = _json_in(said)
         if body is None:
-            return said, "", ""
+            return _WRAPPED.sub("", said), "", ""
     inner = body.get("error", body)
     if not isinstance(inner, dict):
         return str(inner)[:_MOST_CHARS], "", ""

@@ -81,7 +81,8 @@ class RegisteredVersions:
             return NEVER
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (" …" if len(numbers) > _SHOWN else "")
         return (
-            f"No version of {store.MODEL} has the alias {store.CHAMPION}: it was removed, or its version was deleted. "
+            f"No version of {store.MODEL} has the alias {store.CHAMPION}: the gate promoted none (`podium verdict` "
+            "says why), the alias was removed, or its version was deleted. "
             f"There are versions {shown}: `podium promote VERSION --by NAME --reason WHY` makes one of them "
             f"{store.CHAMPION}"
         )

@@ -46,7 +46,10 @@ def test_a_removed_champion_is_reported_and_counted_once(
         engine.close()
     said = [record.getMessage() for record in caplog.records if "alias champion" in record.getMessage()]
     left = "2, 1" if taken == "alias" else "2"
-    why = "No version of conductor has the alias champion: it was removed, or its version was deleted"
+    why = (
+        "No version of conductor has the alias champion: the gate promoted none (`podium verdict` says why), "
+        "the alias was removed, or its version was deleted"
+    )
     assert said == [f"{why}. There are versions {left}: {COMMAND}. Until then version 1 stays in service"]
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
     assert podium("serve") == 1, "started again"

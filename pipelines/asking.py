@@ -47,7 +47,7 @@ def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
 
 def show_spending(setup: Setup, usd: Range | None = None) -> None:
     """Print what `confirm_spending` would ask: the output of a dry run. Raises `ConfigError`."""
-    what = _spending(setup, usd) or f"Recipe {setup.recipe.name} calls no worker that costs money"
+    what = _spending(setup, usd) or f"Recipe {setup.recipe.name} makes no paid call"
     click.echo(f"{what}. Nothing was done")
 
 

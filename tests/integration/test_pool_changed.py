@@ -435,7 +435,7 @@ def test_dry_runs_of_probes_and_studies_say_what_they_cost_and_ask_nothing(
     assert said.startswith("Recipe small calls paid workers for about $0.0") and said.endswith("Nothing was done")
     monkeypatch.undo()
     assert made(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
-    assert capsys.readouterr().out == "Recipe quickstart calls no worker that costs money. Nothing was done\n"
+    assert capsys.readouterr().out == "Recipe quickstart makes no paid call. Nothing was done\n"
 
 
 def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:

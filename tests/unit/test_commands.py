@@ -286,7 +286,7 @@ def test_dry_runs_say_what_is_spent_and_do_nothing(
     asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.of(2.0))
     about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
     asking.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
-    nothing = "Recipe quickstart calls no worker that costs money. Nothing was done"
+    nothing = "Recipe quickstart makes no paid call. Nothing was done"
     assert capsys.readouterr().out == f"Recipe first-look {about}\n{nothing}\n"
     assert sorted(laid_out.rglob("*")) == before
 

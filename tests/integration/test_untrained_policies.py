@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import openai
 import pytest
 import yaml
 
@@ -41,7 +42,8 @@ from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import ColdStartRecord
-from tests.command import podium
+from tests.command import PODIUM, podium
+from tests.serving.running import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -264,6 +266,20 @@ def test_an_answers_cost_and_trace_have_the_writing(done: Finished) -> None:
     assert {span.attributes["mlflow.llm.cost"]["total_cost"] for span in spans} == {WRITING_USD}
 
 
+def test_it_is_served_over_openais_client(done: Finished, tmp_path: Path) -> None:
+    pool = Setup.read(done.workspace, "untrained").pool
+    with Running(tmp_path, pool, (*PODIUM, "serve", "--port", "0"), PODIUM_ROOT=str(done.workspace.root)) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=200)
+        [model] = client.models.list().data
+        written = len(done.endpoint.written)
+        messages: Any = [{"role": "user", "content": "What is 6 * 17?"}]
+        reply = client.chat.completions.create(model=model.id, messages=messages)
+        assert server.end() == 0
+    assert reply.choices[0].message.content
+    assert (reply.model_extra or {})["podium"]["cost_usd"] >= WRITING_USD
+    assert len(done.endpoint.written) > written, "a worker wrote the workflow"
+
+
 def test_writing_stays_within_the_requests_budget(done: Finished) -> None:
     before = len(done.endpoint.written)
     answer = ask(done, "What is 6 * 11?", budget_usd=0.002, execute=False)
@@ -309,7 +325,9 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
 
 
 @pytest.mark.soak
-def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(done: Finished) -> None:
+def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
+    done: Finished, record_property: Callable[[str, object], None]
+) -> None:
     written, champion = len(done.endpoint.written), registry.champion(done.workspace)
     assert champion is not None
     status, printed = command(done.workspace, "run", "trained", "--yes")
@@ -327,6 +345,7 @@ def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(done: 
     assert any("champion" in name for name in judged), judged
     assert decision.promote == (status == 0)
     status, printed = command(done.workspace, "verdict", challenger.version)
+    record_property("verdict", printed)
     assert status == (0 if decision.promote else 3) and all(name in printed for name in judged)
 
 

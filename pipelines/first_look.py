@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +18,11 @@ from ops.core.errors import ConfigError, counted
 from ops.core.workspace import Workspace
 from ops.spending.books import usd
 from ops.workers.ping import Pinged
-from pipelines.asking import confirm
+from pipelines.asking import confirm_spending
 from pipelines.environment_file import write_environment_file
+
+if TYPE_CHECKING:
+    from ops.planning.estimate import Range
 
 BASE = "first-look"
 """The recipe that a new workspace runs first."""
@@ -38,9 +42,9 @@ def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
     check_ready(setup)
     for what, why, remedy in setup.left_out:
         click.echo(f"{what} {why}. {remedy}.")
-    _show_cost(setup)
+    cost = _show_cost(setup)
     try:
-        confirm(f"Recipe {recipe} calls paid workers", yes)
+        confirm_spending(setup, yes, cost)
     except click.exceptions.Exit:
         click.echo(f"Nothing was spent. `podium run {recipe}` runs it later.")
         raise
@@ -88,7 +92,7 @@ def ask_for_keys(workspace: Workspace, pool: Pool, yes: bool) -> None:
     write_environment_file(workspace, keys)
 
 
-def _show_cost(setup: Setup) -> None:
+def _show_cost(setup: Setup) -> Range:
     from ops.planning.estimate import total
     from ops.planning.machine import this_machine
     from ops.planning.plan import make_plan
@@ -101,6 +105,7 @@ def _show_cost(setup: Setup) -> None:
         f"{usd(whole.usd.expected)} ({usd(whole.usd.low)} to {usd(whole.usd.high)} at today's prices), never more than "
         f"{usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
     )
+    return whole.usd
 
 
 def call_each_worker(setup: Setup) -> None:

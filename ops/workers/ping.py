@@ -73,7 +73,7 @@ async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: 
                 worker.name, worker.model, not response.is_blank, response.latency_s, response.cost_usd,
                 said[:SAID_CHARS], remedy,
             )  # fmt: skip
-    problem, remedy = _told(error)
+    problem, remedy = _told(error, worker)
     return Pinged(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
 
 
@@ -93,7 +93,7 @@ def _worst_usd(worker: Worker, file: Path | str) -> float:
     return most_tokens(QUESTION) * per_prompt + worker.max_tokens * per_completion
 
 
-def _told(error: PodiumError) -> tuple[str, str]:
+def _told(error: PodiumError, worker: Worker) -> tuple[str, str]:
     """What went wrong and what to do, each in a sentence."""
     if isinstance(error, AccountError):
         return error.problem, error.remedy
@@ -103,4 +103,6 @@ def _told(error: PodiumError) -> tuple[str, str]:
         return str(error), "Correct or remove the setting that the provider names"
     if isinstance(error, WorkerRefused):
         return str(error), "Ask the provider what this account may ask"
+    if worker.api_base and "429" not in str(error):
+        return str(error), f"Check that a server answers at {worker.api_base}, and run the same command again"
     return str(error), "Wait and ping again; lower concurrency or requests_per_minute if it is a rate limit (429)"

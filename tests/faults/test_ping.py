@@ -73,6 +73,17 @@ def test_a_worker_that_does_not_answer_is_one_line_with_the_remedy(
     assert server.order()["planned"] == 2, "one attempt"
 
 
+@pytest.mark.parametrize("model", ["ollama_chat/qwen3:8b", "hosted_vllm/m"])
+def test_a_server_that_does_not_run_is_named(
+    root: Path, server: FaultServer, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    write_pool(root, server, {"model": model, "api_base": "http://127.0.0.1:9", "price": {"input": 0, "output": 0}})
+    assert podium("pools", "ping", "mine") == 1
+    [line] = capsys.readouterr().out.splitlines()
+    assert "no response after 1 attempt" in line
+    assert line.endswith("Check that a server answers at http://127.0.0.1:9, and run the same command again")
+
+
 def test_a_missing_key_and_a_setting_that_is_dropped_are_told_without_a_call(
     root: Path, server: FaultServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

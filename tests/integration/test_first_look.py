@@ -287,6 +287,21 @@ def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
     assert stopped.environment_file.read_text(encoding="utf-8") == f"GEMINI_API_KEY={KEY}\nOTHER=1\n"
 
 
+def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_server(
+    stopped: Workspace, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("PODIUM_ROOT", str(stopped.root))
+    with Provider("ollama", []) as provider:
+        called(provider, environment, stopped)
+    address = provider.environment["OLLAMA_API_BASE"]  # of a server that has ended
+    status, printed = command("init", str(stopped.root), "--pool", "ollama")
+    assert status == 1
+    assert "paid workers" not in printed
+    *_, line, last = printed.splitlines()
+    assert line.startswith("qwen3-8b, gemma3-4b, llama3.2-3b: ") and f"Check that a server answers at {address}" in line
+    assert last == "Only these calls were made. The same command goes on from here."
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", VARIABLES)
 def test_a_first_look_at_each_provider_on_real_rows(

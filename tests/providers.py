@@ -117,6 +117,8 @@ class Provider:
         given = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization", "")
         if given.removeprefix("Bearer ") != KEY and self.kind != "ollama":
             return self._counted(_ERRORS[self.kind]["key"])
+        if self.kind == "ollama" and path == "/api/show":  # LiteLLM asks what the model can do
+            return Refusal(200, {"template": "", "model_info": {}})
         asked = _READ[self.kind](path, headers, body)
         if isinstance(asked, str):
             return self._counted(_error(self.kind, 400, asked))

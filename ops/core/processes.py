@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,13 @@ from ops.core.workspace import Workspace
 if TYPE_CHECKING:
     import psutil
     from filelock import AcquireReturnProxy
+
+
+def free_port() -> int:
+    """Return a port of this machine that no program listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class ProcessId(NamedTuple):

@@ -29,7 +29,7 @@ from ops.config import Pool, Serve, Worker
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.installation import make
-from ops.core.processes import name_of
+from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
 
 START_S = 600.0
@@ -265,9 +265,7 @@ def _address(worker: Worker) -> tuple[str, int]:
 
 
 def _free_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+    return f"http://127.0.0.1:{free_port()}/v1"
 
 
 def _has_gpu() -> bool:

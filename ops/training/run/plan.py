@@ -17,7 +17,7 @@ from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, diges
 from ops.config.loading import check_against_pool
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
-from ops.core.processes import name_of
+from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import full_disk_reported
 from ops.training.run.processes import PARENT, this_node
@@ -221,8 +221,13 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
     the lock behind, and every later process waits for it silently and without end. Therefore a run compiles into its
     own folder, and a lock that exists before the run starts is stale.
+
+    vLLM beside the trainer listens on a port. Without one in the environment TRL takes 29500 if it is free, and of two
+    trainings that start together on one machine the second then fails. accelerate's launcher chooses its own.
     """
     variables = {PARENT: name_of(os.getpid())}
+    if plan.recipe.grpo.vllm and plan.recipe.grpo.deepspeed is None:
+        variables["MASTER_PORT"] = str(free_port())
     if plan.recipe.grpo.deepspeed is not None:
         extensions = folder / EXTENSIONS
         if (node := this_node()).nodes > 1:  # each rank compiles for itself

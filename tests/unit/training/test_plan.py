@@ -179,3 +179,10 @@ def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_pr
     variables = environment(quick_plan(deepspeed="zero3.json"), tmp_path)
     assert variables == {processes.PARENT: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
     assert not lock.exists()
+
+
+def test_two_trainings_with_vllm_on_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:
+    plan = quick_plan(vllm=True)
+    ports = [environment(plan, tmp_path)["MASTER_PORT"] for _ in range(2)]
+    assert len(set(ports)) == 2
+    assert "MASTER_PORT" not in environment(quick_plan(vllm=True, deepspeed="zero3.json"), tmp_path)

@@ -1,4 +1,4 @@
-"""Quiet tools and a fast start for commands that do not need Dagster."""
+"""Quiet tools, and a fast start for commands that end soon."""
 
 from __future__ import annotations
 
@@ -24,9 +24,13 @@ QUIET = {
 }
 """Variables that turn off telemetry and banners; variables set by the user are kept."""
 
-UNUSED = ("sklearn", "scipy", "accelerate")
-"""Modules that transformers would import for assisted decoding, other models' losses and several devices, which Podium
-does not use."""
+_LOADING = ("sklearn", "scipy", "accelerate")
+_READING = ("sklearn", "scipy", "pandas", "pyarrow")
+UNUSED = {
+    "ask": _LOADING, "serve": _LOADING, "status": _READING, "verdict": _READING, "runs": (), "plan": (), "config": (),
+}  # fmt: skip
+"""Command that loads a policy or only reads → optional libraries that transformers and MLflow would import and that the
+command does not use."""
 
 
 def quiet() -> None:
@@ -36,16 +40,16 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
 
 
-def defer_gc() -> None:
-    """Speed up loading a policy: the process imports many modules and makes little garbage meanwhile."""
+def defer_gc(command: str) -> None:
+    """Speed up one of the commands of `UNUSED`: it imports many modules and makes little garbage meanwhile."""
     gc.disable()
-    for name in UNUSED:
+    for name in UNUSED[command]:
         sys.modules[name] = None  # type: ignore[assignment]
 
 
 def restore_gc() -> None:
     """Undo `defer_gc` in a process that continues."""
-    for name in UNUSED:
+    for name in _LOADING:
         if sys.modules.get(name, gc) is None:
             del sys.modules[name]
     gc.freeze()  # exempts existing objects from collection

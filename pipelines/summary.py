@@ -13,7 +13,6 @@ from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import Leaderboard, leaderboard_table, percent, systems_table
 from ops.release import registry
-from ops.reports.exhibit import reports_folder
 from ops.spending.books import usd
 from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
@@ -135,7 +134,7 @@ def print_promotion(console: Console, workspace: Workspace) -> bool:
     if challenger is not None and kept_back:
         verdict = challenger.tags.get("verdict", "not judged")
         _line(console, "Promotion", f"version {challenger.version} {verdict}", "yellow")
-        page = reports_folder(workspace) / f"verdict-version-{challenger.version}.html"
+        page = workspace.reports / f"verdict-version-{challenger.version}.html"
         if page.is_file():
             _line(console, "", f"{page.relative_to(workspace.root)}   has every check")
         _line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   overrides the gate")

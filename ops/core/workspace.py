@@ -102,6 +102,11 @@ class Workspace:
         return self.outcome / "scores"
 
     @property
+    def reports(self) -> Path:
+        """The reports' pages."""
+        return self.outcome / "reports"
+
+    @property
     def mlflow_uri(self) -> str:
         """`$MLFLOW_TRACKING_URI`, or the workspace's SQLite store; a rehearsal always uses its own."""
         own = f"sqlite:///{self.outcome / 'mlflow' / 'mlflow.db'}"

@@ -9,17 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from ops.conductor.policy import PolicyCard
-from ops.config import Pool, Recipe
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows
-from ops.release.dossier import DOSSIER, Dossier
 from ops.release.lineage import Lineage
-from ops.release.lock import alone
-from ops.release.model_card import Release
-from ops.release.new_version import content_key, log_version
-from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.store import (
     CHALLENGER,
     CHAMPION,
@@ -38,6 +29,11 @@ from ops.release.store import (
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
+
+    from ops.config import Pool, Recipe
+    from ops.evaluation.rows import OutcomeRow
+    from ops.release.dossier import Dossier
+    from ops.release.promotion import GateDecision
 
 VERDICT = "verdict.json"
 """The artifact of a version's run that explains the verdict."""
@@ -87,6 +83,10 @@ def register(
     not a policy's, and `RegistryError` if a server or its artifact store does not accept the model: then no version was
     made.
     """
+    from ops.conductor.policy import PolicyCard
+    from ops.release.model_card import Release
+    from ops.release.new_version import content_key, log_version
+
     card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
     with connected(workspace) as client:
         model_version = _with_content(client, content, lineage)
@@ -107,6 +107,9 @@ def count_analysis(workspace: Workspace, against: Registered | None, version: st
     together, because they share the probability that a worse version replaces this champion. Raises `RegistryError`
     if the version does not exist.
     """
+    from ops.release.lock import alone
+    from ops.release.promotion import NO_CHAMPION
+
     tag = f"analysis_against_{against.version if against else NO_CHAMPION}"
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version).tags.get(tag)
@@ -123,6 +126,8 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
 
     Raises `RegistryError` if there is no such version.
     """
+    from ops.release.promotion import GateDecision
+
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
     with connected(workspace) as client, TemporaryDirectory() as folder:
@@ -132,6 +137,8 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
 
 def recorded(workspace: Workspace, version: str) -> Dossier | None:
     """Return the evidence of the version's last judgement; None if it was not stored. Raises `RegistryError`."""
+    from ops.release.dossier import DOSSIER, Dossier
+
     with connected(workspace) as client, TemporaryDirectory() as folder:
         text = _artifact(client, version_named(client, version).run_id, DOSSIER, Path(folder))
     return None if text is None else Dossier.of(json.loads(text))
@@ -220,6 +227,8 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
 
 def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]:
     """Return the per-question scores stored with a version, for pairing; completions and answers are empty."""
+    from ops.evaluation.scores import load_rows
+
     with connected(workspace) as client, TemporaryDirectory() as folder:
         return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
 

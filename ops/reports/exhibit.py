@@ -129,16 +129,11 @@ def make(evidence: Evidence) -> list[Made]:
     return [make_one(exhibit, evidence) for exhibit in EXHIBITS.values()]
 
 
-def reports_folder(workspace: Workspace) -> Path:
-    """Folder of the reports."""
-    return workspace.outcome / "reports"
-
-
 def report_file(workspace: Workspace, about: About) -> Path:
     """`reports/POLICY.html`, or `reports/POLICY-RECIPE.html` if the recipe evaluates another recipe's policy."""
     policy = about.policy or about.recipe
     own = policy.startswith(about.recipe)
-    return reports_folder(workspace) / f"{policy if own else f'{policy}-{about.recipe}'}.html"
+    return workspace.reports / f"{policy if own else f'{policy}-{about.recipe}'}.html"
 
 
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -17,7 +17,6 @@ from ops.release import aliases, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
 from ops.release.promotion import NO_CHAMPION, GateDecision, override
-from ops.reports.exhibit import reports_folder
 from ops.reports.verdict import Fate, verdict_page
 
 
@@ -111,7 +110,7 @@ def _publish(workspace: Workspace, registered: registry.Registered) -> Path:
     fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.recorded_decision(workspace, registered.version)
     text = verdict_page(registered.version, decision, registry.recorded(workspace, registered.version), fate)
-    file = reports_folder(workspace) / f"verdict-version-{registered.version}.html"
+    file = workspace.reports / f"verdict-version-{registered.version}.html"
     write_text(file, text)
     registry.log_file(workspace, registered, file, "report")
     return file

@@ -14,7 +14,7 @@ from typing import Any
 from ops.config import Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.registry import plugin_of
+from ops.core.registry import PLUGINS, plugin_of
 from ops.core.response import Message
 from ops.workers.hook import custom_providers
 
@@ -111,7 +111,7 @@ def _timeouts(worker: Worker) -> Any:
 
 def is_remote(worker: Worker) -> bool:
     """Return whether calls to this worker need a network."""
-    return plugin_of(worker.model) is None
+    return worker.model.partition("/")[0] not in PLUGINS
 
 
 def _provider(worker: Worker, file: Path | str) -> str:

@@ -12,6 +12,7 @@ from ops.core.installation import DISTRIBUTION
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import CommandError, LazyGroup
 from pipelines.environment_file import read_environment_file
+from pipelines.quiet import UNUSED, defer_gc
 
 HERE = "pipelines.commands"
 SECTIONS = {
@@ -75,8 +76,8 @@ def execute() -> None:
     try:
         if (workspace := _workspace()) is not None:
             read_environment_file(workspace)
-        if sys.argv[1:2] in (["ask"], ["serve"]):
-            _answer_and_leave()
+        if sys.argv[1:2] and sys.argv[1] in UNUSED:
+            _leave_at_once(sys.argv[1])
         podium(prog_name="podium")
     except ConfigError as error:  # about .env: the command group prints a command's own errors
         CommandError(str(error)).show()
@@ -92,12 +93,10 @@ def _workspace() -> Workspace | None:
         return None
 
 
-def _answer_and_leave() -> None:
+def _leave_at_once(command: str) -> None:
     # Unloading torch takes a second, and MLflow would wait for an unreachable store. Stores are closed and traces are
     # flushed when the command returns.
-    from pipelines.quiet import defer_gc
-
-    defer_gc()
+    defer_gc(command)
     try:
         podium(prog_name="podium")
     except SystemExit as end:

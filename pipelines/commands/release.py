@@ -104,14 +104,13 @@ def verdict(version: str | None, as_json: bool) -> None:
     promote it.
     """
     from ops.release import registry
-    from ops.reports.exhibit import reports_folder
     from pipelines.commands.options import KEPT_BACK
     from pipelines.commands.shown import console, table
 
     workspace = Workspace.find()
     known = registry.named(workspace, version) if version else registry.latest(workspace)
     decision = registry.recorded_decision(workspace, known.version)
-    page = reports_folder(workspace) / f"verdict-version-{known.version}.html"
+    page = workspace.reports / f"verdict-version-{known.version}.html"
     said = known.tags.get("verdict", "not judged")
     if as_json:
         print_json({"version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,10 +25,11 @@ from pipelines import asking
 from pipelines.commands import init
 from pipelines.commands.main import SECTIONS
 from pipelines.commands.main import podium as command
+from tests import releases
 from tests.command import PODIUM, podium
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"torch", "dagster", "litellm", "mlflow", "transformers", "great_expectations", "pandas", "scipy"}
+HEAVY = {"torch", "dagster", "litellm", "mlflow", "transformers", "great_expectations", "pandas", "scipy", "sympy"}
 PAGES = sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))
 CALLERS = ["Makefile", "dvc.yaml", "dvc.lock", "README.md", *PAGES]
 TEXT = 'model_id = [0, 3]\nsubtasks = ["Solve it.", "Check it."]\naccess_list = [[], ["all"]]\n'
@@ -76,6 +78,30 @@ def test_neither_help_nor_a_plan_imports_anything_heavy() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=100
     )
     assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.timeout(100)
+def test_commands_that_read_the_registry_load_neither_a_policy_nor_pandas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    workspace = releases.checkout(tmp_path, releases.shared_store())
+    releases.version(workspace, verdict="not judged")
+    unread = {"pandas", "pyarrow", "scipy", "sklearn", "ops.conductor.policy", "ops.evaluation.runner"}
+    code = (
+        "import os, sys\nfrom pipelines import script\n"
+        "def leave(code, end=os._exit):\n"
+        f"    print('loaded:', [name for name in {sorted(unread)!r} if sys.modules.get(name)], file=sys.stderr)\n"
+        "    sys.stderr.flush()\n    end(code)\n"
+        "os._exit = leave\nscript.main()"
+    )
+    for word, exit_code, said in (("status", 0, "Challenger  version 1 not judged"), ("verdict", 3, "version 1 (")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, word], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(tmp_path)},
+            capture_output=True, text=True, check=False, timeout=90,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (exit_code, "loaded: []\n")
+        assert said in done.stdout
 
 
 def test_an_error_is_one_line_and_exit_code_1(

@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -140,9 +139,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def called(
-    provider: Provider, environment: pytest.MonkeyPatch, workspace: Workspace, *, key: str | None = KEY
-) -> None:
+def called(provider: Provider, environment: pytest.MonkeyPatch, workspace: Workspace, *, key: str | None = KEY) -> None:
     """Let this process's commands reach the provider, with that key."""
     variable, address, _ = VARIABLES[provider.kind]
     if provider.kind == "ollama":  # this pool names its server
@@ -303,9 +300,10 @@ def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_serve
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", VARIABLES)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])  # the others speak as OpenAI does
 def test_a_first_look_at_each_provider_on_real_rows(
-    kind: Kind, tmp_path: Path, environment: pytest.MonkeyPatch, record_property: Any
+    kind: Kind, tmp_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     if not ROWS.is_dir():
         pytest.skip(f"no real benchmark rows at {ROWS}")
@@ -313,13 +311,8 @@ def test_a_first_look_at_each_provider_on_real_rows(
     environment.setenv("PODIUM_ROOT", str(place.workspace.root))
     with Provider(kind, place.problems) as provider:
         called(provider, environment, place.workspace)
-        began = time.monotonic()
         status, printed = command("init", str(place.workspace.root), "--pool", kind, "--yes")
         assert status == 0, printed
-        minutes = (time.monotonic() - began) / 60
         assert served(place.workspace)
         assert _spent(place.workspace) == pytest.approx(provider.bill.usd)
-        record_property("minutes", round(minutes, 1))
-        record_property("usd", round(provider.bill.usd, 2))
-        assert minutes < 15
         assert provider.bill.usd < 3

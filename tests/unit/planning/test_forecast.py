@@ -19,6 +19,7 @@ from ops.planning.forecast import comparison, last_run, make_forecast, room_abov
 from ops.planning.stages import DISTINCT, TRAINING
 from ops.precaching.precache import write_responses
 from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
+from tests.builders import make_response
 
 ROOT = Path(__file__).parents[3]
 STEPS, QUESTIONS, ROLLOUTS = 10, 2, 8
@@ -31,11 +32,10 @@ def problem(number: int, domain: Any = "math") -> Problem:
 
 def row(worker: str, number: int, score: float, *, benchmark: str = "math500", **changes: Any) -> ResponseRow:
     values: dict[str, Any] = {
-        "worker": worker, "benchmark": benchmark, "problem_id": f"p{number}", "sample": 0, "text": "t",
-        "score": score, "extracted": "", "prompt_tokens": 100, "completion_tokens": 75, "cost_usd": 0.01,
-        "latency_s": 2.0, "status": "ok", "finish_reason": "",
+        "worker": worker, "benchmark": benchmark, "problem_id": f"p{number}", "text": "t", "score": score,
+        "extracted": "", "prompt_tokens": 100, "completion_tokens": 75, "cost_usd": 0.01, "latency_s": 2.0,
     }  # fmt: skip
-    return ResponseRow.from_columns(values | changes)
+    return make_response(**values | changes)
 
 
 def pool(**settings: Any) -> Pool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
@@ -18,23 +18,12 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 Systems = Mapping[str, Sequence[OutcomeRow]]
 """System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
 COLUMNS = (
     "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
     "format_ok", "steps", "calls", "tokens", "cost_usd", "grading_usd", "latency_s", "shape", "trace",
 )  # fmt: skip
-
-
-def systems(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, list[OutcomeRow]]:
-    """Read the rows of every system of this evaluation. Raises `DataError` if a part is missing or stale."""
-    rows: dict[str, list[OutcomeRow]] = {}
-    for read in sources(setup, policy, base_policy).values():
-        rows |= {name: list(own) for name, own in read().items()}
-    return rows
 
 
 def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], Systems]]:
@@ -74,29 +63,39 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
     """
     file = outcomes_file(setup.workspace, policy)
     policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
-    made = table(setup, systems(setup, policy, base_policy), policies)
+    read = sources(setup, policy, base_policy).values()
     with replacing(file) as temporary:
-        made.to_parquet(temporary, index=False)
+        write_table(setup, (each for source in read for each in source().items()), policies, temporary)
     return file
 
 
-def table(setup: Setup, rows: Systems, policies: Mapping[str, str]) -> DataFrame:
-    """Make the table with one line per answer and the columns `COLUMNS`.
+def write_table(
+    setup: Setup, systems: Iterable[tuple[str, Sequence[OutcomeRow]]], policies: Mapping[str, str], file: Path
+) -> None:
+    """Write the table with one line per answer and the columns `COLUMNS`, a row group per system.
 
     Tokens, USD and seconds (of the critical path) are those of the single answer. `correct` is empty for unscorable
     rows; `pool` is the answers key of the benchmark's pool; `policy` is empty for systems without a policy; `trace` is
     the tag of the trace in MLflow.
     """
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     pools = {name: setup.asked_on(name).pool.answers_key for name in setup.recipe.benchmarks}
-    lines = [
-        (
-            system, policies.get(system, ""), pools[row.benchmark], row.benchmark, row.problem_key, row.domain,
-            row.repeat, None if row.unscorable else bool(row.correct), row.unscorable, row.status, row.format_ok,
-            row.steps, len(row.usage), row.tokens, row.cost_usd, row.grading_usd, row.latency_s, row.shape, row.trace,
-        )
-        for system, own in rows.items()
-        for row in own
-    ]  # fmt: skip
-    return pd.DataFrame(lines, columns=list(COLUMNS)).astype({"correct": "boolean"})
+    with ExitStack() as closing:
+        writer = None
+        for system, rows in systems:
+            lines = (
+                (
+                    system, policies.get(system, ""), pools[row.benchmark], row.benchmark, row.problem_key, row.domain,
+                    row.repeat, None if row.unscorable else bool(row.correct), row.unscorable, row.status,
+                    row.format_ok, row.steps, len(row.usage), row.tokens, row.cost_usd, row.grading_usd, row.latency_s,
+                    row.shape, row.trace,
+                )
+                for row in rows
+            )  # fmt: skip
+            frame = pd.DataFrame(lines, columns=list(COLUMNS)).astype({"correct": "boolean"})
+            table = pa.Table.from_pandas(frame, schema=writer and writer.schema, preserve_index=False)
+            writer = writer or closing.enter_context(pq.ParquetWriter(file, table.schema))
+            writer.write_table(table)

@@ -41,7 +41,7 @@ class Played(NamedTuple):
         return self.branches[self.chosen]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OutcomeRow:
     """One system's answer to one question at one repeat, with its grade and cost.
 

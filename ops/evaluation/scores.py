@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from ops.config import Pool, Setup
 from ops.core.atomic import replacing
 from ops.core.errors import DataError
 from ops.core.rows import Origin, with_origin
 from ops.evaluation.rows import OutcomeRow, Usage
+
+_COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 
 def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
@@ -27,29 +28,34 @@ def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, ori
     from ops.benchmarks.registry import is_confidential
 
     ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    frame = pd.DataFrame([asdict(row) for row in ordered], columns=[column.name for column in fields(OutcomeRow)])
-    frame["workers"] = frame["workers"].map(list)
-    frame["usage"] = frame["usage"].map(lambda responses: [use._asdict() for use in responses])
-    veiled = frame["benchmark"].map(is_confidential).astype(bool) if texts else slice(None)
-    frame.loc[veiled, ["completion", "answer"]] = ""
+    columns = {name: [getattr(row, name) for row in ordered] for name in _COLUMNS}
+    columns["workers"] = list(map(list, columns["workers"]))
+    columns["usage"] = [[use._asdict() for use in responses] for responses in columns["usage"]]
+    veiled = {name for name in set(columns["benchmark"]) if not texts or is_confidential(name)}
+    for text in ("completion", "answer") if veiled else ():
+        columns[text] = ["" if row.benchmark in veiled else getattr(row, text) for row in ordered]
+    frame = pd.DataFrame(columns)
     with replacing(file) as temporary:
         pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), temporary)
 
 
 def load_rows(file: Path) -> list[OutcomeRow]:
     """Read a file that `save_rows` wrote. Raises `DataError` if it does not exist or has another format."""
-    import pandas as pd
+    import pyarrow.parquet as pq
     from pyarrow import ArrowInvalid
 
     try:
-        frame = pd.read_parquet(file)
+        table = pq.ParquetFile(file).read()
     except FileNotFoundError:
         raise DataError(file, "", "does not exist", "Materialize benchmark_scores first") from None
     except ArrowInvalid as error:
         raise DataError(file, "", f"is not parquet ({error})", "Delete it and evaluate again") from None
-    if missing := [column.name for column in fields(OutcomeRow) if column.name not in frame]:
+    if missing := [name for name in _COLUMNS if name not in table.column_names]:
         raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
-    return [_row(record) for record in frame.to_dict(orient="records")]
+    columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
+    columns["workers"] = list(map(tuple, columns["workers"]))
+    columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
+    return list(map(OutcomeRow, *columns.values()))
 
 
 def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
@@ -77,8 +83,3 @@ def priced(rows: Sequence[OutcomeRow], setup: Setup) -> list[OutcomeRow]:
         own = [row for row in rows if row.benchmark == benchmark]
         made += at_prices(own, setup.asked_on(benchmark).pool)
     return made
-
-
-def _row(record: dict[Any, Any]) -> OutcomeRow:
-    usage = tuple(Usage(**use) for use in record.pop("usage"))
-    return OutcomeRow(**{**record, "workers": tuple(record["workers"])}, usage=usage)

@@ -74,13 +74,13 @@ def main(candidates: int) -> None:
     selection = shortlist(offered, {"all": held_out}, settings, seed=0)
     mix = choose_mix(selection.problems, SelectionEvidence(settings, 0, {}))
     cpu = time.process_time() - started
-    peak = _peak_gib()
+    peak = peak_gib()
     counts = {"candidates": len(offered), "held_out": len(held_out), "kept": selection.report["kept"], "mix": len(mix)}
     memory = {"gib": peak - empty_gib}
     print(json.dumps({**counts, "cpu": cpu, **memory, "minhash_cpu": _minhash_cpu_s(held_out + offered)}))
 
 
-def _peak_gib() -> float:
+def peak_gib() -> float:
     """Return the peak memory of this process; `getrusage` would include the memory of the starting process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) / 2**20

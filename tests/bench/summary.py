@@ -1,31 +1,148 @@
 """The figures of a leaderboard from its rows: 7 systems × 7
-benchmarks × 10,000 rows, beside pandas on the same rows.
+benchmarks × 10,000 rows, beside pandas on the same rows; and the way of
+all rows from score files through leaderboard, outcome table, report and the
+registry's metrics, at growing numbers of rows.
+
+Each number of rows runs in a process of its own, so that its peak memory is its own:
+`python -m tests.bench.summary ROWS`.
 """
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 import pandas as pd
+import psutil
 
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.config import Setup
+from ops.core.workspace import Workspace
+from ops.evaluation.outcomes import write_table
+from ops.evaluation.report import leaderboard, tables
 from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.runner import summarize
+from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.statistics import contrasts, question_means
+from ops.release.new_version import content_key, metrics_of
+from ops.reports.evidence import About, Evidence, System
+from ops.reports.exhibit import make
+from tests.bench.curation import peak_gib
 from tests.bench.row import Row, sized
 
 SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, sized(2500, 50), 4
 TURNS = 3
 BY_PANDAS = "a frame of them grouped by pandas"
+ROW = OutcomeRow(
+    benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
+    steps=2, workers=("a", "b"), tokens=300, cost_usd=0.01, latency_s=1.0, completion="", answer="",
+    unscorable=False, shape="chain", pattern="0←1", usage=(Usage("a", 100, 50), Usage("b", 100, 50)),
+)  # fmt: skip
 COLUMNS = ("benchmark", "problem_id", "correct", "unscorable", "tokens", "cost_usd", "latency_s", "steps", "format_ok")
 Systems = Mapping[str, Sequence[OutcomeRow]]
+ROWS = tuple(sized(whole, small) for whole, small in ((10_000, 500), (100_000, 1000), (1_000_000, 2000)))
+"""Numbers of evaluation rows, smallest first."""
+SCORED = ("conductor", "cold_start", *(f"worker {number}" for number in range(7)))
+"""The systems whose rows a leaderboard reads."""
 
 
 def rows() -> list[Row]:
-    """Measure means with their errors, without and with every comparison; CPU time of the median turn."""
+    """Measure CPU time: means with their errors, without and with every comparison, and all steps from stored rows."""
+    return [*_figures(), *_growth()]
+
+
+def _growth() -> list[Row]:
+    """Compare each number of rows with the next smaller one, multiplied to the same number."""
+    measured = {rows: _measured(rows) for rows in ROWS}
+    made = []
+    for few, many in pairwise(ROWS):
+        for what, unit, most in (("cpu_s", "CPU s", 1.25), ("mib", "MiB", 1.25)):
+            name = "peak memory" if unit == "MiB" else "CPU"
+            ours, reference = measured[many][what], measured[few][what] * many / few
+            against = f"{many // few} × {few:,} rows"
+            made.append(Row(f"{many:,} evaluation rows: {name}", ours, against, reference, most, unit))
+    return made
+
+
+def _measured(rows: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.bench.summary", str(rows)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Workspace.find().root, timeout=900)
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main(rows: int) -> None:
+    """Measure the steps for one number of rows, and print CPU seconds and peak memory as JSON."""
+    setup = Setup.read(Workspace.find(), "quickstart")
+    cpu: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        _steps(setup, 0, Path(folder), {})  # imports
+        empty = psutil.Process().memory_info().rss
+        _steps(setup, rows // len(SCORED), Path(folder), cpu)
+    memory = {"mib": (peak_gib() * 2**30 - empty) / 2**20}
+    print(json.dumps({"rows": rows, "cpu_s": sum(cpu.values()), **memory, "steps": cpu}))
+
+
+def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -> None:
+    """Store the rows of every system by benchmark, as an evaluation does; then read them as the later assets do."""
+    benchmarks = [*training_benchmarks(), *unseen_benchmarks()]
+    files = {system: [folder / f"{system}-{name}.parquet" for name in benchmarks] for system in SCORED}
+    for own in files.values():
+        for name, file in zip(benchmarks, own, strict=True):
+            made = list(_answers(name, per_system // len(benchmarks)))
+            with _timed(cpu, "store"):
+                save_rows(made, file)
+
+    def read(system: str) -> list[OutcomeRow]:
+        return [row for file in files[system] for row in at_prices(load_rows(file), setup.pool)]
+
+    with _timed(cpu, "leaderboard"):
+        baselines = {system: summarize(read(system)) for system in SCORED[2:]}
+        tables(leaderboard(read(SCORED[0]), baselines, read(SCORED[1])))
+    with _timed(cpu, "outcome table"):
+        write_table(setup, ((system, read(system)) for system in SCORED), {}, folder / "outcomes.parquet")
+    with _timed(cpu, "report"):
+        systems = {name: System.of(name, name, _KINDS.get(name, "worker"), read(name)) for name in SCORED}  # type: ignore[arg-type]
+        make(Evidence(About("quickstart", 1, "policy", "quickstart"), systems, read(SCORED[0])))
+    with _timed(cpu, "registry"):
+        own = read(SCORED[0])
+        metrics_of(own)
+        content_key(folder / "policy", setup.pool, own)
+        save_rows(own, folder / "scores.parquet", texts=False)
+
+
+_KINDS = {"conductor": "Conductor", "cold_start": "cold start"}
+
+
+@contextmanager
+def _timed(cpu: dict[str, float], step: str) -> Iterator[None]:
+    began = time.process_time()
+    yield
+    cpu[step] = cpu.get(step, 0.0) + time.process_time() - began
+
+
+def _answers(benchmark: str, count: int) -> Iterator[OutcomeRow]:
+    chance = random.Random(benchmark)
+    for number in range(count):
+        right = int(chance.random() < 0.5)
+        usage = tuple(Usage(name, 100 + chance.randrange(50), 50) for name in ("algebraist", "librarian"))
+        yield replace(
+            ROW, benchmark=benchmark, domain=benchmark, problem_id=str(number // REPEATS), repeat=number % REPEATS,
+            correct=right, usage=usage, completion=f"model_id = [0, 1] {number:04}" * 8, answer=str(number),
+        )  # fmt: skip
+
+
+def _figures() -> list[Row]:
     systems = _systems()
     ours, reference = summarize(systems["system 0"])["benchmark 0"].accuracy, _grouped(systems)
     assert abs(ours.standard_error - reference.loc[("system 0", "benchmark 0"), "sem"]) < 1e-9, "the same numbers"
@@ -65,18 +182,17 @@ def _grouped(systems: Systems) -> pd.DataFrame:
 
 def _systems() -> Systems:
     chance = random.Random(1)
-    row = OutcomeRow(
-        benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
-        steps=2, workers=("a", "b"), tokens=300, cost_usd=0.01, latency_s=1.0, completion="", answer="",
-        unscorable=False, shape="chain", pattern="0←1", usage=(Usage("a", 100, 50), Usage("b", 100, 50)),
-    )  # fmt: skip
     difficulty = [[chance.random() for _ in range(QUESTIONS)] for _ in range(BENCHMARKS)]
     return {
         f"system {s}": [
-            replace(row, benchmark=f"benchmark {b}", problem_id=str(q), repeat=r, correct=int(chance.random() < rate))
+            replace(ROW, benchmark=f"benchmark {b}", problem_id=str(q), repeat=r, correct=int(chance.random() < rate))
             for b, rates in enumerate(difficulty)
             for q, rate in enumerate(rates)
             for r in range(REPEATS)
         ]
         for s in range(SYSTEMS)
     }
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

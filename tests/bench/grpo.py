@@ -128,13 +128,16 @@ def _plan(folder: Path) -> Any:
     root = Workspace.find().root
     recipe = load_recipe(root / "config", "quickstart")
     pool = load_pool(root / "config", recipe.pool)
-    grpo = recipe.grpo.model_copy(update={"steps": STEPS, "learning_rate": 1e-12, "checkpoint_every": 1000})
+    grpo = recipe.grpo.model_copy(update={
+        "steps": STEPS, "learning_rate": 1e-12, "checkpoint_every": 1000, "micro_batch": sized(128, 8),
+        "questions_per_step": sized(8, 2), "rollouts_per_question": sized(16, 4),
+    })
     recipe = recipe.model_copy(update={"grpo": grpo})
     problems = [p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate(name, "train", 40, 1)]
     offered = tuple(worker.name for worker in offer(pool, recipe.seed))
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)
-    settings = ColdStart(steps=60, batch=32, learning_rate=2e-3)
+    settings = ColdStart(steps=60, batch=sized(32, 8), learning_rate=2e-3)
     examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(offered), recipe.prompting, ()),

@@ -18,15 +18,15 @@ LIBRARIES = "import click, pydantic, rich.console, yaml"
 STORES = "import dagster, mlflow, mlflow.store.tracking.sqlalchemy_store"
 COMMANDS = (
     (("--help",), "pass", 9.0),
-    (("pools", "show", "quickstart"), LIBRARIES, 9.0),
+    (("pools", "show", "quickstart"), LIBRARIES, 6.0),
     (("ledger",), LIBRARIES, 5.5),
     (("recipes", "list"), LIBRARIES, 4.5),
     (("recipes", "show", "quickstart"), LIBRARIES, 4.5),
-    (("plan", "quickstart"), LIBRARIES, 18.0),
-    (("config", "validate"), "import litellm", 2.0),
-    (("runs", "list"), STORES, 1.0),
-    (("verdict",), STORES, 1.3),
-    (("status",), STORES, 1.5),
+    (("plan", "quickstart"), LIBRARIES, 10.0),
+    (("config", "validate"), "import litellm", 1.3),
+    (("runs", "list"), STORES, 0.6),
+    (("verdict",), STORES, 0.9),
+    (("status",), STORES, 1.1),
 )
 """Command, the program that it is compared with, and the bound of the ratio."""
 

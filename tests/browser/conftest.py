@@ -63,7 +63,7 @@ class Tab(NamedTuple):
                 self.page.goto(url)
                 return
             except Error as error:
-                if "ERR_CONNECTION_REFUSED" not in str(error) or time.monotonic() > deadline:
+                if "net::ERR_" not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
 

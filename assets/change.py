@@ -53,14 +53,19 @@ class NoChampion(PodiumError):
     """No champion exists that could be retrained."""
 
 
+def the_champion(workspace: Workspace) -> Champion:
+    """Return what retraining reads of the champion. Raises `NoChampion`, and `DataError`."""
+    if (known := champion(workspace)) is None:
+        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    return known
+
+
 def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:
     """Return the change of the pool that needs work; its plan is empty if there is none.
 
     Raises `NoChampion`, `ConfigError` (for example, while a pool's file is being edited) and `DataError`.
     """
-    known = champion(workspace)
-    if known is None:
-        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    known = the_champion(workspace)
     now = podium.repeating(known.snapshot)
     before, after = dealt_with(now, instance, known)
     change = known.change(before)

@@ -186,29 +186,26 @@ def _stated(problem: Problem, right: bool) -> str:
 def _read_openai(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked | str:
     if path != "/v1/chat/completions":
         return f"no such route: {path}"
-    known = {"model", "messages", "max_completion_tokens", "reasoning_effort"}
-    if unknown := sorted(set(body) - known):
-        return f"Unsupported parameter: '{unknown[0]}' is not supported with this model."
     if any(not isinstance(message.get("content"), str) or not message["content"] for message in body["messages"]):
         return "Invalid type for 'messages[0].content'"
-    effort = body.get("reasoning_effort", "medium")
-    if effort not in ("none", "low", "medium", "high"):
-        return f"Unsupported value: 'reasoning_effort' does not support {effort!r}"
-    text = "\n".join(message["content"] for message in body["messages"])
-    return Asked(body["model"], text, body["max_completion_tokens"], effort != "none")
+    return _read_chat(body, "max_completion_tokens", set(), "medium")
 
 
 def _read_deepinfra(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked | str:
     if path != "/v1/openai/chat/completions":
         return f"no such route: {path}"
-    known = {"model", "messages", "max_tokens", "temperature", "reasoning_effort"}
-    if unknown := sorted(set(body) - known):
-        return f"Extra inputs are not permitted: {unknown[0]}"
-    effort = body.get("reasoning_effort", "high")
+    return _read_chat(body, "max_tokens", {"temperature"}, "high")
+
+
+def _read_chat(body: dict[str, Any], limit: str, more: set[str], usual_effort: str) -> Asked | str:
+    """The body of OpenAI's format: `limit` is the parameter of the most tokens, `more` what else is accepted."""
+    if unknown := sorted(set(body) - {"model", "messages", limit, "reasoning_effort"} - more):
+        return f"Unsupported parameter: '{unknown[0]}' is not supported with this model."
+    effort = body.get("reasoning_effort", usual_effort)
     if effort not in ("none", "low", "medium", "high"):
-        return f"reasoning_effort: {effort!r} is not permitted"
+        return f"Unsupported value: 'reasoning_effort' does not support {effort!r}"
     text = "\n".join(message["content"] for message in body["messages"])
-    return Asked(body["model"], text, body["max_tokens"], effort != "none")
+    return Asked(body["model"], text, body[limit], effort != "none")
 
 
 def _read_ollama(path: str, _: Mapping[str, str], body: dict[str, Any]) -> Asked | str:

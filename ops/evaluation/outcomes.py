@@ -20,10 +20,13 @@ from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 
 Systems = Mapping[str, Sequence[OutcomeRow]]
 """System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
-COLUMNS = (
-    "system", "policy", "pool", "benchmark", "problem", "domain", "repeat", "correct", "unscorable", "status",
-    "format_ok", "steps", "calls", "tokens", "cost_usd", "grading_usd", "latency_s", "shape", "trace",
-)  # fmt: skip
+COLUMNS = {
+    **dict.fromkeys(("system", "policy", "pool", "benchmark", "problem", "domain"), "string"), "repeat": "int64",
+    "correct": "boolean", "unscorable": "bool", "status": "string", "format_ok": "bool",
+    **dict.fromkeys(("steps", "calls", "tokens"), "int64"),
+    **dict.fromkeys(("cost_usd", "grading_usd", "latency_s"), "float64"), "shape": "string", "trace": "string",
+}  # fmt: skip
+"""The outcome table's columns, each with its type in pandas."""
 
 
 def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], Systems]]:
@@ -95,7 +98,7 @@ def write_table(
                 )
                 for row in rows
             )  # fmt: skip
-            frame = pd.DataFrame(lines, columns=list(COLUMNS)).astype({"correct": "boolean"})
+            frame = pd.DataFrame(lines, columns=list(COLUMNS)).astype(COLUMNS)
             table = pa.Table.from_pandas(frame, schema=writer and writer.schema, preserve_index=False)
             writer = writer or closing.enter_context(pq.ParquetWriter(file, table.schema))
             writer.write_table(table)

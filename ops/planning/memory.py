@@ -2,7 +2,7 @@
 
 The formulas were checked against what autograd keeps and what PyTorch allocates for small models on CPUs
 (`tests/unit/planning`), against DeepSpeed's own estimates, and against the peaks of two models on one H200 (the same
-tests). PyTorch reserves more than it allocates: up to 29 % there.
+tests). PyTorch reserves more than it allocates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Estimate the seconds of supervised training, generation and updates: from the last run, or from operation counts.
 
-The speeds of GPUs are assumed; the few that were measured on one lie within them (docs/reference/measurements.md). On
-CPUs they were measured with one model on one core.
+The speeds of GPUs are assumed. On CPUs they were measured with one model on one core.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _handler(library: Any, hook: ProviderHook) -> Any:
 
 
 def _in_the_providers_words(error: httpx.HTTPStatusError) -> httpx.HTTPStatusError:
-    """Return the error with the reply's text, by which refusals are told from mistakes, and with LiteLLM's status."""
+    """Return the error with the reply's text, from which its cause is read, and with LiteLLM's status."""
     said = type(error)(error.response.text or str(error), request=error.request, response=error.response)
     said.status_code = error.response.status_code  # type: ignore[attr-defined]
     return said

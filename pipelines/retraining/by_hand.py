@@ -7,11 +7,10 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
-from assets.change import Due, NoChampion, due
+from assets.change import Due, due, the_champion
 from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
-from ops.retraining.champion import champion
 from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
 from ops.spending.books import usd
@@ -84,9 +83,7 @@ def retrain(workspace: Workspace, yes: bool = True) -> bool:
     """
     from pipelines.run import here
 
-    known = champion(workspace)
-    if known is None:
-        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    known = the_champion(workspace)
     console = Console(highlight=False)
     asked = known.snapshot
     with here(workspace, asked.recipe_file, asked.seed, ("workers", "training", "evaluation"), console) as place:
@@ -125,9 +122,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
 
 def report_probes(workspace: Workspace) -> None:
     """Print what the next round of probes of the champion's workers costs, without a call. Raises `PodiumError`."""
-    known = champion(workspace)
-    if known is None:
-        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    known = the_champion(workspace)
     setup = Setup.read(workspace, known.snapshot.recipe_file, known.snapshot.seed)
     priced = estimated_probes(setup)
     print(priced)
@@ -141,9 +136,7 @@ def probe(workspace: Workspace, yes: bool = True) -> None:
     from ops.retraining.probes import ProbeRecord
     from pipelines.run import here
 
-    known = champion(workspace)
-    if known is None:
-        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+    known = the_champion(workspace)
     console, asked = Console(highlight=False), known.snapshot
     with here(workspace, asked.recipe_file, asked.seed, ("workers",), console) as place:
         setup, probing = place.podium.load(), place.podium.snapshot().retraining.probing

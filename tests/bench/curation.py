@@ -12,7 +12,6 @@ import gzip
 import json
 import random
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_mix, shortlist
 from ops.curation.selector import SelectionEvidence
-from tests.bench.row import Row, sized
+from tests.bench.row import Row, measured_alone, sized
 
 CANDIDATES, HELD_OUT = sized(150_000, 4_000), sized(25_000, 500)
 OTHER_WORDS = 0.15
@@ -48,20 +47,13 @@ TEST: dict[str, tuple[str, Domain, GraderName]] = {
 
 def rows() -> list[Row]:
     """Measure CPU seconds, so that other work on the machine does not count."""
-    whole, half = _measured(CANDIDATES), _measured(CANDIDATES // 2)
+    whole, half = (measured_alone("tests.bench.curation", size, 240) for size in (CANDIDATES, CANDIDATES // 2))
     name = f"curation of {CANDIDATES:,} to 960"
     return [
         Row(name, whole["cpu"], "half of it", half["cpu"], 2.2, "CPU s"),
         Row(name, whole["cpu"], "datasketch's MinHash of the texts", whole["minhash_cpu"], 2.5, "CPU s"),
         Row(f"{name}: peak memory", whole["gib"], "half of it", half["gib"], 2.2, "GiB"),
     ]
-
-
-def _measured(candidates: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "tests.bench.curation", str(candidates)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Workspace.find().root, timeout=240)
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
 
 
 def main(candidates: int) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from ops.core.workspace import Workspace
 
 SMALL = bool(os.environ.get("PODIUM_BENCH_SMALL"))
 """Whether benchmarks and tables run at a small size that only proves that they run; no bound is checked."""
@@ -18,6 +22,15 @@ SMALL = bool(os.environ.get("PODIUM_BENCH_SMALL"))
 def sized(whole: int, small: int) -> int:
     """Return a benchmark's size: `whole`, or `small` if PODIUM_BENCH_SMALL is set."""
     return small if SMALL else whole
+
+
+def measured_alone(module: str, size: int, timeout_s: float) -> dict[str, float]:
+    """Run `python -m MODULE SIZE`, whose peak memory is its own; return the figures that it prints last as JSON."""
+    command = [sys.executable, "-m", module, str(size)]
+    root = Workspace.find().root
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root, timeout=timeout_s)
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +37,7 @@ from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
 from tests.bench.curation import peak_gib
-from tests.bench.row import Row, sized
+from tests.bench.row import Row, measured_alone, sized
 
 SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, sized(2500, 50), 4
 TURNS = 3
@@ -63,7 +62,7 @@ def rows() -> list[Row]:
 
 def _growth() -> list[Row]:
     """Compare each number of rows with the next smaller one, multiplied to the same number."""
-    measured = {rows: _measured(rows) for rows in ROWS}
+    measured = {rows: measured_alone("tests.bench.summary", rows, 900) for rows in ROWS}
     made = []
     for few, many in pairwise(ROWS):
         for what, unit, most in (("cpu_s", "CPU s", 1.25), ("mib", "MiB", 1.25)):
@@ -72,13 +71,6 @@ def _growth() -> list[Row]:
             against = f"{many // few} × {few:,} rows"
             made.append(Row(f"{many:,} evaluation rows: {name}", ours, against, reference, most, unit))
     return made
-
-
-def _measured(rows: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "tests.bench.summary", str(rows)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Workspace.find().root, timeout=900)
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
 
 
 def main(rows: int) -> None:

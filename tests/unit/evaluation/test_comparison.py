@@ -20,7 +20,7 @@ from ops.core.rows import OtherOriginError, ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
-from ops.evaluation.outcomes import COLUMNS, write_outcomes
+from ops.evaluation.outcomes import COLUMNS, write_outcomes, write_table
 from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
@@ -121,6 +121,14 @@ def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated:
     assert set(table["system"]) == {"conductor", "cold_start", "worker bob"}
 
 
+def test_a_system_without_answers_leaves_a_table_of_the_others(evaluated: Evaluated, tmp_path: Path) -> None:
+    rows = load_rows(score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, TRAINED[0]))
+    setup, file = Setup(evaluated.workspace, RECIPE, POOL), tmp_path / "table.parquet"
+    write_table(setup, [("baseline", []), ("conductor", rows)], {}, file)
+    table = pd.read_parquet(file)
+    assert list(table["system"]) == ["conductor"] * len(rows) and list(table["tokens"]) == [row.tokens for row in rows]
+
+
 def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:
     evaluated.compare()
     new = evaluated.workspace.runs / "small-2" / "policy"
@@ -216,7 +224,7 @@ def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) 
 
     setup = Setup(evaluated.workspace, RECIPE, POOL)
     table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
-    assert tuple(table.columns) == COLUMNS
+    assert tuple(table.columns) == tuple(COLUMNS)
     assert list(table["system"].unique()) == ["conductor", "cold_start", "worker ann", "worker bob"]
     assert (table.groupby("system")["problem"].count() == 3 * len(TRAINED)).all()
     assert set(table.loc[table["system"] == "conductor", "policy"]) == {policy_key(evaluated.policy)}

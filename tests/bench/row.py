@@ -28,7 +28,7 @@ def measured_alone(module: str, size: int, timeout_s: float) -> dict[str, float]
     """Run `python -m MODULE SIZE`, whose peak memory is its own; return the figures that it prints last as JSON."""
     command = [sys.executable, "-m", module, str(size)]
     root = Workspace.find().root
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root, timeout=timeout_s)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root, timeout=timeout_s)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 

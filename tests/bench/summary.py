@@ -24,7 +24,6 @@ from statistics import median
 import pandas as pd
 import psutil
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.outcomes import write_table
@@ -87,7 +86,7 @@ def main(rows: int) -> None:
 
 def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -> None:
     """Store the rows of every system by benchmark, as an evaluation does; then read them as the later assets do."""
-    benchmarks = [*training_benchmarks(), *unseen_benchmarks()]
+    benchmarks = list(setup.recipe.benchmarks)
     files = {system: [folder / f"{system}-{name}.parquet" for name in benchmarks] for system in SCORED}
     for own in files.values():
         for name, file in zip(benchmarks, own, strict=True):

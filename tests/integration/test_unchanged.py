@@ -216,6 +216,7 @@ def test_the_files_of_another_workspace_are_not_its_own(made: Made, tmp_path: Pa
     assert made.run() == EVERYTHING, "the last materialization is the other workspace's"
 
 
+@pytest.mark.soak
 def test_another_instance_of_dagster_knows_nothing(made: Made) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         assert Made(made.workspace, instance).run() == EVERYTHING
@@ -241,6 +242,7 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
     assert made.run() == set()
 
 
+@pytest.mark.soak
 def test_a_part_of_the_benchmarks_is_not_the_whole(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
     done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(

@@ -55,7 +55,7 @@ def test_where_one_question_in_fifty_is_lost_only_the_score_interval_knows_that_
     assert score <= 0.025 + within(simulations, 0.025)
 
 
-@pytest.mark.parametrize("world", [SMALL, LARGE])
+@pytest.mark.parametrize("world", [SMALL, pytest.param(LARGE, marks=pytest.mark.soak)])
 def test_equal_systems_differ_significantly_as_often_as_stated(world: World) -> None:
     ours, theirs = world.accuracies((0.0, 0.0), SIMULATIONS, seed=4)
     p_values = np.array([sign_flip(list(strata), samples=400) for strata in ours - theirs])
@@ -129,7 +129,7 @@ def test_holm_keeps_the_chance_of_any_false_claim() -> None:
 
 
 def test_a_table_of_equal_systems_claims_nothing_more_often_than_stated() -> None:
-    world, tables = World(3, 40, repeats=2), 200
+    world, tables = World(3, 40, repeats=2), 100
     sides = world.accuracies((0.0,) * 4, tables, seed=11)
     false_means, false_benchmarks = 0, 0
     for table in range(tables):

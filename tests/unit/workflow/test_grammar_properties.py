@@ -90,7 +90,7 @@ def check_total(text: str, mode: str, recursive: bool, offered: int, most: int) 
 
 
 @given(texts, st.sampled_from(["binary", "fine_grained"]), st.booleans(), st.integers(1, 7), st.integers(1, 6))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_text_gives_a_valid_workflow_or_a_reason(
     text: str, mode: str, recursive: bool, offered: int, most: int
 ) -> None:
@@ -102,7 +102,7 @@ of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
 of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
 SOME, MANY = (
     settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    for count in (1_000, 10_000)
+    for count in (400, 10_000)
 )
 
 
@@ -146,13 +146,13 @@ def check_placed(text: str, place: int) -> None:
 
 
 @given(workflows(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_rendered_workflow_reads_back_the_same(workflow: Workflow, recursive: bool) -> None:
     assert parse(workflow.render(), offered=OFFERED, recursive=recursive).workflow == workflow
 
 
 @given(workflows(mode="fine_grained"))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_rendered_fine_grained_workflow_reads_back_the_same(workflow: Workflow) -> None:
     assert parse(workflow.render(), offered=OFFERED, access="fine_grained").workflow == workflow
 
@@ -176,20 +176,20 @@ def test_the_densest_graph_of_fifty_steps_is_read() -> None:
 
 
 @given(workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_free_reasoning_around_the_lists_changes_nothing(workflow: Workflow, prose: str) -> None:
     text = f"{prose}\n{workflow.render()}\n{prose}"
     assert parse(text, offered=OFFERED).workflow == workflow
 
 
 @given(workflows(), workflows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_last_of_two_workflows_wins(first: Workflow, last: Workflow) -> None:
     assert parse(f"{first.render()}\nBetter:\n{last.render()}", offered=OFFERED).workflow == last
 
 
 @given(texts | workflows(mode="fine_grained").map(Workflow.render))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) -> None:
     strict = parse(text, offered=OFFERED)
     if strict.workflow is not None:
@@ -197,7 +197,7 @@ def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) 
 
 
 @given(workflows(mode="fine_grained"))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> None:
     parsed = parse(workflow.render(), offered=OFFERED)
     if any(isinstance(step.access, tuple) for step in workflow.steps):
@@ -207,7 +207,7 @@ def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> 
 
 
 @given(workflows(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(workflow: Workflow, data: st.DataObject) -> None:
     text = workflow.render()
     cut = text[: data.draw(st.integers(0, len(text) - 1))]

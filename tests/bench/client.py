@@ -81,6 +81,7 @@ def _by_processes(url: str, folder: Path, count: int) -> float:
         ours, theirs = start.Pipe()
         order = Order(url, folder / f"by-{count}", f"process-{number}", CALLS * 4 // count, settings, "cache")
         start.Process(target=live, args=(order, theirs), daemon=True).start()
+        theirs.close()  # `recv` raises EOFError if the process ends without an answer
         ends.append(ours)
     for end in ends:
         end.recv()

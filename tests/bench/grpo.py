@@ -137,7 +137,7 @@ def _plan(folder: Path) -> Any:
     offered = tuple(worker.name for worker in offer(pool, recipe.seed))
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)
-    settings = ColdStart(steps=60, batch=sized(32, 8), learning_rate=2e-3)
+    settings = ColdStart(steps=sized(60, 5), batch=sized(32, 8), learning_rate=2e-3)
     examples: list[SftExample] = [
         {
             "prompt": conductor_messages(problem, len(offered), recipe.prompting, ()),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import gcd, lcm
 from random import Random
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ops.config.base import Name, Settings, find_in_url
-from ops.core.errors import counted
 from ops.core.registry import check_names
 
 PACKAGE = "package:"
@@ -204,9 +202,6 @@ class Grpo(Settings):
     sampling: Literal["epochs", "signal"] = "epochs"
     """"epochs": every problem once per epoch, in random order. "signal": problems in proportion to the expected
     variance of their rewards."""
-    refill: float = Field(default=0.0, ge=0)
-    """Replace groups with uniform rewards by groups of other problems, at most this many times the step's questions. 0:
-    off."""
     stop_without_signal: int | None = Field(default=None, ge=1)
     """Consecutive steps with (nearly) no group of differing rewards after which the run ends. None: never."""
     worker_samples: Annotated[int, Field(ge=1)] | Literal["every"] = 1
@@ -231,11 +226,6 @@ class Grpo(Settings):
     @property
     def rollouts_per_step(self) -> int:
         return self.questions_per_step * self.rollouts_per_question
-
-    @property
-    def refills_per_step(self) -> int:
-        """Groups that may be added to a step's own."""
-        return int(self.refill * self.questions_per_step)
 
     @field_validator("vllm_server_url")
     @classmethod
@@ -270,21 +260,12 @@ class Grpo(Settings):
     def _questions_are_chosen_once(self) -> Self:
         if self.sampling == "signal" and self.length_window > 1:
             raise ValueError("length_window puts questions in order, and so does sampling: signal. Leave it at 1")
-        if self.refill and self.refills_per_step * self.rollouts_per_question < lcm(
-            self.rollouts_per_question, self.processes
-        ):
-            raise ValueError(
-                f"refill = {self.refill:g} of {self.questions_per_step} questions is not one that "
-                f"{counted(self.processes, 'process')} can share alike: raise it, or leave it at 0"
-            )
         return self
 
     @model_validator(mode="after")
     def _staleness_is_corrected(self) -> Self:
-        if self.staleness and (self.sampling == "signal" or self.refill):
-            raise ValueError(
-                "staleness: 1 goes with neither sampling: signal nor refill: they ask by what the step before has shown"
-            )
+        if self.staleness and self.sampling == "signal":
+            raise ValueError("staleness: 1 excludes sampling: signal, which asks by what the step before showed")
         if self.staleness and self.vllm and self.vllm_correction == "none":
             raise ValueError(
                 "staleness: 1 needs a vllm_correction beside vLLM: nothing else weighs what an older policy wrote"
@@ -431,11 +412,5 @@ class Recursive(GrpoStage):
             raise ValueError(
                 f"rollouts_per_question = {grpo.rollouts_per_question} on {grpo.processes} processes cannot be halved: "
                 "half of a question's rollouts are recursive rounds"
-            )
-        least = grpo.processes // gcd(grpo.rollouts_per_question // 2, grpo.processes)
-        if grpo.refill and grpo.refills_per_step < least:
-            raise ValueError(
-                f"refill = {grpo.refill:g} of {grpo.questions_per_step} questions is fewer than the {least} whose two "
-                f"rounds {grpo.processes} processes can share alike: raise it, or set it to 0"
             )
         return grpo

@@ -11,7 +11,6 @@ from ops.planning.forecast import last_run
 from ops.planning.lengths import USUAL_COMPLETION, Lengths
 from ops.planning.machine import Machine
 from ops.planning.shape import ModelShape
-from ops.planning.stages import refilled
 
 PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A100": 312.0, "L40S": 362.0}
 """Dense bfloat16 TFLOPS stated by the manufacturer; a GPU not listed here counts as an H100."""
@@ -64,7 +63,7 @@ def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine
     if _unpredictable(shape, machine):
         return None
     rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION.times(grpo.max_completion_tokens)
-    read, written = said.plus(Range.of(prompt)).times(rollouts), said.times(refilled(grpo)).times(rollouts)
+    read, written = said.plus(Range.of(prompt)).times(rollouts), said.times(rollouts)
     if not machine.gpus:
         updates = _over(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
         return updates.plus(_cpu_writing(written, shape, machine))

@@ -43,12 +43,6 @@ ANEW = Range(0.0, 0.5, 1.0)
 """Share of recursive rounds that call workers again instead of keeping the answer."""
 
 
-def refilled(grpo: Grpo) -> Range:
-    """Rollouts generated per regular rollout: with no refills, half of the permitted refills, all of them."""
-    most = grpo.refills_per_step / grpo.questions_per_step
-    return Range(1.0, 1 + most / 2, 1 + most)
-
-
 class Stages:
     """Estimate the cost of each stage of one recipe."""
 
@@ -155,10 +149,8 @@ class Stages:
 
     def _rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0, left: float = 1.0) -> Cost:
         """`recursive`: share of rollouts that are recursive rounds; `left`: share of steps still to run."""
-        rollouts = refilled(grpo).times(grpo.steps * grpo.rollouts_per_step * left)
+        rollouts = Range.of(grpo.steps * grpo.rollouts_per_step * left)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
-        if grpo.refills_per_step:
-            what += f", and up to {grpo.refills_per_step * grpo.rollouts_per_question} in place of what teaches nothing"
         again = rollouts.times(ANEW).times(recursive)
         waits = grpo.steps * left * (2 if recursive else 1)
         return self._workflows(name, what, rollouts.times(1 - recursive), self._spread(1), again, waits)

@@ -39,7 +39,6 @@ def describe(setup: Setup) -> str:
     places = len(training_domains(recipe.benchmarks)) * mix.per_domain
     candidates = round(places * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
-    most = rollouts + grpo.steps * grpo.refills_per_step * grpo.rollouts_per_question
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
     samples = recipe.precaching.samples
     calls = candidates * len(pool.workers) * samples
@@ -50,7 +49,7 @@ def describe(setup: Setup) -> str:
     writer = share if grpo.vllm else "generation by transformers"
     overlap = "; workers answer the next step's rollouts meanwhile" if grpo.staleness else ""
     training = [
-        ("GRPO", f"{size} = {rollouts} rollouts, at most {most * recipe.prompting.max_steps} worker calls"),
+        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),

@@ -245,7 +245,7 @@ GUARDS = {
     ),
     "zero_variance": Guard(
         "Groups whose rewards are all alike teach nothing",
-        "Stop earlier (grpo.stop_without_signal), or ask problems with more signal (grpo.sampling, grpo.refill, "
+        "Stop earlier (grpo.stop_without_signal), or ask problems with more signal (grpo.sampling, "
         "curation.selector, curation.shortlist_factor)",
         _zero_variance,
     ),

@@ -183,22 +183,21 @@ def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
     assert result.stopped.startswith("ended after step 2 of 6")
 
 
-def test_both_ranks_ask_and_refill_the_same(tmp_path: Path) -> None:
+def test_both_ranks_ask_the_same_questions_by_signal(tmp_path: Path) -> None:
     """Three groups on two ranks: the middle one is on both."""
-    chosen: dict[str, Any] = {"sampling": "signal", "refill": 1.0, "questions_per_step": 3}
+    chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1.5}
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
     attempt(plan, folder)
     rows = curve(folder)
-    assert any(row["zero_variance_groups/left"] < row["zero_variance_groups"] for row in rows)
     for row in rows:
-        assert row["rollouts"] == 4 * (3 + row["refills"]) == sum(sum(c.values()) for c in row["outcomes"].values())
+        assert row["rollouts"] == 4 * 3 == sum(sum(c.values()) for c in row["outcomes"].values())
         assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
 
 
-def test_both_ranks_write_both_rounds_and_refill_the_same(tmp_path: Path) -> None:
+def test_both_ranks_write_both_rounds(tmp_path: Path) -> None:
     """Three groups again: each rank generates a first round of the middle one, and continues from its own."""
-    chosen: dict[str, Any] = {"refill": 1.0, "questions_per_step": 3}
+    chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
     plan = plan.model_copy(update={"recursive": Recursive(limits=RoundLimits(answer_tokens=16))})
@@ -206,9 +205,8 @@ def test_both_ranks_write_both_rounds_and_refill_the_same(tmp_path: Path) -> Non
     attempt(plan, folder)
     rows = curve(folder)
     assert [row["step"] for row in rows] == [1, 2, 3]
-    assert any(row["refills"] for row in rows)
     for row in rows:
-        assert row["rollouts"] == 4 * (3 + row["refills"]) == sum(sum(c.values()) for c in row["outcomes"].values())
+        assert row["rollouts"] == 4 * 3 == sum(sum(c.values()) for c in row["outcomes"].values())
         assert 0 < row["round_2/rollouts"] <= row["rollouts"] / 2
     assert PolicyCard.read(folder / "policy").rounds == RoundLimits(answer_tokens=16)
 

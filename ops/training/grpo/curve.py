@@ -16,7 +16,6 @@ from ops.training.rewards.outage import Outage
 from ops.training.rewards.reward import StepStatistics, following, merged
 from ops.training.run.plan import RunResult
 from ops.training.run.tracking import Tracking
-from ops.training.step.refill import DEAD, DEAD_LEFT, REFILLS
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 
@@ -79,8 +78,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "reward": logs["reward"],
             "loss": logs.get("loss"),
             "entropy": logs.get("entropy"),
-            "zero_variance_groups": logs.get(DEAD),
-            **({"zero_variance_groups/left": logs[DEAD_LEFT], "refills": logs[REFILLS]} if DEAD_LEFT in logs else {}),
+            "zero_variance_groups": logs.get("frac_reward_zero_std"),
             "completion_tokens": logs.get("completions/mean_length"),
             **statistics.values,
             "seconds": seconds,

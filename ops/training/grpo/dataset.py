@@ -18,7 +18,7 @@ from ops.conductor.policy import chat_tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.run.plan import RunPlan
-from ops.training.step.refill import Row
+from ops.training.step.questions import Row
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length
 from ops.workflow.team import Team

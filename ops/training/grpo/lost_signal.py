@@ -32,7 +32,7 @@ def silent_steps(rows: Sequence[Row]) -> int:
     """Return the number of last consecutive steps (nearly) without groups of different rewards."""
     count = 0
     for row in reversed(rows):
-        dead = row.get("zero_variance_groups/left", row["zero_variance_groups"])
+        dead = row["zero_variance_groups"]
         if dead is None or dead < 1 - NEARLY_NONE:
             break
         count += 1

@@ -35,7 +35,7 @@ from ops.training.stages.rounds_trainer import InRounds
 from ops.training.step.divergence import DivergenceGuard
 from ops.training.step.order import Order, expected_variances
 from ops.training.step.overlap import OverlappedTrainer
-from ops.training.step.refill import Row, StepQuestions
+from ops.training.step.questions import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 from ops.workflow.play import Fits
@@ -156,8 +156,6 @@ def trainer_class(grpo: Grpo) -> type[TimedTrainer]:
 
 def questions(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> StepQuestions | None:
     """Return the chooser of questions; None if the recipe uses the data set's order."""
-    grpo, chosen = plan.recipe.grpo, plan.recipe.grpo.sampling == "signal"
-    if not (chosen or grpo.refills_per_step):
+    if plan.recipe.grpo.sampling == "epochs":
         return None
-    expected = expected_variances(plan.setup, problems) if chosen else None
-    return StepQuestions(Order(problems, plan.recipe.seed, expected), chosen, grpo.refills_per_step, row)
+    return StepQuestions(Order(problems, plan.recipe.seed, expected_variances(plan.setup, problems)), row)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ops.training.stages.rounds import RoundRewards, recursive_places
-from ops.training.step.refill import Row
+from ops.training.step.questions import Row
 from ops.workflow.controls import plain_messages
 
 
@@ -28,32 +28,24 @@ class InRounds:
     def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
         super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
         self._recursive = rounds
-        self._asked: Sequence[Row] = ()
+        self._mine: Sequence[Row] = ()
         """The rows of this rank's rollouts, grouped by question."""
         self.rollout_func = self._write_rounds
 
-    def score_rollouts(self: Any, inputs: list[Row]) -> Any:
-        """Store the rows of this rank's rollouts."""
-        self._asked = inputs
-        return super().score_rollouts(inputs)  # type: ignore[misc]
-
-    def _round(self: Any, rows: Sequence[Row]) -> Any:
-        """Run a step with other questions than the data set's, for the first time or again (`refill.py`)."""
-        self._asked = self._own([row for row in rows for _ in range(self.num_generations)])
-        return super()._round(rows)  # type: ignore[misc]
-
-    @property
-    def _together(self: Any) -> int:
-        return int(self.num_generations) // 2
+    def step_rows(self: Any, inputs: list[Row]) -> list[Row]:
+        """Return the rows of this rank's rollouts, and keep them for the recursive rounds."""
+        rows: list[Row] = super().step_rows(inputs)  # type: ignore[misc]
+        self._mine = rows
+        return rows
 
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """Return what TRL expects of a rollout function, row by row: both rounds, each with its own prompt."""
-        questions = [row["problem"] for row in self._asked]
+        questions = [row["problem"] for row in self._mine]
         rows, second = len(prompts), recursive_places(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
         # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
-        alike = math.gcd(self._together, rows // 2)
+        alike = math.gcd(self.num_generations // 2, rows // 2)
         written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
         chats = asyncio.run_coroutine_threadsafe(
@@ -61,7 +53,7 @@ class InRounds:
                 questions,
                 dict(zip(first, texts, strict=True)),
                 dict(zip(first, written, strict=True)),
-                self._asked[0]["epoch"],
+                self._mine[0]["epoch"],
             ),
             self.async_loop,
         ).result()

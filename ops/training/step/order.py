@@ -8,7 +8,7 @@ problems, by a ratio that is shrunk towards 1 and decays.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -45,12 +45,12 @@ class Order:
     chosen once before any repeats. Only the initial claims are random, by the seed.
     """
 
-    def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float] | None = None) -> None:
-        """`expected`: problem's key → variance; None: all problems are alike, and rewards are not used."""
+    def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float]) -> None:
+        """`expected`: problem's key → variance."""
         random = Random(f"order {seed}")
         self._problems = {problem.key: problem for problem in problems}
         self._claims = {key: random.random() for key in self._problems}
-        self._expected = dict(expected) if expected is not None else None
+        self._expected = dict(expected)
         self._seen: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         """Domain and subject → sums of the observed and of the expected variances."""
 
@@ -58,36 +58,25 @@ class Order:
         """Return the problems of the next step."""
         for key, share in self.shares().items():
             self._claims[key] += min(1.0, count * share)
-        return self.others(count)
-
-    def others(self, count: int, asked: Collection[str] = ()) -> list[Problem]:
-        """Return up to `count` more problems, without those in `asked` (keys)."""
-        free = [key for key in self._claims if key not in asked]
-        chosen = sorted(free, key=lambda key: -self._claims[key])[:count]
-        self.count(chosen)
-        return [self._problems[key] for key in chosen]
-
-    def count(self, asked: Iterable[str]) -> None:
-        """Record that these were chosen: their claims are reduced."""
-        for key in asked:
+        chosen = sorted(self._claims, key=lambda key: -self._claims[key])[:count]
+        for key in chosen:
             self._claims[key] -= 1.0
+        return [self._problems[key] for key in chosen]
 
     def shares(self) -> dict[str, float]:
         """Return problem's key → its share of the questions; the shares add up to 1."""
-        weights = dict.fromkeys(self._problems, 1.0)
-        if self._expected is not None:
-            ratios = self._ratios(self._expected)
-            weights = {key: self._expected[key] * ratios[_subject(self._problems[key])] for key in weights}
+        ratios = self._ratios()
+        weights = {key: self._expected[key] * ratios[_subject(problem)] for key, problem in self._problems.items()}
         total, even = sum(weights.values()), 1 / len(weights)
         if not total:
             return dict.fromkeys(weights, even)
         return {key: ALIKE * even + (1 - ALIKE) * weight / total for key, weight in weights.items()}
 
-    def _ratios(self, expected: Mapping[str, float]) -> dict[str, float]:
+    def _ratios(self) -> dict[str, float]:
         """Return domain and subject → observed ÷ expected variance."""
         forecasts: defaultdict[str, list[float]] = defaultdict(list)
         for key, problem in self._problems.items():
-            forecasts[_subject(problem)].append(expected[key])
+            forecasts[_subject(problem)].append(self._expected[key])
         ratios = {}
         for subject, values in forecasts.items():
             prior = PRIOR * fmean(values)
@@ -97,8 +86,6 @@ class Order:
 
     def learn(self, variances: Iterable[tuple[str, float]]) -> None:
         """Record the results of one step: the key of each question, and the variance of its rewards."""
-        if self._expected is None:
-            return
         kept = 0.5 ** (1 / HALF_LIFE)
         for subject, (seen, predicted) in self._seen.items():
             self._seen[subject] = (kept * seen, kept * predicted)

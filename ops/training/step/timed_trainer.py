@@ -13,7 +13,7 @@ from ops.training.step.divergence import DivergenceGuard
 from ops.training.step.duplicates import AVERAGED, without_duplicates
 from ops.training.step.generation import write
 from ops.training.step.packing import pack, score
-from ops.training.step.refill import RefillTrainer
+from ops.training.step.questions import AskingTrainer
 
 FULL = {"full_attention"}
 
@@ -25,7 +25,7 @@ class Landed(NamedTuple):
     waiting_seconds: float
 
 
-class TimedTrainer(RefillTrainer):
+class TimedTrainer(AskingTrainer):
     """GRPO that logs the time of generation (seconds, this process), and updates once per distinct rollout."""
 
     generation_seconds = 0.0

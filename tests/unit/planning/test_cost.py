@@ -106,14 +106,6 @@ def test_the_highest_estimate_sends_every_step_to_the_most_expensive_worker() ->
     assert both.usd.expected < alone.usd.expected
 
 
-def test_groups_that_may_be_refilled_are_in_the_high_end() -> None:
-    plain = stages().training()
-    cost = stages(grpo={**recipe_of().grpo.model_dump(), "refill": 1.5}).training()
-    assert cost.calls == pytest.approx(plain.calls.times(Range(1, 1.75, 2.5)))  # three groups beside each two
-    assert cost.usd == pytest.approx(plain.usd.times(Range(1, 1.75, 2.5)))
-    assert "up to 12 in place of what teaches nothing" in cost.what
-
-
 def test_evaluation_and_every_worker_alone() -> None:
     both = stages(worker("a"), worker("b"))
     assert both.baselines().calls == Range.of(10 * 4 * 2)

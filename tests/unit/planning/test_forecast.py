@@ -79,12 +79,6 @@ def test_signal_calls_and_cost_by_hand() -> None:
     assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
 
 
-def test_possible_refills_are_in_the_high_estimate() -> None:
-    grpo = recipe().grpo.model_dump()
-    plain, refilled = made(ROWS), made(ROWS, grpo={**grpo, "refill": 1.0})
-    assert refilled.training.worth == pytest.approx(plain.training.worth.times(Range(1.0, 1.5, 2.0)))
-
-
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
     many = [*ROWS, *[row("a", number, 1.0, cost_usd=0.01) for number in range(1, 50)]]
     assert made(many).training.worth.low == pytest.approx(made(ROWS).training.worth.low)

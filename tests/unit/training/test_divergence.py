@@ -17,7 +17,7 @@ from ops.training.grpo.trainer import run
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
 from ops.training.run.plan import PLAN, RunPlan, read_curve
 from ops.training.step.divergence import Divergence
-from ops.training.step.refill import RefillTrainer
+from ops.training.step.questions import AskingTrainer
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow
@@ -52,14 +52,14 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunPlan, Path]:
 def test_the_run_ends_and_goes_on_from_before(place: str, planned: tuple[RunPlan, Path], tmp_path: Path) -> None:
     plan, whole = planned
     shutil.copy(whole / PLAN, tmp_path)
-    own = RefillTrainer.loss_of
+    own = AskingTrainer.loss_of
 
-    def poisoned(self: RefillTrainer, model: Any, inputs: dict[str, Any]) -> Any:
+    def poisoned(self: AskingTrainer, model: Any, inputs: dict[str, Any]) -> Any:
         loss = own(self, model, inputs)
         return loss * torch.nan if self.state.global_step == 1 and place == "loss" else loss
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RefillTrainer, "loss_of", poisoned)
+        patch.setattr(AskingTrainer, "loss_of", poisoned)
         with pytest.raises(Divergence, match=rf"^the {place} (is|are) not finite in step 2,.*grpo\.learning_rate"):
             run(plan, tmp_path, lambda *_: None, [Poison(place)])
     checkpoint = last_checkpoint(tmp_path / CHECKPOINTS)

@@ -14,16 +14,14 @@ from ops.training.run.plan import RunResult, read_curve
 from tests.unit.training.tiny import tiny_plan
 
 
-def row(step: int, dead: float | None, left: float | None = None, **outcomes: dict[str, int]) -> dict[str, Any]:
-    more = {} if left is None else {"zero_variance_groups/left": left}
-    return {"step": step, "zero_variance_groups": dead, **more, "outcomes": outcomes}
+def row(step: int, dead: float | None, **outcomes: dict[str, int]) -> dict[str, Any]:
+    return {"step": step, "zero_variance_groups": dead, "outcomes": outcomes}
 
 
 def test_silent_steps_are_counted_from_the_end() -> None:
     assert silent_steps([]) == 0
     assert silent_steps([row(1, 1.0), row(2, 0.5), row(3, 1.0), row(4, 0.97)]) == 2
     assert silent_steps([row(1, 1.0), row(2, None)]) == 0
-    assert silent_steps([row(1, 1.0, left=0.5), row(2, 1.0, left=1.0)]) == 1  # replaced groups do not count as silence
 
 
 def test_the_diagnosis_names_each_domain_and_what_to_do() -> None:

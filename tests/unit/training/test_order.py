@@ -73,13 +73,6 @@ def test_a_problem_without_expected_signal_is_sampled_sometimes() -> None:
     assert Order(PROBLEMS, 1, dict.fromkeys(KEYS, 0.0)).shares() == pytest.approx(dict.fromkeys(KEYS, 1 / 40))
 
 
-def test_more_problems_of_a_step_are_others_until_there_is_none() -> None:
-    order = Order(PROBLEMS, 1)
-    first = [problem.key for problem in order.ask(30)]
-    more = [problem.key for problem in order.others(30, first)]
-    assert sorted(first + more) == sorted(KEYS)
-
-
 def test_an_order_of_questions_continues_from_its_state() -> None:
     """Later forecasts do not change the restored order."""
     expected = {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)}

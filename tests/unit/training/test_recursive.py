@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from ops.conductor.policy import PolicyCard
 from ops.conductor.rollout import Rollout, roll_out
-from ops.config import Grpo, Recipe, Recursive, RoundLimits, Setup, load_pool, load_recipe
+from ops.config import Recipe, Recursive, RoundLimits, Setup, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -159,14 +159,14 @@ def test_the_policys_card_has_the_limits_of_its_rounds(whole: Trained) -> None:
 
 
 @pytest.mark.slow
-def test_dead_groups_are_refilled_by_groups_of_both_rounds(tmp_path: Path) -> None:
-    plan, folder = tiny_plan(tmp_path, steps=2, refill=1.0)
+def test_both_rounds_are_of_the_questions_that_the_signal_chooses(tmp_path: Path) -> None:
+    plan, folder = tiny_plan(tmp_path, steps=2, sampling="signal")
     plan = plan.model_copy(update={"recursive": Recursive(steps=2, limits=LIMITS)})
     run(plan, folder, lambda *_: None)
     rows = Trained(folder).curve
-    assert len(rows) == 2 and sum(row["refills"] for row in rows) > 0
+    assert len(rows) == 2
     for row in rows:
-        assert row["rollouts"] == 8 + 4 * row["refills"]
+        assert row["rollouts"] == 8
         assert 0 < row["round_2/rollouts"] <= row["rollouts"] / 2
 
 
@@ -300,15 +300,6 @@ def test_an_impossible_stage_is_refused_with_the_recipe(stage: dict[str, Any], w
     with pytest.raises(ValueError, match=f"(?s){words}"):
         Recipe.model_validate(quick | {"recursive": stage})
     Recipe.model_validate(quick | {"recursive": {"benchmarks": ["math500"]}})
-
-
-def test_refills_that_ranks_cannot_halve_alike_are_refused() -> None:
-    """Two groups of six on four ranks are three rollouts a rank; four groups are six."""
-    ranks = {"processes": 4, "deepspeed": "zero3.json", "rollouts_per_question": 6, "questions_per_step": 4}
-    fine = Grpo.model_validate(ranks | {"micro_batch": 1, "refill": 1.0})
-    Recursive().grpo(fine)
-    with pytest.raises(ValueError, match="fewer than the 4 whose two rounds 4 processes can share alike"):
-        Recursive().grpo(fine.model_copy(update={"refill": 0.5}))
 
 
 @pytest.mark.slow

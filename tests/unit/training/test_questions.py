@@ -1,4 +1,4 @@
-"""A step with chosen and replaced questions: the rollouts of its update, its counts, and a restart."""
+"""A step whose questions are chosen by signal: its rollouts, and a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from ops.config import Adaptive, Grpo
 from ops.core.problem import Problem
 from ops.training.rewards import outage
-from ops.training.run.plan import RunResult, read_curve
+from ops.training.run.plan import read_curve
 from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import tiny_plan, train
 
@@ -77,47 +77,8 @@ def trained(folder: Path, *, cut_at: int | None = None, adaptive: bool = False, 
     return made
 
 
-@pytest.fixture(scope="module")
-def refilled(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return trained(tmp_path_factory.mktemp("refill") / "whole", refill=1.5)
-
-
-def test_dead_groups_are_replaced_by_others_within_the_budget(refilled: Trained) -> None:
-    for rounds, row in zip(refilled.steps, refilled.rows, strict=True):
-        asked = [key for keys in rounds for key in keys]
-        assert len(rounds[0]) == QUESTIONS and len(set(asked)) == len(asked)
-        assert row["refills"] == len(asked) - QUESTIONS <= 3
-        assert row["zero_variance_groups/left"] <= row["zero_variance_groups"]
-        spent = row["refills"] == 3 or row["zero_variance_groups/left"] == 0
-        assert spent and (row["refills"] > 0) == (row["zero_variance_groups"] > 0)
-    assert any(row["zero_variance_groups/left"] < row["zero_variance_groups"] for row in refilled.rows)
-
-
-def test_a_refilled_step_has_its_usual_size_and_keeps_groups_with_a_signal(refilled: Trained) -> None:
-    for at, row in zip(range(0, len(refilled.advantages), 2), refilled.rows, strict=True):
-        advantages = torch.cat(refilled.advantages[at : at + 2])
-        assert len(advantages) == QUESTIONS * GROUP
-        alive = QUESTIONS * (1 - row["zero_variance_groups/left"])
-        assert alive <= (advantages.abs() > 1e-6).sum() <= GROUP * alive
-
-
-def test_every_written_step_counts(refilled: Trained) -> None:
-    for row in refilled.rows:
-        assert row["rollouts"] == GROUP * (QUESTIONS + row["refills"])
-        assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
-        assert sum(sum(counts.values()) for counts in row["outcomes"].values()) == row["rollouts"]
-        assert row["calls"] == sum(steps for workers in row["use"].values() for steps in workers.values())
-        assert row["seconds/workers"] + row["seconds/generation"] <= row["seconds"]
-    result = RunResult.read(refilled.folder)
-    assert result is not None
-    assert result.rollouts == sum(row["rollouts"] for row in refilled.rows) > STEPS * QUESTIONS * GROUP
-    assert result.live_calls + result.cached_calls == sum(row["calls"] for row in refilled.rows)
-
-
 @pytest.mark.parametrize(
-    "grpo",
-    [{"sampling": "signal"}, {"sampling": "signal", "refill": 1.0}, {"refill": 1.5}, {"refill": 1.0, "adaptive": True}],
-    ids=["signal", "signal and refill", "refill", "refill on subsets"],
+    "grpo", [{"sampling": "signal"}, {"sampling": "signal", "adaptive": True}], ids=["signal", "signal on subsets"]
 )
 def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grpo: dict[str, Any]) -> None:
     whole, resumed = trained(tmp_path / "whole", **grpo), trained(tmp_path / "cut", cut_at=3, **grpo)
@@ -131,7 +92,6 @@ def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grp
 def test_by_signal_no_problem_waits_for_an_epoch_to_end(tmp_path: Path) -> None:
     made = trained(tmp_path / "run", sampling="signal")
     assert [len(rounds) for rounds in made.steps] == [1] * STEPS  # no question is repeated
-    assert "refills" not in made.rows[0]
     assert all(len(set(keys)) == QUESTIONS for [keys] in made.steps)
 
 
@@ -139,9 +99,7 @@ def test_by_signal_no_problem_waits_for_an_epoch_to_end(tmp_path: Path) -> None:
     ("grpo", "words"),
     [
         ({"sampling": "signal", "length_window": 4}, "length_window puts questions in order"),
-        ({"refill": 0.1}, "refill = 0.1 of 4 questions is not one"),
         ({"sampling": "forecast"}, "'epochs' or 'signal'"),
-        ({"refill": -1}, "greater than or equal to 0"),
         ({"stop_without_signal": 0}, "greater than or equal to 1"),
     ],
 )

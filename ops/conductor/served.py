@@ -15,9 +15,10 @@ from ops.conductor.chats import Chats, ChatsWriter
 from ops.conductor.policy import Completion, policy_key, precision, weights
 from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
+from ops.core.processes import raise_open_files
 from ops.core.response import Message
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import serving_model
+from ops.local_models.vllm_server import gpus, serving_model
 
 if TYPE_CHECKING:
     import httpx
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 KEY = "VLLM_API_KEY"
 """The environment variable with the server's key, if it has one; vLLM reads the same."""
 AT_ONCE = 256
-"""Requests in flight: vLLM's default number of concurrent sequences."""
+"""Requests in flight for each replica: what vLLM generates together by default, or less."""
 LONGEST = "-1"
 """For vLLM's `--max-model-len`: the model's own limit, or less if the memory is too small for it."""
 ATTEMPTS = 4
@@ -72,6 +73,7 @@ class ServedConductor(ChatsWriter):
     def __init__(self, url: str, model: str, chats: Chats) -> None:
         super().__init__(chats)
         self.url, self._model = url, model
+        self._at_once = AT_ONCE
         self._open = ExitStack()
 
     @classmethod
@@ -116,6 +118,8 @@ class ServedConductor(ChatsWriter):
         with ExitStack() as stack:
             conductor = cls.load(folder, stack.enter_context(serving_model(key, serve, workspace)), setting, key)
             conductor._open = stack.pop_all()
+        conductor._at_once = AT_ONCE * max(1, gpus())
+        raise_open_files()  # a request is a connection
         return conductor
 
     def _complete(
@@ -126,7 +130,7 @@ class ServedConductor(ChatsWriter):
         bodies = [
             {"prompt": prompt, **self._chats.drawing(prompt, temperature, seed, longest)} for prompt in tokens
         ]
-        with _client(self.url, COMPLETION_S) as client, ThreadPoolExecutor(AT_ONCE) as threads:
+        with _client(self.url, COMPLETION_S, self._at_once) as client, ThreadPoolExecutor(self._at_once) as threads:
             asked = [threads.submit(self._completion, client, body) for body in bodies]
             try:
                 written = [each.result() for each in asked]
@@ -170,14 +174,14 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error, httpx.TransportError)
 
 
-def _client(url: str, seconds: float) -> httpx.Client:
+def _client(url: str, seconds: float, at_once: int = 1) -> httpx.Client:
     import httpx
 
     key = os.environ.get(KEY)
     return httpx.Client(
         base_url=url.removesuffix("/").removesuffix("/v1"),
         timeout=httpx.Timeout(seconds, connect=ANSWER_S),
-        limits=httpx.Limits(max_connections=AT_ONCE),
+        limits=httpx.Limits(max_connections=at_once),
         headers={"Authorization": f"Bearer {key}"} if key else {},
         # A proxy named in the environment does not know this machine's ports.
         trust_env=urlsplit(url).hostname not in ("127.0.0.1", "localhost"),

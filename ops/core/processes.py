@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import socket
 import zlib
 from collections.abc import Iterator
@@ -24,11 +25,25 @@ if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
 
 
+OPEN_FILES = 65_536
+"""The most open files that a process asks for."""
+
+
 def free_port() -> int:
     """Return a port of this machine that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def raise_open_files() -> int:
+    """Raise this process's limit of open files as far as permitted, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 class ProcessId(NamedTuple):

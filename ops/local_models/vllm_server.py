@@ -99,8 +99,8 @@ def serving_model(name: str, serve: Serve, workspace: Workspace, *, start_s: flo
 
     Processes that serve the same name in one workspace share the server; the last one ends it. Raises as `serving`.
     """
-    if gpus := _gpus():
-        options = ("--gpu-memory-utilization", str(GPU_SHARE), "--data-parallel-size", str(gpus))
+    if count := gpus():
+        options = ("--gpu-memory-utilization", str(GPU_SHARE), "--data-parallel-size", str(count))
         serve = serve.model_copy(update={"args": (*options, *serve.args)})
     worker = Worker(name=name, model=f"hosted_vllm/{name}", serve=serve)
     with _served(worker, workspace, start_s) as (placed, _):
@@ -272,8 +272,8 @@ def _has_gpu() -> bool:
     return shutil.which("nvidia-smi") is not None
 
 
-def _gpus() -> int:
-    """GPUs that this process may use."""
+def gpus() -> int:
+    """Number of GPUs that this process may use: a served policy has a replica on each."""
     if not _has_gpu():
         return 0
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:

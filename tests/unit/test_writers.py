@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ops.conductor import served as written_by_a_server
 from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ATTEMPTS, ServedConductor, WriterAway
@@ -58,6 +61,7 @@ class Server(ThreadingHTTPServer):
 
         model, self.seen = Conductor.load(folder)._model, list[dict[str, Any]]()
         self.keys, self.refusals, self.status, self.returns_tokens = set[str | None](), 0, 503, True
+        self.meeting: threading.Barrier | None = None
         lock, server = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,6 +70,8 @@ class Server(ThreadingHTTPServer):
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if server.meeting is not None:
+                    server.meeting.wait()
                 with lock:
                     server.keys.add(self.headers["Authorization"])
                     if server.refusals:
@@ -125,6 +131,26 @@ def test_every_setting_is_sent_and_each_question_has_draws_of_its_own(
         "repetition_penalty": 1.3, "presence_penalty": 0.0, "frequency_penalty": 0.0, "max_tokens": 4,
     }  # fmt: skip
     assert server.keys == {"Bearer of a test"}
+
+
+def test_a_server_on_every_gpu_gets_the_requests_of_each(
+    server: Server, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve requests meet at a barrier: with fewer in flight it breaks."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nfor gpu in 0 1 2 3; do echo \"GPU $gpu: one\"; done\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    monkeypatch.setattr(written_by_a_server, "AT_ONCE", 3)
+    monkeypatch.setattr(written_by_a_server, "serving_model", lambda *_: nullcontext(server.url))
+    server.meeting = threading.Barrier(len(CHATS), timeout=30)
+    with closing(load_conductor(folder, WORKSPACE, VLLM)) as conductor:
+        assert len(conductor.write(CHATS)) == len(CHATS)
+    server.meeting = threading.Barrier(len(CHATS), timeout=1)
+    with pytest.raises(WriterAway):
+        load_conductor(folder, WORKSPACE, server.url).write(CHATS)
 
 
 def test_the_shorter_of_two_contexts_holds(server: Server, folder: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 import socket
 import time
 from http import HTTPStatus
@@ -29,7 +28,6 @@ KEEP_ALIVE_S = 75
 would send a request on a connection that is being closed."""
 MOST = 20_000
 """Maximum number of connections, regardless of the limit of open files."""
-OPEN_FILES = 65_536
 RESERVED_FILES = 256
 """Open files reserved for everything else: cache, ledger, connections to workers, sockets being accepted."""
 ACCEPTED_TOGETHER = 16
@@ -40,16 +38,6 @@ SAID_AGAIN_S = 60.0
 
 Phase = Literal["new", "idle", "body", "working"]
 """A connection's phase: waiting for its first request, another request, the rest of a body, or the response."""
-
-
-def raise_open_files() -> int:
-    """Raise this process's limit of open files as far as permitted, and return it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        return most
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most
 
 
 class ConnectionLimits:

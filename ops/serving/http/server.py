@@ -14,6 +14,7 @@ from typing import Any, cast
 import uvicorn
 
 from ops.core.errors import PodiumError
+from ops.core.processes import raise_open_files
 from ops.serving.http.app import ServingApp
 from ops.serving.http.connections import (
     ACCEPTED_TOGETHER,
@@ -21,7 +22,6 @@ from ops.serving.http.connections import (
     QUEUED,
     ConnectionLimits,
     LimitedConnection,
-    raise_open_files,
 )
 
 GRACE_S = 5

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
-from ops.conductor.writer import load_here
+from ops.conductor.writer import load_conductor
 from ops.config import RoundLimits, Setup, digest
 from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
@@ -46,13 +47,13 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
-                conductor = load_here(policy)
                 client = making.client(setup, "experiment", beside=name)
-                team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
-                rows = evaluate(
-                    conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
-                )
-                return asyncio.run(rows)
+                with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
+                    team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+                    rows = evaluate(
+                        conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
+                    )
+                    return asyncio.run(rows)
 
             origin = {**scores_origin(setup, policy, asked), "limits": digest(limits.model_dump())}
             rows = rows_once(setup, name, origin, make)

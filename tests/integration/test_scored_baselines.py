@@ -43,8 +43,8 @@ CALLS = QUESTIONS * (5 + 2 + 1)
 class Checkout:
     """A checkout with the workers' responses to the mix."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, workspace: Workspace, workers: tuple[str, ...] = ("solver", "librarian")) -> None:
+        self.workspace, self.workers = workspace, workers
         self.write()
         setup = self.setup()
         for benchmark in RECIPE["benchmarks"]:
@@ -57,7 +57,7 @@ class Checkout:
         """Write the pool: a worker that answers everything, and one that is never best."""
         workers = [
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
-             "max_tokens": 200, "temperature": temperature} for name in ("solver", "librarian")
+             "max_tokens": 200, "temperature": temperature} for name in self.workers
         ]  # fmt: skip
         for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE | recipe)):
             (self.workspace.config / f"{file}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
@@ -74,10 +74,30 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
+def root(tmp_path: Path) -> Path:
     for folder in ("config", "data/few_shots", "data/knowledge"):
         shutil.copytree(resources() / folder, tmp_path / folder)
-    return Checkout(Workspace(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def checkout(root: Path) -> Checkout:
+    return Checkout(Workspace(root))
+
+
+def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is_asked(root: Path) -> None:
+    own = [entry.name for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline) and entry.own_answers]
+    assert {"consensus", "router_dc", "smoothie", "smoothie_dependent"} <= set(own)
+    checkout = Checkout(Workspace(root), ("solver", "librarian", "guesser"))
+    checkout.write(evaluation={"baselines": ["each_worker", *own], "repeats": 2})
+    setup = checkout.setup()
+    client = open_client(setup, "baseline")
+    answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    alone = client.counts.live
+    assert alone == QUESTIONS * 2 * 3
+    rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
+    assert {name: len(own_rows) for name, own_rows in rows.items()} == dict.fromkeys(own, QUESTIONS * 2)
+    assert client.counts.live == alone
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,7 @@ class Groups(NamedTuple):
     differs="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups "
     "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
     "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
+    own_answers=True,
 )
 def router_dc(known: Known) -> Method:
     """Train the router on every precached sample. Raises `ValueError` if no worker has answered a problem."""

@@ -9,7 +9,7 @@ from ops.evaluation.baselines._smoothie import DIFFERS, SOURCE, closest, deviati
 from ops.evaluation.method import Attempt, Known, Method
 
 
-@asking("Smoothie", place=60, calls=lambda workers: workers, source=SOURCE, differs=DIFFERS)
+@asking("Smoothie", place=60, calls=lambda workers: workers, source=SOURCE, differs=DIFFERS, own_answers=True)
 def smoothie(known: Known) -> Method:
     """Estimate each worker's quality on a whole benchmark. Raises `ValueError` for fewer than three workers."""
     return Method.beside(everybody(known), choose)

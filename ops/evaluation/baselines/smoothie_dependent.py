@@ -19,6 +19,7 @@ NEIGHBOURS = 20
     calls=lambda workers: workers,
     source=SOURCE,
     differs=f"{DIFFERS} Neighbours are {NEIGHBOURS} questions of the benchmark by TF-IDF with truncated SVD.",
+    own_answers=True,
 )
 def smoothie_dependent(known: Known) -> Method:
     """Estimate each worker's quality per question.

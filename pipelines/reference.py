@@ -59,9 +59,12 @@ ONE_KEY = ("openai", "anthropic", "gemini", "deepinfra")
 """The pools of one key, for which the untrained recipes are planned."""
 PLANNED = (
     *(with_pool(recipe, pool) for recipe in ("first-look", "pilot") for pool in ONE_KEY),
-    "paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "smollm2", "quickstart",
+    "paper", "paper-unconstrained", "paper-code", "paper-3b", "open", "paper-3b-1x80", "paper-2x80", "paper-8x80",
+    "paper-8x141", "paper-adaptive", "paper-recursive", "paper-baselines", "smollm2", "quickstart",
 )  # fmt: skip
 GPUS = "2x80"
+OTHER_GPUS = {"paper-3b-1x80": "1x80", "paper-8x80": "8x80", "paper-8x141": "8x141"}
+"""Recipe → GPUs of its plan, where they are not `GPUS`."""
 DAY = date(2026, 11, 24)
 """The date of the prices in the plans."""
 
@@ -278,23 +281,27 @@ def plans() -> str:
         for source in ("config", "data/few_shots", "data/cold_start"):
             copytree(resources() / source, Path(folder) / source)
         workspace = Workspace(Path(folder))
-        machine = Machine(named_gpus(GPUS), 256.0, 1000.0, bubblewrap=True, imagined=True)
         for name in PLANNED:
+            gpus = OTHER_GPUS.get(name, GPUS)
+            machine = Machine(named_gpus(gpus), 256.0, 1000.0, bubblewrap=True, imagined=True)
             made = make_plan(_without_gated(Setup.read(workspace, name)), machine, today=DAY)
             all_of_it = total(made.stages)
-            peak = f"{made.memory.peak:.0f}" if made.needs_gpu and made.memory else "–"
+            needs = ["–"] * 3
+            if made.needs_gpu and made.memory and all_of_it.policy_s:
+                hours = all_of_it.policy_s.times(len(machine.gpus) / 3600)
+                needs = [gpus, f"{made.memory.peak:.0f}", _span(hours)]
             rows.append((
                 f"`{split_pool(name)[0]}`", made.recipe.pool, _rollouts(made.recipe),
                 _span(all_of_it.calls), _span(all_of_it.usd), _figure(all_of_it.usd.expected),
-                f"{made.recipe.budget.run_usd:,.0f}", peak,
+                f"{made.recipe.budget.run_usd:,.0f}", *needs,
             ))  # fmt: skip
-    head = ("recipe", "pool", "rollouts", "worker calls", "USD", "expected", "cap", "GiB a GPU")
+    head = ("recipe", "pool", "rollouts", "worker calls", "USD", "expected", "cap", "GPUs", "GiB a GPU", "GPU hours")
     return _page(
         "Plans in short",
-        f"What `podium plan RECIPE --gpus {GPUS}` estimates for an empty workspace at the prices of {DAY}: low to\n"
-        "high, then expected. Estimates, not measurements: no recipe here was run on a GPU or with a paid provider. A\n"
-        "run stops at its cap (`budget.run_usd`) and can be continued. `podium plan RECIPE` prints the whole plan and\n"
-        "what is missing on your machine.",
+        f"What `podium plan RECIPE --gpus GPUS` estimates for an empty workspace at the prices of {DAY}: low to high,\n"
+        "then expected. GPU hours are the policy's own, without waiting for workers. Estimates, not measurements: no\n"
+        "recipe here was run on a GPU or with a paid provider. A run stops at its cap (`budget.run_usd`) and can be\n"
+        "continued. `podium plan RECIPE` prints the whole plan and what is missing on your machine.",
         markdown_table(head, rows),
     )
 
@@ -306,7 +313,10 @@ def _without_gated(setup: Setup) -> Setup:
 
 
 def _rollouts(recipe: Recipe) -> str:
-    return f"{recipe.grpo.steps * recipe.grpo.rollouts_per_step:,}" if recipe.trains else "–"
+    if not recipe.trains:
+        return "–"
+    further = [stage.grpo(recipe.grpo) for stage in (recipe.adaptive, recipe.recursive) if stage is not None]
+    return f"{sum(grpo.steps * grpo.rollouts_per_step for grpo in (recipe.grpo, *further)):,}"
 
 
 def _span(span: Range) -> str:

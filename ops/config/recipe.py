@@ -276,7 +276,7 @@ class Recipe(Settings):
     name: Name
     description: str = ""
     trained_as: Name | None = None
-    """For a recipe that only evaluates differently: the recipe whose policies it uses. None: its own."""
+    """For a recipe that evaluates differently or trains further: the recipe whose policies it uses. None: its own."""
     seed: Seed = 0
     pool: PoolName
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants. `--pool` replaces it."""

@@ -77,7 +77,7 @@ class Vllm(NamedTuple):
     share: float
     """Share (0-1) of each GPU's memory; a server uses none of the trainer's GPUs."""
     sleep: bool = False
-    """Whether vLLM frees its memory while the policy is updated."""
+    """Whether vLLM frees its weights and cache while the policy is updated."""
     max_length: int = 0
     """Maximum tokens of prompt and completion; 0: the model's own context length."""
     spread: int = 1
@@ -258,10 +258,11 @@ def memory(work: Workload, gpu_gib: float | None) -> Memory:
     weights = 2 * shape.parameters / vllm.spread / GIB
     # The weights and activations keep their size even if they exceed vLLM's share; only the cache shrinks.
     cache = max(0.0, vllm.share * gpu_gib - weights - VLLM_WORK_GIB)
+    # CUDA graphs and buffers stay while vLLM sleeps; weights and cache do not.
     during: Sequence[Phase] = ("writing",) if vllm.sleep else tuple(PHASES)
     engine = (
         MemoryPart("vLLM: weights", weights, during),
-        MemoryPart("vLLM: work", VLLM_WORK_GIB, during),
+        MemoryPart("vLLM: work", VLLM_WORK_GIB),
         MemoryPart("vLLM: cache", cache, during),
     )
     held = int(vllm.spread * cache * GIB / kv_token(shape))

@@ -32,8 +32,8 @@ from ops.planning.memory import (
 )
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
-from ops.planning.stages import COLD_START, ROUNDS, Stages
-from ops.planning.stored import ledger_of, left, stored_measurements
+from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages
+from ops.planning.stored import Left, ledger_of, left, stored_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Assumed memory per GPU if a GPU is needed and the machine has none."""
@@ -198,9 +198,14 @@ class Plan:
     # ── disk ─────────────────────────────────────────────────────────────────
 
     @property
+    def _runs(self) -> int:
+        """Number of GRPO runs: the first one and the later stages."""
+        return 1 + (self.recipe.adaptive is not None) + (self.recipe.recursive is not None)
+
+    @property
     def checkpoints(self) -> int:
-        """Maximum number of checkpoints on disk: those kept and the one being written."""
-        return self.recipe.grpo.keep_checkpoints + 1
+        """Maximum number of checkpoints on disk: those that each stage keeps and the one being written."""
+        return self._runs * self.recipe.grpo.keep_checkpoints + 1
 
     @property
     def checkpoint_gib(self) -> float:
@@ -210,11 +215,12 @@ class Plan:
 
     @property
     def weights_gib(self) -> float:
-        """GiB of the trained policy, locally and in MLflow's store, and of a base model that is not yet downloaded."""
+        """GiB of each stage's policy, of the last one in MLflow's store, and of a base model not yet downloaded."""
         if self.known is None:
             return 0.0
         element = 2 if getattr(self.recipe.policy, "dtype", "float32") == "bfloat16" else 4
-        copies = 2 + (isinstance(self.recipe.policy, PretrainedPolicy) and not self.known.fetched)
+        downloaded = isinstance(self.recipe.policy, PretrainedPolicy) and not self.known.fetched
+        copies = self._runs + (self.recipe.cold_start is not None) + 1 + downloaded
         return copies * element * self.known.shape.parameters / GIB
 
     @property
@@ -233,8 +239,8 @@ class Plan:
     def stages(self) -> list[Cost]:
         """Costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
         stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
-        priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored).all()
-        return [replace(stage, policy_s=self._policy_s(stage.name)) for stage in priced]
+        priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored)
+        return [replace(stage, policy_s=self._policy_s(stage.name, priced.answers, stored)) for stage in priced.all()]
 
     @cached_property
     def spent_usd(self) -> float:
@@ -246,24 +252,32 @@ class Plan:
     def _measured(self) -> tuple[list[ResponseRow], Measured]:
         return stored_measurements(self.setup)
 
-    def _policy_s(self, stage: str) -> Range | None:
+    def _policy_s(self, stage: str, answers: Mapping[str, float], stored: Left) -> Range | None:
+        """Seconds of the policy that a stage still takes; `answers`: benchmark → those that a policy has to give."""
         if self.known is None:
             return None
-        if stage == "training":
-            return training_s(self.setup, self.known.shape, self.lengths, self.machine)
+        known = (self.setup, self.known.shape, self.lengths, self.machine)
+        if stage == TRAINING:
+            return _share(stored.training, training_s(*known))
+        if stage == SUBSETS:
+            return _share(stored.adaptive, training_s(*known, self.recipe.adaptive))
         if stage == ROUNDS:
-            return rounds_s(self.setup, self.known.shape, self.lengths, self.machine)
+            return _share(stored.recursive, rounds_s(*known))
         if stage == COLD_START and self.teaches_pretrained:
-            return cold_start_s(self.setup, self.known.shape, self.lengths, self.machine)
-        if stage == "evaluation" and isinstance(self.recipe.policy, PretrainedPolicy):
+            return _share(stored.cold_start, cold_start_s(*known))
+        if stage == EVALUATION and isinstance(self.recipe.policy, PretrainedPolicy):
             policies = 1 + (self.recipe.cold_start is not None)
-            asked = sum(count or 0 for count in self.questions.values())
+            asked = sum(answers.values())
             rounds = self.recipe.recursive.limits.rounds if self.recipe.recursive is not None else 0
             # If rounds are allowed, the last policy reads every answer at least once more.
             again = Range(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
             written = Range.of(policies).plus(again).times(asked)
             return evaluation_s(self.setup, self.known.shape, self.machine, written)
         return None
+
+
+def _share(left: float, seconds: Range | None) -> Range | None:
+    return None if seconds is None else seconds.times(left)
 
 
 def make_plan(

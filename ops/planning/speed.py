@@ -5,7 +5,7 @@ The speeds of GPUs are assumed. On CPUs they were measured with one model on one
 
 from __future__ import annotations
 
-from ops.config import TRANSFORMERS, Grpo, Setup
+from ops.config import VLLM, Grpo, GrpoStage, Setup
 from ops.planning.estimate import Range
 from ops.planning.forecast import last_run
 from ops.planning.lengths import USUAL_COMPLETION, Lengths
@@ -35,10 +35,15 @@ COMPLETION = Range(0.15, USUAL_COMPLETION, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
 
-def training_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
-    """Seconds of all training steps, from the last run of such a policy or from operation counts; None: unknown."""
-    grpo = setup.recipe.grpo
-    if (last := last_run(setup)) is not None:
+def training_s(
+    setup: Setup, shape: ModelShape, known: Lengths, machine: Machine, stage: GrpoStage | None = None
+) -> Range | None:
+    """Seconds of all steps of GRPO or of a later `stage` of first rounds; None: unknown.
+
+    They follow from operation counts, or for GRPO from the last run of such a policy.
+    """
+    grpo = setup.recipe.grpo if stage is None else stage.grpo(setup.recipe.grpo)
+    if stage is None and (last := last_run(setup)) is not None:
         return Range.of(last.policy_s)
     # On CPUs a group is packed into one sequence, so its prompt is processed once (`ops.training.step.packing`).
     shared = 1 if machine.gpus else grpo.rollouts_per_question
@@ -97,12 +102,19 @@ def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machi
 
 
 def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
-    """Seconds to generate these workflows in every repeat, on one local or server GPU or on CPUs; None: unknown."""
+    """Seconds to generate these workflows; None: unknown.
+
+    The vLLM server that Podium starts uses all GPUs; transformers uses one, and a server elsewhere is assumed to have
+    one.
+    """
     recipe = setup.recipe
+    writer, gpus = recipe.evaluation.writer, len(machine.gpus)
     said = COMPLETION.times(recipe.grpo.max_completion_tokens)
-    tokens = said.times(workflows).times(recipe.evaluation.repeats)
-    if machine.gpus or recipe.evaluation.server is not None:
-        return _writing(tokens, shape, recipe.evaluation.writer != TRANSFORMERS, 1)
+    tokens = said.times(workflows)
+    if writer == VLLM and gpus:
+        return _writing(tokens, shape, True, gpus)
+    if gpus or recipe.evaluation.server is not None:
+        return _writing(tokens, shape, recipe.evaluation.server is not None, 1)
     return None if _unpredictable(shape, machine) else _cpu_writing(tokens, shape, machine)
 
 

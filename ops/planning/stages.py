@@ -22,7 +22,8 @@ HARD = (0.1, 0.5, 1.0)
 """Assumed share of training problems that no worker reliably solves alone; exploration tries workflows on them."""
 
 
-COLD_START, TRAINING, ROUNDS, EVALUATION = "cold start", "training", "training in rounds", "evaluation"
+COLD_START, TRAINING, SUBSETS, ROUNDS = "cold start", "training", "training on subsets", "training in rounds"
+EVALUATION = "evaluation"
 """The stages' names."""
 
 
@@ -35,7 +36,7 @@ A language model's subtasks differ, so its calls are paid in full.
 """
 
 
-_REPEATING = ("training on subsets", ROUNDS)
+_REPEATING = (SUBSETS, ROUNDS)
 """Stages whose rollouts repeat calls as those of training do."""
 
 
@@ -75,6 +76,11 @@ class Stages:
         """Number of problems in the training mix."""
         recipe = self._setup.recipe
         return len(training_domains(recipe.benchmarks)) * recipe.curation.per_domain
+
+    @property
+    def answers(self) -> dict[str, float]:
+        """Benchmark → answers that a scored policy still has to give: questions × repeats, without stored ones."""
+        return {name: count * self._left.evaluation.get(name, 1.0) for name, count in self._answers.items()}
 
     def all(self) -> list[Cost]:
         """All stages in the order of a pipeline run, without the stages that the recipe omits."""
@@ -133,7 +139,7 @@ class Stages:
         recipe = self._setup.recipe
         if recipe.adaptive is None:
             return None
-        return self._rollouts("training on subsets", recipe.adaptive.grpo(recipe.grpo), left=self._left.adaptive)
+        return self._rollouts(SUBSETS, recipe.adaptive.grpo(recipe.grpo), left=self._left.adaptive)
 
     def recursive(self) -> Cost | None:
         """Cost of training in rounds: half of the rollouts are recursive rounds, which keep the answer or ask again."""
@@ -233,7 +239,7 @@ class Stages:
         """
         recipe = self._setup.recipe
         scored = policies or 1 + (recipe.cold_start is not None)
-        answers = {name: count * self._left.evaluation.get(name, 1.0) for name, count in self._answers.items()}
+        answers = self.answers
         asked = sum(answers.values())
         what = self._asked() + (", before and after GRPO" if scored > 1 else "")
         again = NOTHING

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ops.config import Recipe, Snapshot, load_recipe
+from ops.config import Recipe, Setup, Snapshot, load_recipe
 from ops.core.workspace import Workspace
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import run_key
 
 CONFIG = Workspace.find().config
-ON_GPUS = ("paper", "paper-code", "paper-3b", "paper-server", "paper-async", "open", "files")
+ON_GPUS = (
+    "paper", "paper-code", "paper-3b", "paper-server", "paper-async", "open", "files",
+    "paper-3b-1x80", "paper-2x80", "paper-8x80", "paper-8x141", "paper-adaptive", "paper-recursive", "paper-baselines",
+)  # fmt: skip
 
 
 def differences(one: Any, other: Any, path: str = "") -> dict[str, Any]:
@@ -23,8 +29,8 @@ def differences(one: Any, other: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
-def from_paper(name: str) -> dict[str, Any]:
-    paper, other = (load_recipe(CONFIG, recipe).model_dump() for recipe in ("paper", name))
+def from_paper(name: str, base: str = "paper") -> dict[str, Any]:
+    paper, other = (load_recipe(CONFIG, recipe).model_dump() for recipe in (base, name))
     return {path: value for path, value in differences(paper, other).items() if path not in ("name", "description")}
 
 
@@ -59,6 +65,35 @@ def test_the_unconstrained_evaluation_changes_only_its_own_workers() -> None:
     pools = from_paper("paper-unconstrained")
     assert pools.pop("evaluation.benchmarks.bigcodebench")["pool"] == "paper:unconstrained-bigcodebench"
     assert pools == {"trained_as": "paper", "evaluation.pool": "paper:unconstrained", "budget.run_usd": 70000.0}
+
+
+def test_the_recipes_for_gpus_of_a_size_keep_the_papers_training_and_offload_nothing() -> None:
+    engine = {
+        "micro_batch", "processes", "deepspeed", "vllm_memory", "vllm_sleep", "vllm_tensor_parallel",
+    }  # fmt: skip
+    for name in ("paper-3b-1x80", "paper-2x80", "paper-8x80", "paper-8x141"):
+        changed = {path for path in from_paper(name) if path.split(".")[0] not in ("evaluation", "budget", "pool")}
+        assert changed - {"policy.model"} <= {f"grpo.{field}" for field in engine}, name
+        deepspeed = Snapshot.take(CONFIG, name, None, "commit").deepspeed
+        assert deepspeed is not None and "offload_optimizer" not in deepspeed["zero_optimization"]
+
+
+def test_a_further_stage_of_the_papers_finds_the_policy_that_it_goes_on_from(tmp_path: Path) -> None:
+    own = {"paper-adaptive": "adaptive", "paper-recursive": "recursive", "paper-baselines": "evaluation"}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "training_mix.jsonl").write_text("{}\n", encoding="utf-8")
+
+    def keys(name: str) -> tuple[str, str]:
+        snapshot = Snapshot.take(CONFIG, name, None, "commit")
+        setup = Setup(Workspace(tmp_path), snapshot.recipe, snapshot.pool)
+        base = base_policy_folder(setup)
+        return base.name, run_key(setup, base, snapshot.deepspeed)
+
+    for name, section in own.items():
+        changed = {path.split(".")[0] for path in from_paper(name, "paper-2x80")}
+        assert changed - {"budget"} == {"trained_as", section}
+        assert keys(name) == keys("paper-2x80")
+    assert keys("paper-8x80")[1] != keys("paper-2x80")[1]
 
 
 def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> None:

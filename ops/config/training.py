@@ -166,9 +166,9 @@ class Grpo(Settings):
     micro_batch: int = Field(default=256, ge=1)
     """Rollouts per device in one forward and backward pass."""
     gradient_checkpointing: bool = False
-    staleness: int = Field(default=0, ge=0, le=1)
-    """Number of updates between the policy that wrote a rollout and the one trained on it. 1: the next step's rollouts
-    are generated while workers answer this step's, and the ratio of the two policies corrects for it
+    staleness: int = Field(default=0, ge=0, le=4)
+    """Number of updates between the policy that wrote a rollout and the one trained on it. From 1 on, rollouts of the
+    next steps are generated while workers answer this step's, and the ratio of the two policies corrects for it
     (docs/training.md)."""
     vllm: bool = False
     """Generate rollouts with vLLM (needs the `gpu` extra)."""
@@ -265,10 +265,10 @@ class Grpo(Settings):
     @model_validator(mode="after")
     def _staleness_is_corrected(self) -> Self:
         if self.staleness and self.sampling == "signal":
-            raise ValueError("staleness: 1 excludes sampling: signal, which asks by what the step before showed")
+            raise ValueError("staleness excludes sampling: signal, which asks by what the step before showed")
         if self.staleness and self.vllm and self.vllm_correction == "none":
             raise ValueError(
-                "staleness: 1 needs a vllm_correction beside vLLM: nothing else weighs what an older policy wrote"
+                "staleness needs a vllm_correction beside vLLM: nothing else weighs what an older policy wrote"
             )
         return self
 

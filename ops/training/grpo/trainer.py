@@ -140,7 +140,8 @@ def _trainer(
         problems, team, curve.batch, grpo.reward_terms, WorkerSamples.wanted(grpo), ends, waiting,
         renumbered=plan.adaptive is not None and plan.adaptive.reshuffle, first_step=first,
     )  # fmt: skip
-    return partial(trainer_class(grpo), reward_funcs=reward)
+    overlap = {"staleness": grpo.staleness} if grpo.staleness else {}
+    return partial(trainer_class(grpo), reward_funcs=reward, **overlap)
 
 
 def _fits(tokenizer: Any, longest: int | None, completion: int, messages: Sequence[Message]) -> bool:

@@ -1,17 +1,20 @@
 """GRPO that overlaps worker calls with generation and updates.
 
-At step n the policy of step n generates the rollouts of step n + 1 and calls their workers at once; the workers answer
-during the update on the rollouts of step n. A rollout is therefore exactly one update old when it is used, and a ratio
-of the two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's
-probabilities to vLLM's. The first step, and the first after a restart, generate their own rollouts and wait.
+With a staleness of k the policy of step n generates the rollouts of step n + k and calls their workers at once; the
+workers answer during the updates of the steps from n on. A rollout is therefore k updates old when it is used, and a
+ratio of the two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's
+probabilities to vLLM's. The first step, and the first after a restart, generate their own rollouts and those of the k
+next steps, and wait for their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -38,27 +41,28 @@ class Flight:
 
 
 class OverlappedTrainer(TimedTrainer):
-    """GRPO that prepares the next step's rollouts during an update."""
+    """GRPO that prepares the rollouts of the next `staleness` steps during an update."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    def __init__(self, *args: Any, staleness: int, **settings: Any) -> None:
         super().__init__(*args, **settings)
+        self._staleness = staleness
         trainer: Any = self
         [self._ask] = trainer.reward_funcs
         trainer.reward_funcs = [self._landed]
-        self._following: Any = None
-        """The prefetched part of the data set, for the following step."""
-        self._ahead: Rows | None = None
-        """The rows of the next step; None if there is no next step."""
-        self._coming: Flight | None = None
+        self._following: deque[Any] = deque()
+        """The prefetched parts of the data set, for the following steps."""
+        self._ahead: list[Rows] = []
+        """The rows of the next steps; fewer than `staleness` at the end of training."""
+        self._coming: deque[Flight] = deque()
         self._landing: Flight | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Return this step's batches, while the next step's are prepared."""
-        if self._following is None:
-            self._following = super().get_batch_samples(epoch_iterator, num_batches, device)
-        batches, self._following = self._following, super().get_batch_samples(epoch_iterator, num_batches, device)
-        rows, last = self._following[0], self.state.global_step + 1 >= self.args.max_steps
-        self._ahead = rows[0] if rows and not last else None
+        """Return this step's batches, while those of the next steps are prepared."""
+        while len(self._following) <= self._staleness:
+            self._following.append(super().get_batch_samples(epoch_iterator, num_batches, device))
+        batches = self._following.popleft()
+        left = self.args.max_steps - self.state.global_step - 1
+        self._ahead = [rows[0] for rows, *_ in islice(self._following, left) if rows]
         return batches
 
     def train(self, *args: Any, **settings: Any) -> Any:
@@ -66,15 +70,15 @@ class OverlappedTrainer(TimedTrainer):
         try:
             return super().train(*args, **settings)
         finally:
-            if self._coming is not None:
-                self._coming.rewards.cancel()
+            for flight in self._coming:
+                flight.rewards.cancel()
 
     def score_rollouts(self, inputs: Rows) -> dict[str, Any]:
-        """Return the scores of the rollouts that were generated one step ago."""
-        flight, self._coming = self._coming or self._start(inputs), None
+        """Return the scores of the rollouts that were generated `staleness` steps ago."""
+        flight = self._coming.popleft() if self._coming else self._start(inputs)
         assert flight.rows == inputs, "rollouts land in the order in which they started"
-        if self._ahead is not None:
-            self._coming = self._start(self._ahead)
+        for rows in self._ahead[len(self._coming) :]:
+            self._coming.append(self._start(rows))
         self._landing = flight
         scored = super().score_rollouts(inputs)
         self._landing = None
@@ -83,7 +87,7 @@ class OverlappedTrainer(TimedTrainer):
         return scored
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
-        """Return the rollouts that were generated one step ago."""
+        """Return the rollouts that were generated for this step before."""
         return super().generate_rollouts(prompts) if self._landing is None else self._landing.generated
 
     def _start(self, rows: Rows) -> Flight:
@@ -116,9 +120,7 @@ class OverlappedTrainer(TimedTrainer):
         return padded.to(self.accelerator.device)
 
     async def _landed(self, **_: Any) -> list[float | None]:
-        """Return the rewards of the rollouts whose workers were called
-        one step earlier; TRL calls this as its reward function.
-        """
+        """Return the rewards of the rollouts of this step; TRL calls this as its reward function."""
         flight, began = self._landing, time.perf_counter()
         assert flight is not None
         rewards = await asyncio.wrap_future(flight.rewards)

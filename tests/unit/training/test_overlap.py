@@ -67,7 +67,7 @@ def test_it_is_taken_where_it_is_asked_for() -> None:
     assert trainer.trainer_class(Grpo()) is trainer.TimedTrainer
     with pytest.raises(ValidationError, match="less than or equal to 4"):
         Grpo(staleness=5)
-    with pytest.raises(ValidationError, match="by what the step before has shown"):
+    with pytest.raises(ValidationError, match="by what the step before showed"):
         Grpo(staleness=1, sampling="signal")
     with pytest.raises(ValidationError, match="needs a vllm_correction"):
         Grpo(staleness=1, vllm=True, vllm_correction="none")

@@ -1,14 +1,19 @@
-"""A GRPO step of Podium relative to a step of bare TRL, and the additional time for slow workers."""
+"""A GRPO step of Podium relative to a step of bare TRL, and the additional time for slow workers.
+
+`python -m tests.bench.grpo [STEPS]` prints steps per hour and reward by `grpo.staleness`, with workers that take longer
+than a step: synthetic problems, the same number of rollouts for each.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
 
@@ -24,15 +29,15 @@ LATENCY = 0.3
 
 
 class Slow:
-    """A client whose workers take `LATENCY` each, cached or not."""
+    """A client whose workers take `latency` seconds each, cached or not."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, latency: float) -> None:
+        self._client, self._latency = client, latency
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
         began = time.perf_counter()
         response: Response = await self._client.complete(worker, messages, sample=sample)
-        await asyncio.sleep(max(0.0, began + LATENCY - time.perf_counter()))
+        await asyncio.sleep(max(0.0, began + self._latency - time.perf_counter()))
         return response
 
     def __getattr__(self, name: str) -> Any:
@@ -44,27 +49,15 @@ def rows() -> list[Row]:
 
     The learning rate is close to zero, so that all sides sample the same completions.
     """
-    from ops.precaching.opening import open_client
-    from ops.training.grpo import trainer
-    from ops.training.run.plan import read_curve
-
     with tempfile.TemporaryDirectory() as name:
-        plan = _plan(Path(name))
-
-        def curve(run: str, staleness: int = 0) -> list[dict[str, Any]]:
-            """Return the steps of a run without the first."""
-            grpo = plan.recipe.grpo.model_copy(update={"staleness": staleness})
-            folder = Path(name) / run
-            folder.mkdir()
-            own = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"grpo": grpo})})
-            trainer.run(own, folder, lambda *_: None)
-            return read_curve(folder)[1:]
-
-        curve("cold")
-        warm = _seconds(curve("warm"))
-        bare = _bare(plan, Path(name) / "bare")
-        with patch.object(trainer, "open_client", lambda *given: Slow(open_client(*given))):
-            waits, overlaps = curve("waits"), curve("overlaps", 1)
+        folder = Path(name)
+        plan = _plan(folder)
+        _curve(plan, folder / "cold")
+        warm = _seconds(_curve(plan, folder / "warm")[1:])
+        bare = _bare(plan, folder / "bare")
+        with _slow(LATENCY):
+            waits = _curve(plan, folder / "waits")[1:]
+            overlaps = _curve(plan, folder / "overlaps", staleness=1)[1:]
     words = f"workers of {1000 * LATENCY:.0f} ms"
     shares = [sum(row["seconds/workers"] for row in side) / sum(row["seconds"] for row in side)
               for side in (overlaps, waits)]  # fmt: skip
@@ -73,6 +66,50 @@ def rows() -> list[Row]:
         Row(f"GRPO step, {words}, staleness 1", _seconds(overlaps), "staleness 0", _seconds(waits), 1.0, "s"),
         Row(f"of a step waiting, {words}, staleness 1", shares[0], "staleness 0", shares[1], 0.5, "share"),
     ]
+
+
+def staleness(steps: int) -> None:
+    """Print steps per hour, the share of time spent waiting, and the reward in the first and last quarter of `steps`.
+
+    A worker answers after twice the seconds of a step without slow workers. The first run, which is left out, fills
+    the cache.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = _plan(folder)
+        learning = {"steps": steps, "learning_rate": 3.0e-4}
+        latency = 2 * _seconds(_curve(plan, folder / "cold", **learning))
+        print(f"a worker answers after {latency:.2f} s; {steps} steps of {plan.recipe.grpo.rollouts_per_step} rollouts")
+        print("| staleness | steps an hour | of it waiting | reward, first quarter | last quarter |")
+        print("| --- | --- | --- | --- | --- |")
+        for updates in (0, 1, 2, 4):
+            with _slow(latency):
+                curve = _curve(plan, folder / f"staleness-{updates}", **learning, staleness=updates)
+            seconds = sum(row["seconds"] for row in curve)
+            waiting = sum(row["seconds/workers"] for row in curve) / seconds
+            quarters = (curve[: steps // 4], curve[-(steps // 4) :])
+            first, last = (f"{fmean(row['reward'] for row in part):.3f}" for part in quarters)
+            print(f"| {updates} | {3600 * steps / seconds:.0f} | {waiting:.0%} | {first} | {last} |", flush=True)
+
+
+def _curve(plan: Any, folder: Path, **grpo: Any) -> list[dict[str, Any]]:
+    """Run GRPO in `folder` with these settings and return its steps."""
+    from ops.training.grpo import trainer
+    from ops.training.run.plan import read_curve
+
+    folder.mkdir()
+    changed = plan.recipe.grpo.model_copy(update=grpo)
+    own = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"grpo": changed})})
+    trainer.run(own, folder, lambda *_: None)
+    return read_curve(folder)
+
+
+def _slow(latency: float) -> Any:
+    """Return a context in which workers take `latency` seconds."""
+    from ops.precaching.opening import open_client
+    from ops.training.grpo import trainer
+
+    return patch.object(trainer, "open_client", lambda *given: Slow(open_client(*given), latency))
 
 
 def _seconds(curve: Sequence[dict[str, Any]]) -> float:
@@ -160,3 +197,7 @@ def _plan(folder: Path) -> Any:
         root=folder, recipe=recipe, pool=pool, offered=offered, base_policy=policy,
         problems=folder / "mix.jsonl", few_shots=root / "data",
     )  # fmt: skip
+
+
+if __name__ == "__main__":
+    staleness(int(sys.argv[1]) if len(sys.argv) > 1 else 60)

@@ -1,6 +1,7 @@
 """`benchmark_scores[benchmark]`: the trained Conductor's scores on held-out questions."""
 
 from collections import Counter
+from itertools import chain
 
 import dagster as dg
 
@@ -43,8 +44,8 @@ def benchmark_scores(
     client = open_client(setup, "evaluation")
     with servers(setup):
         rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
-    for benchmark, own in rows.items():
-        summary = summarize(own)[benchmark]
+    summaries = summarize(chain.from_iterable(rows.values()))
+    for benchmark, summary in summaries.items():
         facts = {
             "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
             "usd_a_question": summary.cost_usd,
@@ -60,7 +61,6 @@ def benchmark_scores(
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, Calls.of(client.counts))
-    every = [row for own in rows.values() for row in own]
-    use = metadata.picture("worker use by domain", png(worker_use(every)))
-    keys = step.keys(whole=not any(row.unscorable for row in every))
+    use = metadata.picture("worker use by domain", png(worker_use(chain.from_iterable(rows.values()))))
+    keys = step.keys(whole=not any(summary.unscorable for summary in summaries.values()))
     return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts), **keys})

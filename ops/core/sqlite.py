@@ -89,6 +89,12 @@ class SqliteFile:
                 self._connection.close()
             self._connection = None
 
+    def delete(self) -> None:
+        """Close the connection and remove the file; no other process may use it."""
+        self.close()
+        for suffix in ("-wal", "-shm", ""):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
     def set_aside(self, why: Exception) -> None:
         """Rename a file that is not a database any more; the next use begins a new file."""
         self.close()

@@ -73,7 +73,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     made = Comparison(
         policy=policy_key(policy),
         board=board,
-        conductor=conductor,
+        conductor=list(conductor),
         best_worker=best,
         best_worker_rows=_with_domains(of_worker(alone, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
@@ -106,7 +106,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
     return Comparison(
         policy=policy_key(policy),
         board=_board(facts["systems"]),
-        conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
+        conductor=list(stored_scores(setup, policy, CONDUCTOR, list(domains))),
         best_worker=best,
         best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from ops.benchmarks.store import evaluation_questions
@@ -15,10 +15,11 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.scores import PART, StoredRows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 
-Systems = Mapping[str, Sequence[OutcomeRow]]
+Systems = Mapping[str, Sequence[OutcomeRow] | StoredRows]
 """System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
 COLUMNS = {
     **dict.fromkeys(("system", "policy", "pool", "benchmark", "problem", "domain"), "string"), "repeat": "int64",
@@ -73,9 +74,9 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
 
 
 def write_table(
-    setup: Setup, systems: Iterable[tuple[str, Sequence[OutcomeRow]]], policies: Mapping[str, str], file: Path
+    setup: Setup, systems: Iterable[tuple[str, Iterable[OutcomeRow]]], policies: Mapping[str, str], file: Path
 ) -> None:
-    """Write the table with one line per answer and the columns `COLUMNS`, a row group per system.
+    """Write the table with one line per answer and the columns `COLUMNS`, a row group per part of a system's rows.
 
     Tokens, USD and seconds (of the critical path) are those of the single answer. `correct` is empty for unscorable
     rows; `pool` is the answers key of the benchmark's pool; `policy` is empty for systems without a policy; `trace` is
@@ -86,8 +87,9 @@ def write_table(
     import pyarrow.parquet as pq
 
     pools = {name: setup.asked_on(name).pool.answers_key for name in setup.recipe.benchmarks}
-    with ExitStack() as closing:
-        writer = None
+    empty = pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
+    schema = pa.Table.from_pandas(empty, preserve_index=False).schema
+    with pq.ParquetWriter(file, schema) as writer:
         for system, rows in systems:
             lines = (
                 (
@@ -98,7 +100,6 @@ def write_table(
                 )
                 for row in rows
             )  # fmt: skip
-            frame = pd.DataFrame(lines, columns=list(COLUMNS)).astype(COLUMNS)
-            table = pa.Table.from_pandas(frame, schema=writer and writer.schema, preserve_index=False)
-            writer = writer or closing.enter_context(pq.ParquetWriter(file, table.schema))
-            writer.write_table(table)
+            while part := list(islice(lines, PART)):
+                frame = pd.DataFrame(part, columns=list(COLUMNS)).astype(COLUMNS)
+                writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from ops.conductor.stored_writer import Writer
 from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
+from ops.evaluation.journal import RowList, RowSink
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import OutcomeRow, Played
 from ops.evaluation.statistics import MeanEstimate, clustered
@@ -37,20 +40,6 @@ OnDone = Callable[[int], None]
 """Receives the number of questions answered since the last call."""
 
 
-class Writer(Protocol):
-    """A writer of completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
-
-    def write(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        *,
-        temperature: float = ...,
-        seed: int = ...,
-    ) -> list[str]:
-        """Return one completion per prompt, in order."""
-        ...
-
-
 async def evaluate(
     conductor: Writer | Completions | PromptedConductor,
     problems: Sequence[Problem],
@@ -62,7 +51,28 @@ async def evaluate(
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
 ) -> list[OutcomeRow]:
-    """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
+    """Evaluate as `evaluate_into` does; return the rows sorted by problem, then by repeat."""
+    rows = RowList()
+    await evaluate_into(
+        rows, conductor, problems, team, settings, seed=seed, limits=limits, fits=fits, on_played=on_played
+    )
+    return _in_order(rows, problems)
+
+
+async def evaluate_into(
+    rows: RowSink,
+    conductor: Writer | Completions | PromptedConductor,
+    problems: Sequence[Problem],
+    team: Team,
+    settings: Evaluation,
+    *,
+    seed: int = 0,
+    limits: RoundLimits | None = None,
+    fits: Fits | None = None,
+    on_played: OnPlayed | None = None,
+) -> None:
+    """Let the Conductor answer every problem `settings.repeats` times, except those of which `rows` has the row; add
+    the rows of each set of problems to `rows` as they come.
 
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
@@ -97,14 +107,28 @@ async def evaluate(
 
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    at_once = AHEAD if limits is None else 1
-    return await _evaluate(problems, sets, settings.repeats, answer, on_played, at_once, team.client)
+    loop = _Loop(rows, settings.repeats, answer, team.client, on_played)
+    await loop.run(sets, AHEAD if limits is None else 1, whole=limits is not None)
 
 
 async def evaluate_method(
     method: Method, problems: Sequence[Problem], team: Team, settings: Evaluation, on_done: OnDone | None = None
 ) -> list[OutcomeRow]:
-    """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
+    """Evaluate as `evaluate_method_into` does; return rows as `evaluate` does."""
+    rows = RowList()
+    await evaluate_method_into(rows, method, problems, team, settings, on_done)
+    return _in_order(rows, problems)
+
+
+async def evaluate_method_into(
+    rows: RowSink,
+    method: Method,
+    problems: Sequence[Problem],
+    team: Team,
+    settings: Evaluation,
+    on_done: OnDone | None = None,
+) -> None:
+    """Let a method answer every problem; add the rows to `rows`. `problems` must be grouped by benchmark.
 
     A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
     """
@@ -135,38 +159,56 @@ async def evaluate_method(
         return [each._replace(chosen=chosen) for each, chosen in picked]
 
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
-    return await _evaluate(problems, sets, settings.repeats, answer, None, 1, team.client)
+    await _Loop(rows, settings.repeats, answer, team.client).run(sets, 1, whole=True)
 
 
-async def _evaluate(
-    problems: Sequence[Problem],
-    sets: Sequence[Sequence[Problem]],
-    repeats: int,
-    answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]],
-    on_played: OnPlayed | None,
-    at_once: int,
-    client: Client,
-) -> list[OutcomeRow]:
-    room, failed, rows = asyncio.Semaphore(at_once), False, list[OutcomeRow]()
+@dataclass(frozen=True)
+class _Loop:
+    """The loop over sets of problems and repeats."""
 
-    async def one(chosen: Sequence[Problem], repeat: int) -> None:
-        nonlocal failed
-        async with room:
-            if failed:  # after an error, such as a spent budget, no further set begins
-                return
-            try:
-                played = await answer(chosen, repeat)
-                grades = await graded(chosen, [each.counts.answer for each in played], client)
-            except BaseException:
-                failed = True
-                raise
+    rows: RowSink
+    repeats: int
+    answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]]
+    client: Client
+    on_played: OnPlayed | None = None
+
+    async def run(self, sets: Sequence[Sequence[Problem]], at_once: int, *, whole: bool) -> None:
+        """Play every set at every repeat, `at_once` at a time; a `whole` set again if one of its rows is missing.
+
+        After an error, such as a spent budget, no further set begins; it is raised after all in progress have ended,
+        because paid calls in flight must reach the cache.
+        """
+        waiting = ((chosen, repeat) for repeat in range(self.repeats) for chosen in sets)
+        going, failed = set[asyncio.Task[None]](), list[BaseException]()
+        try:
+            while True:
+                while not failed and len(going) < at_once and (next_set := next(waiting, None)) is not None:
+                    chosen, repeat = next_set
+                    if missing := self.rows.missing(chosen, repeat):
+                        going.add(asyncio.create_task(self._play(chosen if whole else missing, repeat)))
+                if not going:
+                    break
+                ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                failed += [error for task in ended if (error := task.exception()) is not None]
+        except BaseException:  # cancelled
+            for task in going:
+                task.cancel()
+            await asyncio.gather(*going, return_exceptions=True)
+            raise
+        if failed:
+            raise failed[0]
+
+    async def _play(self, chosen: Sequence[Problem], repeat: int) -> None:
+        played = await self.answer(chosen, repeat)
+        grades = await graded(chosen, [each.counts.answer for each in played], self.client)
         made = zip(chosen, played, grades, strict=True)
         own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
-        rows.extend(own)
-        if on_played is not None:
-            on_played(own, [each.counts for each in played])
+        self.rows.add(own)
+        if self.on_played is not None:
+            self.on_played(own, [each.counts for each in played])
 
-    await _all_ended(one(chosen, repeat) for repeat in range(repeats) for chosen in sets)
+
+def _in_order(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[OutcomeRow]:
     place = {problem.key: index for index, problem in enumerate(problems)}
     return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
 
@@ -222,34 +264,62 @@ class Summary:
 
 
 def summarize(rows: Iterable[OutcomeRow]) -> dict[str, Summary]:
-    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
-    by_benchmark: dict[str, list[OutcomeRow]] = defaultdict(list)
+    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts.
+
+    The rows are read once and not kept.
+    """
+    by_benchmark: dict[str, _Tally] = defaultdict(_Tally)
     for row in rows:
-        by_benchmark[row.benchmark].append(row)
-    return {benchmark: _summary(benchmark, group) for benchmark, group in by_benchmark.items()}
+        by_benchmark[row.benchmark].count(row)
+    return {benchmark: tally.summary(benchmark) for benchmark, tally in by_benchmark.items()}
 
 
-def _summary(benchmark: str, rows: list[OutcomeRow]) -> Summary:
-    scored = [row for row in rows if not row.unscorable]
-    written = [row for row in rows if row.format_ok]
-    questions: dict[str, list[float]] = defaultdict(list)
-    for row in scored:
-        questions[row.problem_id].append(row.correct)
-    return Summary(
-        benchmark=benchmark,
-        accuracy=clustered(list(questions.values())),
-        rows=len(rows),
-        unscorable=len(rows) - len(scored),
-        tokens=_mean([row.tokens for row in scored]),
-        cost_usd=_mean([row.cost_usd for row in scored]),
-        latency_s=_mean([row.latency_s for row in scored]),
-        steps=_mean([row.steps for row in written]),
-        format_compliance=_mean([row.format_ok for row in rows]),
-        multi_worker_share=_mean([len(set(row.workers)) > 1 for row in written]),
-        shapes=dict(Counter(row.shape for row in written if row.shape)),
-        patterns=dict(Counter(row.pattern for row in written if row.pattern)),
-    )
+@dataclass
+class _Tally:
+    """Sums over the rows of one benchmark."""
 
+    rows: int = 0
+    scored: int = 0
+    written: int = 0
+    steps: int = 0
+    several: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    latency_s: float = 0.0
+    questions: dict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("b")))
+    shapes: Counter[str] = field(default_factory=Counter)
+    patterns: Counter[str] = field(default_factory=Counter)
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+    def count(self, row: OutcomeRow) -> None:
+        self.rows += 1
+        if not row.unscorable:
+            self.scored += 1
+            self.tokens += row.tokens
+            self.cost_usd += row.cost_usd
+            self.latency_s += row.latency_s
+            self.questions[row.problem_id].append(row.correct)
+        if row.format_ok:
+            self.written += 1
+            self.steps += row.steps
+            self.several += len(set(row.workers)) > 1
+            self.shapes.update([row.shape] if row.shape else ())
+            self.patterns.update([row.pattern] if row.pattern else ())
+
+    def summary(self, benchmark: str) -> Summary:
+        def mean(total: float, count: int) -> float:
+            return total / count if count else float("nan")
+
+        return Summary(
+            benchmark=benchmark,
+            accuracy=clustered(list(self.questions.values())),
+            rows=self.rows,
+            unscorable=self.rows - self.scored,
+            tokens=mean(self.tokens, self.scored),
+            cost_usd=mean(self.cost_usd, self.scored),
+            latency_s=mean(self.latency_s, self.scored),
+            steps=mean(self.steps, self.written),
+            format_compliance=mean(self.written, self.rows),
+            multi_worker_share=mean(self.several, self.written),
+            shapes=dict(self.shapes),
+            patterns=dict(self.patterns),
+        )

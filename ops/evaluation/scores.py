@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from ops.config import Pool, Setup
 from ops.core.atomic import replacing
@@ -12,54 +14,104 @@ from ops.core.errors import DataError
 from ops.core.rows import Origin, with_origin
 from ops.evaluation.rows import OutcomeRow, Usage
 
+PART = 20_000
+"""The rows that are read or written at once."""
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 
-def save_rows(rows: Sequence[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
-    """Write the sorted rows atomically as parquet. If `texts` is false, completions and answers are stored empty.
+def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+    """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
+    ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
+    write_rows(ordered, file, texts=texts, origin=origin)
 
-    Texts of a confidential benchmark are always stored empty, because they quote its questions. `origin` records what
-    the scores depend on.
+
+def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+    """Write the rows atomically as parquet, in their order and in parts, so that memory does not grow with the rows.
+
+    If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
+    empty, because they quote its questions. `origin` records what the scores depend on.
     """
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    schema, left = with_origin(_schema().empty_table(), origin).schema, iter(rows)
+    with replacing(file) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        while part := list(islice(left, PART)):
+            kept = veiled(part, texts=texts)
+            columns = {name: [getattr(row, name) for row in kept] for name in _COLUMNS}
+            columns["usage"] = [[use._asdict() for use in responses] for responses in columns["usage"]]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def veiled(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
+    """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
     from ops.benchmarks.registry import is_confidential
 
-    ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    columns = {name: [getattr(row, name) for row in ordered] for name in _COLUMNS}
-    columns["workers"] = list(map(list, columns["workers"]))
-    columns["usage"] = [[use._asdict() for use in responses] for responses in columns["usage"]]
-    veiled = {name for name in set(columns["benchmark"]) if not texts or is_confidential(name)}
-    for text in ("completion", "answer") if veiled else ():
-        columns[text] = ["" if row.benchmark in veiled else getattr(row, text) for row in ordered]
-    frame = pd.DataFrame(columns)
-    with replacing(file) as temporary:
-        pq.write_table(with_origin(pa.Table.from_pandas(frame, preserve_index=False), origin), temporary)
+    def veil(row: OutcomeRow) -> bool:
+        return not texts or is_confidential(row.benchmark)
+
+    return [replace(row, completion="", answer="") if veil(row) else row for row in rows]
+
+
+def _schema() -> Any:
+    """Return the Arrow schema of score files."""
+    import pyarrow as pa
+
+    usage = pa.struct([("worker", pa.string()), ("prompt_tokens", pa.int64()), ("completion_tokens", pa.int64())])
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    types |= {"tuple[str, ...]": pa.list_(pa.string()), "tuple[Usage, ...]": pa.list_(usage)}
+    return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
 
 
 def load_rows(file: Path) -> list[OutcomeRow]:
     """Read a file that `save_rows` wrote. Raises `DataError` if it does not exist or has another format."""
+    return list(iterate_rows(file))
+
+
+def iterate_rows(file: Path) -> Iterator[OutcomeRow]:
+    """Read the rows of a file in their order, part by part. Raises the errors of `load_rows`."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowInvalid
 
     try:
-        table = pq.ParquetFile(file).read()
+        with pq.ParquetFile(file) as table:
+            if missing := [name for name in _COLUMNS if name not in table.schema_arrow.names]:
+                raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
+            for part in table.iter_batches(PART, columns=list(_COLUMNS)):
+                columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
+                columns["workers"] = list(map(tuple, columns["workers"]))
+                columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
+                yield from map(OutcomeRow, *columns.values())
     except FileNotFoundError:
         raise DataError(file, "", "does not exist", "Materialize benchmark_scores first") from None
     except ArrowInvalid as error:
         raise DataError(file, "", f"is not parquet ({error})", "Delete it and evaluate again") from None
-    if missing := [name for name in _COLUMNS if name not in table.column_names]:
-        raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
-    columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
-    columns["workers"] = list(map(tuple, columns["workers"]))
-    columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
-    return list(map(OutcomeRow, *columns.values()))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The rows of score files, each at the prices of its pool: read part by part each time that they are iterated."""
+
+    files: Sequence[tuple[Path, Pool]]
+
+    def __iter__(self) -> Iterator[OutcomeRow]:
+        """Raise the errors of `load_rows`."""
+        for file, pool in self.files:
+            yield from iter_at_prices(iterate_rows(file), pool)
+
+    def __len__(self) -> int:
+        import pyarrow.parquet as pq
+
+        return sum(pq.read_metadata(file).num_rows for file, _ in self.files)
 
 
 def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
-    """Return the rows with their cost in USD recomputed at the pool's prices.
+    """Return the rows as `iter_at_prices` gives them."""
+    return list(iter_at_prices(rows, pool))
+
+
+def iter_at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> Iterator[OutcomeRow]:
+    """Give the rows with their cost in USD recomputed at the pool's prices.
 
     A row keeps its recorded cost if one of its workers is not in the pool or has no price there (LiteLLM's own table
     then gives the price).
@@ -73,7 +125,7 @@ def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:
         usd = sum(price.usd(use.prompt_tokens, use.completion_tokens) for price, use in known if price is not None)
         return replace(row, cost_usd=usd)
 
-    return [priced(row) for row in rows]
+    return map(priced, rows)
 
 
 def priced(rows: Sequence[OutcomeRow], setup: Setup) -> list[OutcomeRow]:

@@ -11,26 +11,25 @@ from ops.config import Setup, digest
 from ops.core.problem import Problem
 from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import at_prices, load_rows
+from ops.evaluation.scores import StoredRows
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"
 """The folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> list[OutcomeRow]:
-    """Read the rows that `score_policy` stored for this policy, at the pool's prices.
+def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> StoredRows:
+    """Return the rows that `score_policy` stored for this policy, at the pool's prices.
 
     Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
     """
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    rows = []
+    files = []
     for benchmark in benchmarks:
         asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
         check_origin(file, scores_origin(asked, policy, questions_of[benchmark]), remedy)
-        rows += at_prices(load_rows(file), asked.pool)
-    return rows
+        files.append((file, asked.pool))
+    return StoredRows(files)
 
 
 def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Origin:

@@ -17,9 +17,9 @@ from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
-from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.journal import RowJournals
 from ops.evaluation.runner import summarize
-from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.evaluation.scores import StoredRows
 from ops.evaluation.stored import settings_key
 from ops.workers.pool import at_prices as responses_at_prices
 from ops.workflow.few_shots import FewShot, load_few_shots
@@ -101,22 +101,25 @@ class BaselineStore(NamedTuple):
             "seed": str(self.setup.recipe.seed),
         }
 
-    def keep(self, rows: Sequence[OutcomeRow], detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
-        """Store the rows of whole benchmarks; `detail` is what the method chose or learned."""
-        for benchmark, questions in questions_of.items():
-            own = [row for row in rows if row.benchmark == benchmark]
-            save_rows(own, self.file(benchmark), origin=self.origin(benchmark, questions))
-        write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
+    def journals(self, questions_of: Mapping[str, Sequence[Problem]]) -> RowJournals:
+        """Open the journals of an evaluation on these questions."""
+        origins = {name: (self.file(name), self.origin(name, own)) for name, own in questions_of.items()}
+        return RowJournals(origins)
 
-    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> list[OutcomeRow]:
-        """Read the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
-        rows: list[OutcomeRow] = []
+    def keep(self, rows: RowJournals, detail: str) -> None:
+        """Store the rows of whole benchmarks; `detail` is what the method chose or learned."""
+        write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
+        rows.finish()
+
+    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> StoredRows:
+        """Return the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
+        files = []
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"
                 check_origin(self.file(benchmark), self.origin(benchmark, questions), remedy)
-                rows += at_prices(load_rows(self.file(benchmark)), self.setup.asked_on(benchmark).pool)
-        return rows
+                files.append((self.file(benchmark), self.setup.asked_on(benchmark).pool))
+        return StoredRows(files)
 
     def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
         """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""

@@ -106,7 +106,7 @@ def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRo
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
         benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
-        return stored_scores(setup, policy, CONDUCTOR, benchmarks)
+        return list(stored_scores(setup, policy, CONDUCTOR, benchmarks))
     except DataError:
         return None
 

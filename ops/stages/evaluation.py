@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ops.benchmarks.store import evaluation_questions
+from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
+from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.processes import alone
+from ops.evaluation.journal import RowJournals, RowSink
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
-from ops.evaluation.scores import at_prices, save_rows
+from ops.evaluation.runner import OnPlayed, evaluate_into, evaluate_method, evaluate_method_into
+from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.release.tracing import TraceSample
@@ -37,8 +40,11 @@ def score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
-) -> dict[str, list[OutcomeRow]]:
+) -> dict[str, StoredRows]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
+
+    Completions and rows are stored as they come: an evaluation that was killed, or that ended in an error, continues
+    where it stopped.
 
     A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
     descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
@@ -57,46 +63,60 @@ def _score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None,
-) -> dict[str, list[OutcomeRow]]:
+) -> dict[str, StoredRows]:
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
-    sample, done, total = TraceSample(setup.recipe.execution.traces), 0, _answers(setup, questions_of)
+    questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
+    files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
+    weights = policy_id(policy)
+    origins = {
+        benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
+        for benchmark, questions in questions_of.items()
+    }
+    sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
+    with (
+        closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
+        RowJournals(origins, weights) as journals,
+    ):
+        done = len(journals)
 
-    def count(rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
-        nonlocal done
-        sample.take(rows, traces)
-        done += len(rows)
-        if on_progress is not None:
-            on_progress(done, total, name)
+        def count(rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
+            nonlocal done
+            sample.take(rows, traces)
+            done += len(rows)
+            if on_progress is not None:
+                on_progress(done, total, name)
 
-    rows: list[OutcomeRow] = []
-    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, questions_of):
             questions = [question for benchmark in names for question in questions_of[benchmark]]
-            rows += asyncio.run(_scoring(conductor, questions, asked, client, count))
-    scores = {benchmark: [row for row in rows if row.benchmark == benchmark] for benchmark in questions_of}
-    for benchmark, own in scores.items():
-        origin = scores_origin(setup.asked_on(benchmark), policy, questions_of[benchmark])
-        save_rows(own, score_file(setup.workspace, name, policy, benchmark), origin=origin)
+            asyncio.run(_scoring(conductor, weights, questions, asked, client, count, journals))
+        journals.finish()
     sample.export(setup.workspace, name)
-    return {benchmark: at_prices(own, setup.asked_on(benchmark).pool) for benchmark, own in scores.items()}
+    return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
 
 
-def _scoring(
+async def _scoring(
     conductor: AnyConductor,
+    weights: str,
     questions: Sequence[Problem],
     asked: Setup,
     client: WorkerClient,
     count: OnPlayed,
-) -> Coroutine[Any, Any, list[OutcomeRow]]:
+    rows: RowSink,
+) -> None:
     recipe = asked.recipe
-    card, data = conductor.card, asked.workspace.data
-    team = card.with_newcomers(card.team(asked.pool, asked.workspace.texts, recipe.execution, client), asked.pool, data)
-    return evaluate(
-        conductor, questions, team, recipe.evaluation,
-        seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count,
-    )  # fmt: skip
+    card, workspace = conductor.card, asked.workspace
+    team = card.team(asked.pool, workspace.texts, recipe.execution, client)
+    team = card.with_newcomers(team, asked.pool, workspace.data)
+    with ExitStack() as stack:
+        writer: Writer | PromptedConductor = conductor
+        if not isinstance(conductor, PromptedConductor | StaticConductor):
+            writer = stack.enter_context(closing(StoredWriter(conductor, weights, workspace.cache)))
+        await evaluate_into(
+            rows, writer, questions, team, recipe.evaluation,
+            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count,
+        )  # fmt: skip
 
 
 def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
@@ -111,10 +131,11 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 
 def score_baselines(
     setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
-) -> dict[str, list[OutcomeRow]]:
+) -> dict[str, StoredRows]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
-    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions and settings are reused.
+    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions and settings are reused,
+    also those of an evaluation that did not end.
     Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
     questions_of = _questions(setup, benchmarks)
@@ -128,7 +149,7 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> list[OutcomeRow]:
+) -> StoredRows:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
         try:
             return store.rows(questions_of)
@@ -141,7 +162,7 @@ def _asked_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> list[OutcomeRow]:
+) -> StoredRows:
     setup, team = store.setup, _team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
@@ -150,19 +171,21 @@ def _asked_baseline(
 
     known = store.known
     method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
-    done, total = 0, _answers(setup, questions_of)
+    total = _answers(setup, questions_of)
+    with store.journals(questions_of) as journals:
+        done = len(journals)
 
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if on_progress is not None:
-            on_progress(done, total, store.entry.name)
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            if on_progress is not None:
+                on_progress(done, total, store.entry.name)
 
-    rows: list[OutcomeRow] = []
-    for name, questions in questions_of.items():
-        asked = setup.asked_on(name)
-        rows += asyncio.run(evaluate_method(method, questions, _team(asked, client), asked.recipe.evaluation, count))
-    store.keep(rows, _detail(method, rows), questions_of)
+        for name, questions in questions_of.items():
+            asked = setup.asked_on(name)
+            settings = asked.recipe.evaluation
+            asyncio.run(evaluate_method_into(journals, method, questions, _team(asked, client), settings, count))
+        store.keep(journals, _detail(method, journals))
     return store.rows(questions_of)
 
 
@@ -170,8 +193,8 @@ def _team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
 
 
-def _detail(method: Method, rows: Sequence[OutcomeRow]) -> str:
+def _detail(method: Method, rows: RowJournals) -> str:
     """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
-    if method.author is None or not rows:
+    if method.author is None or not len(rows):
         return method.detail
     return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

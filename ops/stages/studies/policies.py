@@ -101,7 +101,7 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
     worker call.
     """
     setup = lab.setup
-    rows = stored_scores(setup, policy, CONDUCTOR, list(lab.questions))
+    rows = list(stored_scores(setup, policy, CONDUCTOR, list(lab.questions)))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows

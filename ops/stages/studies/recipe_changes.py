@@ -103,7 +103,7 @@ def _scored(
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)
     try:
-        rows = stored_scores(own, policy, name, benchmarks)
+        rows = list(stored_scores(own, policy, name, benchmarks))
     except DataError:  # no stored scores, or scores of other settings
         rows = []
     if rows and not any(row.unscorable for row in rows):
@@ -124,7 +124,7 @@ def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: s
     score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
-        Arm(title.get(system, f"{system}, alone"), [rows], {"minus Conductor": conductor})
+        Arm(title.get(system, f"{system}, alone"), [list(rows)], {"minus Conductor": conductor})
         for source, read in sources(setup, lab.policy("conductor"), None).items()
         if source != CONDUCTOR
         for system, rows in read().items()

@@ -1,0 +1,150 @@
+"""The rows of an evaluation in progress, on disk: a killed evaluation continues where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from operator import attrgetter
+from pathlib import Path
+from typing import Protocol
+
+from ops.core.problem import Problem
+from ops.core.rows import Origin
+from ops.core.sqlite import SqliteFile
+from ops.evaluation.rows import OutcomeRow, Usage
+from ops.evaluation.scores import veiled, write_rows
+
+_VERSION = 1
+_SCHEMA = (
+    """CREATE TABLE rows (
+        problem TEXT NOT NULL, repeat INTEGER NOT NULL, unscorable INTEGER NOT NULL, fields TEXT NOT NULL,
+        UNIQUE (problem, repeat)
+    )""",
+    "CREATE TABLE origin (material TEXT NOT NULL)",
+)
+_NAMES = tuple(column.name for column in fields(OutcomeRow))
+_FIELDS = attrgetter(*_NAMES)
+_USAGE, _WORKERS = _NAMES.index("usage"), _NAMES.index("workers")
+
+
+class RowSink(Protocol):
+    """Receives the rows of an evaluation as they come."""
+
+    def missing(self, problems: Sequence[Problem], repeat: int) -> list[Problem]:
+        """Return the problems without a row at this repeat."""
+        ...
+
+    def add(self, rows: Sequence[OutcomeRow]) -> None:
+        """Store the rows of one set of problems."""
+        ...
+
+
+class RowList(list[OutcomeRow]):
+    """Rows in memory."""
+
+    def missing(self, problems: Sequence[Problem], repeat: int) -> list[Problem]:
+        """Return all problems."""
+        return list(problems)
+
+    add = list.extend
+
+
+class RowJournal:
+    """The rows of one system on one benchmark, in the file `BENCHMARK.unfinished.sqlite` beside the score file.
+
+    Rows of another `origin` or other `weights`, and rows of unreachable workers, are removed at the start: their
+    questions are asked again. `finish` writes the score file; `delete` then removes the journal. One process at a time
+    writes a journal. Raises `DataError` for a file that cannot be used.
+    """
+
+    def __init__(self, scores: Path, origin: Origin, weights: str = "") -> None:
+        self._scores, self._origin = scores, origin
+        self._file = SqliteFile(scores.with_name(f"{scores.stem}.unfinished.sqlite"), _VERSION, _SCHEMA)
+        material = json.dumps([dict(origin), weights], sort_keys=True)
+        with self._file.writing() as connection:
+            same = [material] == [text for (text,) in connection.execute("SELECT material FROM origin")]
+            connection.execute(f"DELETE FROM rows{' WHERE unscorable' if same else ''}")
+            if not same:
+                connection.execute("DELETE FROM origin")
+                connection.execute("INSERT INTO origin VALUES (?)", (material,))
+
+    def __len__(self) -> int:
+        with self._file.connection() as connection:
+            return int(connection.execute("SELECT count(*) FROM rows").fetchone()[0])
+
+    def __iter__(self) -> Iterator[OutcomeRow]:
+        """Give all rows, sorted by problem, then by repeat."""
+        with self._file.connection() as connection:
+            for (text,) in connection.execute("SELECT fields FROM rows ORDER BY problem, repeat"):
+                yield _row(text)
+
+    def lacks(self, problem: str, repeat: int) -> bool:
+        """Return whether the problem has no row at this repeat."""
+        query = "SELECT 1 FROM rows WHERE problem = ? AND repeat = ?"
+        with self._file.connection() as connection:
+            return connection.execute(query, (problem, repeat)).fetchone() is None
+
+    def add(self, rows: Sequence[OutcomeRow]) -> None:
+        """Store the rows in one transaction; a row replaces an earlier one of its problem and repeat."""
+        values = [(row.problem_id, row.repeat, row.unscorable, json.dumps(_FIELDS(row))) for row in veiled(rows)]
+        with self._file.writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)
+
+    def finish(self) -> None:
+        """Write all rows into the score file."""
+        write_rows(self, self._scores, origin=self._origin)
+
+    def close(self) -> None:
+        """Close the file; its rows stay."""
+        self._file.close()
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self._file.delete()
+
+
+class RowJournals:
+    """The journals of one system on several benchmarks, as a context that closes them."""
+
+    def __init__(self, origins: Mapping[str, tuple[Path, Origin]], weights: str = "") -> None:
+        """Open the journals of benchmark → (score file, origin)."""
+        self._of = {name: RowJournal(file, origin, weights) for name, (file, origin) in origins.items()}
+
+    def __enter__(self) -> RowJournals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for journal in self._of.values():
+            journal.close()
+
+    def __iter__(self) -> Iterator[OutcomeRow]:
+        """Give all rows, benchmark by benchmark."""
+        return chain.from_iterable(self._of.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of.values()))
+
+    def missing(self, problems: Sequence[Problem], repeat: int) -> list[Problem]:
+        """Return the problems without a row at this repeat, in their order."""
+        return [problem for problem in problems if self._of[problem.benchmark].lacks(problem.id, repeat)]
+
+    def add(self, rows: Sequence[OutcomeRow]) -> None:
+        """Store the rows, in one transaction per benchmark."""
+        for name in dict.fromkeys(row.benchmark for row in rows):
+            self._of[name].add([row for row in rows if row.benchmark == name])
+
+    def finish(self) -> None:
+        """Write all score files; only then remove the journals, so that a kill in between loses no row."""
+        for journal in self._of.values():
+            journal.finish()
+        for journal in self._of.values():
+            journal.delete()
+
+
+def _row(text: str) -> OutcomeRow:
+    values = json.loads(text)
+    values[_WORKERS] = tuple(values[_WORKERS])
+    values[_USAGE] = tuple(Usage(*use) for use in values[_USAGE])
+    return OutcomeRow(*values)

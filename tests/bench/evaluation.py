@@ -1,0 +1,221 @@
+"""An evaluation that is killed five times: `python -m tests.bench.evaluation ROWS`.
+
+A process evaluates a simulated policy with simulated workers without latency, through the usual loop, client, response
+cache, ledger, stored completions and journals. It appends a mark of each generated text and each call to a file, and
+ends itself by SIGKILL when the calls reach the next sixth of all: at an answer that is not stored yet, and, every
+second time, after rows were stored. Then it is started again. A text or call is repeated if it was made again although
+it was stored; what a kill loses before it is stored is counted as in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from ops.cache import ResponseCache
+from ops.conductor.stored_writer import NAME, StoredWriter
+from ops.config import Evaluation, Pool, Price, Prompting, Worker
+from ops.core.problem import Problem
+from ops.core.registry import PLUGINS
+from ops.core.response import Message, Sample
+from ops.core.workspace import Workspace
+from ops.evaluation.journal import RowJournals
+from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.runner import evaluate_into, summarize
+from ops.evaluation.scores import StoredRows, iterate_rows
+from ops.spending.ledger import Ledger
+from ops.workers.call import Account
+from ops.workers.client import WorkerClient
+from ops.workflow.grammar import Workflow
+from ops.workflow.team import Team
+from tests.bench.curation import peak_gib
+from tests.bench.row import Row, measured_alone, sized
+
+KILLS = 5
+BENCHMARKS = ("math500", "rlpr")
+QUESTIONS = 20
+"""The questions of a small evaluation; a larger one has at most 20,000."""
+ROWS = (sized(4_000, 200), sized(40_000, 400))
+TIMEOUT_S = 14_400.0
+"""For the evaluation of a million rows."""
+MARK = 8
+"""Bytes per text or call in the files `texts` and `calls`."""
+TEXT = Workflow.single(0).render()
+
+
+def rows() -> list[Row]:
+    """Compare the peak memory of ten times as many rows with that of fewer; no text or call may be repeated."""
+    few, many = (measured_alone("tests.bench.evaluation", size, TIMEOUT_S) for size in ROWS)
+    repeated = sum(each["repeated_texts"] + each["repeated_calls"] for each in (few, many))
+    assert repeated == 0, f"{repeated:g} texts or calls were repeated"
+    what = f"{ROWS[1]:,} rows of an evaluation that is killed {KILLS} times: peak memory"
+    return [Row(what, many["mib"], f"{ROWS[0]:,} rows", few["mib"], 1.25, "MiB")]
+
+
+class Measured(NamedTuple):
+    """The figures of an evaluation with all its kills."""
+
+    rows: int
+    distinct_rows: int
+    kills: int
+    wall_s: float
+    mib: float
+    """The highest peak memory of its processes, in MiB."""
+    texts: int
+    calls: int
+    repeated_texts: int
+    repeated_calls: int
+    lost_in_flight: int
+    """Texts and calls that a kill lost before they were stored, and that were therefore made again."""
+    accuracy: float
+
+
+def measure(rows: int, folder: Path, kills: int = KILLS) -> Measured:
+    """Evaluate in `folder`, with a new process after each kill. Raises `CalledProcessError`."""
+    began, killed, lost = time.monotonic(), 0, {"texts": 0, "calls": 0}
+    while True:
+        due = rows * (killed + 1) // (kills + 1) if killed < kills else 0
+        when = "row" if killed % 2 else "call"
+        command = [sys.executable, "-m", "tests.bench.evaluation", str(rows), str(folder), str(due), when]
+        code = subprocess.run(command, cwd=Workspace.find().root, timeout=TIMEOUT_S, check=False).returncode
+        if code == 0:
+            break
+        if code != -signal.SIGKILL:
+            raise subprocess.CalledProcessError(code, command)
+        killed += 1
+        for what, stored in _stored(folder).items():
+            lost[what] += len(set(_marks(folder / what))) - stored
+    wall_s = time.monotonic() - began
+    made = {what: _marks(folder / what) for what in lost}
+    again = {what: len(marks) - len(set(marks)) - lost[what] for what, marks in made.items()}
+    files = [_scores(folder, name) for name in BENCHMARKS]
+    keys = [(row.problem_key, row.repeat) for file in files for row in iterate_rows(file)]
+    peak = max(map(float, (folder / "peaks").read_text(encoding="utf-8").split()))
+    accuracy = json.loads((folder / "accuracy.json").read_text(encoding="utf-8"))
+    return Measured(
+        len(keys), len(set(keys)), killed, wall_s, peak, len(made["texts"]), len(made["calls"]),
+        again["texts"], again["calls"], sum(lost.values()), accuracy,
+    )  # fmt: skip
+
+
+def _stored(folder: Path) -> dict[str, int]:
+    """Return the number of stored texts and responses."""
+    counts = {}
+    for what, file, table in (("texts", NAME, "completions"), ("calls", "responses.sqlite", "responses")):
+        with closing(sqlite3.connect(folder / file)) as connection:
+            counts[what] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return counts
+
+
+def _marks(file: Path) -> list[bytes]:
+    marks = file.read_bytes()
+    return [marks[start : start + MARK] for start in range(0, len(marks), MARK)]
+
+
+def _scores(folder: Path, benchmark: str) -> Path:
+    return folder / "scores" / f"{benchmark}.parquet"
+
+
+# ── the process that is killed ───────────────────────────────────────────────
+
+
+class Simulation:
+    """A policy, its worker and the rows, with marks of what they did; `due` calls end the process."""
+
+    def __init__(self, folder: Path, due: int, when: str) -> None:
+        self._folder, self._due, self._when = folder, due, when
+        self._files = {what: os.open(folder / what, os.O_CREAT | os.O_APPEND | os.O_WRONLY) for what in WHAT}
+        self._calls = os.fstat(self._files["calls"]).st_size // MARK
+
+    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        """Write the same workflow for every prompt."""
+        for prompt in prompts:
+            self._mark("texts", prompt, seed)
+        return [TEXT] * len(prompts)
+
+    def answer(self, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, **_: Any) -> SimpleNamespace:
+        """Answer as a worker, in the shape of OpenAI's chat completions."""
+        self._mark("calls", messages, str(sample))
+        self._calls += 1
+        self._end_if_due("call")
+        message = SimpleNamespace(content="\\boxed{7}")
+        return SimpleNamespace(
+            model="bench/echo",
+            choices=[SimpleNamespace(finish_reason="stop", message=message)],
+            usage=SimpleNamespace(prompt_tokens=20, completion_tokens=5),
+        )
+
+    def stored(self, rows: Sequence[OutcomeRow], _: object) -> None:
+        """Be told that rows were stored."""
+        self._end_if_due("row")
+
+    def note_peak(self) -> None:
+        """Append the peak memory of this process, in MiB."""
+        with (self._folder / "peaks").open("a", encoding="utf-8") as out:
+            out.write(f"{peak_gib() * 2**10}\n")
+
+    def _end_if_due(self, event: str) -> None:
+        if self._due and self._when == event and self._calls >= self._due:
+            self.note_peak()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _mark(self, what: str, *material: object) -> None:
+        os.write(self._files[what], hashlib.sha256(json.dumps(material).encode()).digest()[:MARK])
+
+
+WHAT = ("texts", "calls")
+
+
+async def _evaluate(rows: int, folder: Path, simulation: Simulation) -> None:
+    questions = min(20_000, max(QUESTIONS, rows // 50))
+    problems = [
+        Problem(f"{i:05}", name, "math", "test", f"Question {i} of {name}?", str(7 + i % 2), "math")
+        for name in BENCHMARKS
+        for i in range(questions // len(BENCHMARKS))
+    ]
+    worker = Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0), concurrency=512)
+    ledger = Ledger(folder / "ledger.sqlite")
+    client = WorkerClient(ResponseCache(folder), ledger, Account("run", "evaluation", 1e9))
+    team = Team((worker,), client, Prompting(style="compact", few_shots="none"))
+    settings = Evaluation(repeats=rows // questions, temperature=1.0, batch=16 if rows < 1000 else 128)
+    origins = {name: (_scores(folder, name), {"policy": "simulated"}) for name in BENCHMARKS}
+    with RowJournals(origins) as journals, closing(StoredWriter(simulation, "simulated", folder)) as writer:
+        await evaluate_into(journals, writer, problems, team, settings, on_played=simulation.stored)
+        journals.finish()
+
+
+def main(rows: int, given: Sequence[str]) -> None:
+    """Evaluate in a given folder; without one, measure such evaluations and print the figures as JSON."""
+    if not given:
+        with tempfile.TemporaryDirectory() as made:
+            print(json.dumps(measure(rows, Path(made))._asdict()))
+        return
+    folder, due, when = Path(given[0]), int(given[1]), given[2]
+    simulation = Simulation(folder, due, when)
+    module = SimpleNamespace(NAMES=("echo",), answer=simulation.answer)
+    sys.modules["tests.bench.simulated_worker"] = module  # type: ignore[assignment]
+    PLUGINS["bench"] = "tests.bench.simulated_worker"
+    asyncio.run(_evaluate(rows, folder, simulation))
+
+
+    pool = Pool(name="bench", workers=(Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0)),))
+    scored = summarize(StoredRows([(_scores(folder, name), pool) for name in BENCHMARKS]))
+    (folder / "accuracy.json").write_text(str(scored[BENCHMARKS[0]].accuracy.mean), encoding="utf-8")
+    simulation.note_peak()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -15,9 +15,22 @@ from tests.bench.row import SMALL, Row, report
 
 def main() -> int:
     silence()
-    from tests.bench import cache, client, curation, decoder, executor, faults, grading, grammar, grpo, summary, waiting
+    from tests.bench import (
+        cache,
+        client,
+        curation,
+        decoder,
+        evaluation,
+        executor,
+        faults,
+        grading,
+        grammar,
+        grpo,
+        summary,
+        waiting,
+    )
 
-    modules = (client, faults, executor, cache, grpo, grammar, curation, grading, summary, decoder, waiting)
+    modules = (client, faults, executor, cache, grpo, grammar, curation, grading, summary, evaluation, decoder, waiting)
     benchmarks = {module.__name__.rpartition(".")[2]: module.rows for module in modules}
     names = sys.argv[1:] or list(benchmarks)
     if unknown := set(names) - set(benchmarks):

@@ -9,18 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from ops.conductor.stored_writer import StoredWriter, policy_id
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
+from ops.evaluation import scores
+from ops.evaluation.journal import RowJournal, RowJournals
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
-from ops.evaluation.runner import AHEAD, evaluate, summarize
+from ops.evaluation.runner import AHEAD, evaluate, evaluate_into, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
+from tests.bench.evaluation import measure
 
 WORKERS = (Worker(name="adder", model="local/adder"), Worker(name="liar", model="local/liar"))
 PROMPTING = Prompting(style="compact", few_shots="none")
@@ -218,3 +223,113 @@ def test_the_error_of_a_prompt_that_is_too_long_names_its_problem() -> None:
     with pytest.raises(PromptTooLongError, match=r"math500 problem p1: .* 900 tokens.* 300 before") as caught:
         run(Short(ALONE), [problem(0), problem(1)])
     assert "Question 1" not in str(caught.value)
+
+
+class Writing(Fixed):
+    """A writer that records its prompts, and writes a different text each time."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.prompts: list[str] = []
+
+    def write(self, prompts: Sequence[Sequence[Message]], **_: object) -> list[str]:  # type: ignore[override]
+        self.prompts += [prompt[0]["content"] for prompt in prompts]
+        return [f"text {len(self.prompts) - len(prompts) + i}" for i in range(len(prompts))]
+
+
+def chats(*texts: str) -> list[list[Message]]:
+    return [[{"role": "user", "content": text}] for text in texts]
+
+
+def test_a_stored_text_is_not_generated_again(tmp_path: Path) -> None:
+    inner = Writing()
+    writer = StoredWriter(inner, "policy", tmp_path)
+    assert writer.write(chats("a", "b", "a"), temperature=1.0, seed=1) == ["text 0", "text 1", "text 0"]
+    again = StoredWriter(inner, "policy", tmp_path)
+    assert again.write(chats("c", "b", "a"), temperature=1.0, seed=1) == ["text 2", "text 1", "text 0"]
+    assert inner.prompts == ["a", "b", "c"]
+    assert again.write(chats("a"), temperature=1.0, seed=2) == ["text 3"]
+    assert again.write(chats("a"), temperature=0.5, seed=1) == ["text 4"]
+    assert again.write(chats("a"), seed=1) == again.write(chats("a"), seed=2) == ["text 5"]
+    assert StoredWriter(inner, "other", tmp_path).write(chats("a"), seed=1) == ["text 6"]
+
+
+def test_the_index_of_a_prompt_that_is_too_long_counts_stored_ones(tmp_path: Path) -> None:
+    class Short(Writing):
+        def write(self, prompts: Sequence[Sequence[Message]], **_: object) -> list[str]:  # type: ignore[override]
+            if len(prompts) > 1:
+                raise PromptTooLongError("prompt", 900, 300, index=1)
+            return super().write(prompts)
+
+    writer = StoredWriter(Short(), "policy", tmp_path)
+    writer.write(chats("a"))
+    with pytest.raises(PromptTooLongError) as caught:
+        writer.write(chats("a", "b", "c"))
+    assert caught.value.index == 2
+
+
+def test_weights_that_were_trained_again_have_another_identity(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("1", encoding="utf-8")
+    first = policy_id(tmp_path)
+    assert policy_id(tmp_path) == first
+    (tmp_path / "weights").write_text("22", encoding="utf-8")
+    assert policy_id(tmp_path) != first
+
+
+def continued(folder: Path, client: Table, origin: str = "a") -> tuple[list[OutcomeRow], list[int]]:
+    """Evaluate six problems twice into a journal; return the score file's rows, and the sizes of the played sets."""
+    file, played = folder / "math500.parquet", list[int]()
+    with RowJournals({"math500": (file, {"policy": origin})}) as journals:
+        running = evaluate_into(
+            journals, Fixed(ALONE), [problem(i) for i in range(6)], Team(WORKERS, client, PROMPTING),
+            Evaluation(repeats=2, batch=2), on_played=lambda rows, _: played.append(len(rows)),
+        )  # fmt: skip
+        asyncio.run(running)
+        journals.finish()
+    return load_rows(file), played
+
+
+def test_an_evaluation_continues_after_an_error(tmp_path: Path) -> None:
+    expected, _ = continued(tmp_path / "whole", Table())
+    folder = tmp_path / "stopped"
+    with pytest.raises(OverBudget):
+        continued(folder, Table({"Question 5": OverBudget("cap reached")}))
+    assert [file.suffix for file in folder.iterdir() if "unfinished" not in file.name] == []
+    client = Table()
+    rows, played = continued(folder, client)
+    assert rows == expected
+    assert 0 < sum(played) == len(client.samples) < 12
+    assert [file.name for file in folder.iterdir()] == ["math500.parquet"]
+
+
+def test_only_scored_rows_of_the_same_origin_continue(tmp_path: Path) -> None:
+    def stop(folder: Path, failure: Exception) -> None:
+        failures = {"Question 4": failure, "Question 5": OverBudget("cap reached")}
+        with pytest.raises(OverBudget):
+            continued(folder, Table(failures))
+
+    stop(tmp_path / "other", WorkerRefused("filtered"))
+    _, played = continued(tmp_path / "other", Table(), origin="b")
+    assert sum(played) == 12
+    journal = RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"})
+    row = run(Fixed(ALONE), [problem(0)])[0]
+    journal.add([row, replace(row, problem_id="p1", unscorable=True)])
+    journal.close()
+    journal = RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"})
+    assert list(journal) == [row] and journal.lacks("p1", 0) and not journal.lacks("p0", 0)
+    assert len(RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"}, "new weights")) == 0
+
+
+def test_rows_are_read_and_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "PART", 2)
+    rows = run(Fixed(TOGETHER, "no"), [problem(i) for i in range(5)])
+    save_rows(rows, tmp_path / "rows.parquet")
+    assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 3
+    assert load_rows(tmp_path / "rows.parquet") == rows
+
+
+def test_kills_repeat_no_text_and_no_call(tmp_path: Path) -> None:
+    made = measure(200, tmp_path, kills=2)
+    assert (made.rows, made.distinct_rows, made.kills, made.accuracy) == (200, 200, 2, 0.5)
+    assert (made.repeated_texts, made.repeated_calls) == (0, 0)
+    assert made.texts + made.calls == 400 + made.lost_in_flight

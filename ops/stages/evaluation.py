@@ -67,7 +67,6 @@ def _score_policy(
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
-    questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
     files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
     weights = policy_id(policy)
     origins = {

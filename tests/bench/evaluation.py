@@ -209,8 +209,6 @@ def main(rows: int, given: Sequence[str]) -> None:
     sys.modules["tests.bench.simulated_worker"] = module  # type: ignore[assignment]
     PLUGINS["bench"] = "tests.bench.simulated_worker"
     asyncio.run(_evaluate(rows, folder, simulation))
-
-
     pool = Pool(name="bench", workers=(Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0)),))
     scored = summarize(StoredRows([(_scores(folder, name), pool) for name in BENCHMARKS]))
     (folder / "accuracy.json").write_text(str(scored[BENCHMARKS[0]].accuracy.mean), encoding="utf-8")

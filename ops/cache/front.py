@@ -31,10 +31,14 @@ class _Taken(NamedTuple):
     stored: bool
 
 
+OVERHEAD = 500
+"""What a response in memory takes besides its text, in characters: its key, counts and objects."""
+
+
 class ResponseCache:
     """Responses by key, in a folder's SQLite file or in another `Backend`; many processes share it.
 
-    `memory_chars` bounds the texts kept in memory in front of it (characters). A row
+    `memory_chars` bounds the responses kept in memory in front of it (characters). A row
     that cannot be read is dropped and counts as a miss. Any method may raise
     `sqlite3.Error` or `OSError` (no disk), `CacheUnavailable` (no server), and
     `DataError` where a newer checkout wrote the file.
@@ -140,7 +144,7 @@ class ResponseCache:
 
 
 def _chars(response: Response) -> int:
-    return len(response.text)
+    return len(response.text) + OVERHEAD
 
 
 def _release(taken: _Taken) -> None:

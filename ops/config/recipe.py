@@ -197,6 +197,13 @@ class Asked(Settings):
     pool: PoolName | None = None
 
 
+class OpponentsAsked(Settings):
+    """How the Conductor's opponents are evaluated if it differs from the Conductor; None: as the Conductor."""
+
+    repeats: int | None = Field(default=None, ge=1)
+    """Answers per question of each worker alone, and of each baseline, on every benchmark."""
+
+
 class Evaluation(Settings):
     pool: PoolName | None = None
     """Another pool or variant with the same workers' names for the answers (for example, trained with short answers,
@@ -211,6 +218,8 @@ class Evaluation(Settings):
     no target."""
     benchmarks: dict[str, Asked] = Field(default_factory=dict)
     """Benchmark → settings that differ there (`aime25: {repeats: 16}`)."""
+    workers: OpponentsAsked = OpponentsAsked()
+    """Settings that differ for the workers alone and the baselines (`{repeats: 1}`)."""
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
     batch: int = Field(default=128, ge=1)
@@ -255,6 +264,14 @@ class Evaluation(Settings):
         """Return the settings for one benchmark, whose own settings override the general ones."""
         own = self.benchmarks.get(benchmark, Asked()).model_dump(exclude_none=True)
         return self.model_copy(update={**own, "benchmarks": {}})
+
+    @property
+    def of_opponents(self) -> Self:
+        """Return the settings for the workers alone and the baselines."""
+        if self.workers.repeats is None:
+            return self
+        benchmarks = {name: own.model_copy(update={"repeats": None}) for name, own in self.benchmarks.items()}
+        return self.model_copy(update={"repeats": self.workers.repeats, "benchmarks": benchmarks})
 
     @property
     def most_questions(self) -> int | None:

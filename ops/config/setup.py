@@ -50,6 +50,12 @@ class Setup:
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}), pool=pool)
 
     @property
+    def of_opponents(self) -> Self:
+        """Return the setup with which the evaluation asks the workers alone and the baselines."""
+        settings = self.recipe.evaluation.of_opponents
+        return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}))
+
+    @property
     def every_pool(self) -> dict[str, Pool]:
         """Return name → pool: the recipe's own, those of its evaluation, and of other pools the judges."""
         return self.judge_pools | {self.recipe.pool: self.pool, **self.pools}

@@ -42,6 +42,7 @@ def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
     Raises `DataError` if responses to a benchmark are missing or stale.
     """
     rows = []
+    setup = setup.of_opponents
     for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
         asked = setup.asked_on(name)
         for worker in workers if questions else ():

@@ -14,7 +14,7 @@ from ops.core.errors import DataError
 from ops.core.rows import Origin, with_origin
 from ops.evaluation.rows import OutcomeRow, Usage
 
-PART = 20_000
+PART = 5_000
 """The rows that are read or written at once."""
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 

@@ -141,7 +141,7 @@ def baseline_stores(setup: Setup) -> list[BaselineStore]:
     if not entries:
         return []
     known = TrainingAnswers.read(setup)
-    return [BaselineStore(setup, entry, known) for entry in entries]
+    return [BaselineStore(setup.of_opponents, entry, known) for entry in entries]
 
 
 def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:

@@ -68,6 +68,8 @@ class Stages:
         settings = {name: setup.recipe.evaluation.of(name) for name in questions}
         self._questions = {name: _most(count or 0, settings[name].most_questions) for name, count in questions.items()}
         self._answers = {name: count * settings[name].repeats for name, count in self._questions.items()}
+        theirs = setup.recipe.evaluation.of_opponents
+        self._opponents = {name: float(count * theirs.of(name).repeats) for name, count in self._questions.items()}
         self._trained = training_benchmarks(setup.recipe.benchmarks)
         self._scratch = setup.recipe.policy.kind == "scratch"
 
@@ -164,7 +166,7 @@ class Stages:
     def baselines(self) -> Cost:
         """Cost of the baselines: solo workers on the test questions, and the recipe's workflow baselines."""
         workers = len(self._setup.pool.workers)
-        asked = {name: float(count) for name, count in self._answers.items()}
+        asked = self._opponents
         alone = self._alone(asked)
         what = alone.what
         named = self._setup.recipe.evaluation.baselines

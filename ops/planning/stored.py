@@ -206,6 +206,7 @@ def _alone(
     setup: Setup, questions: Mapping[str, Sequence[Problem]], cache: ResponseCache | None
 ) -> dict[tuple[str, str], float]:
     made: dict[tuple[str, str], float] = {}
+    setup = setup.of_opponents
     try:
         workers = asked_alone(setup)
     except DataError:  # the baseline's worker is unknown until precaching has run

@@ -120,9 +120,10 @@ def answer_evaluation(
 ) -> dict[Cell, list[ResponseRow]]:
     """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
 
-    Workers have the evaluation's settings for each benchmark and give as many samples as the Conductor has repeats.
+    Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
     Raises the errors of `materialize_responses`.
     """
+    setup = setup.of_opponents
     workers = asked_alone(setup)
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     alike = asked_alike(setup, benchmarks)

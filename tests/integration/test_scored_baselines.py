@@ -12,9 +12,11 @@ import yaml
 
 from ops.benchmarks.store import evaluation_questions, read_problems, write_problems
 from ops.config import Setup
+from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
+from ops.evaluation.alone import stored_answers
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_baselines import baseline_stores
@@ -70,7 +72,7 @@ class Checkout:
         setup = self.setup()
         client = open_client(setup, "baselines")
         rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
-        return rows, client.counts.live + client.counts.cached
+        return {name: list(own) for name, own in rows.items()}, client.counts.live + client.counts.cached
 
 
 @pytest.fixture
@@ -118,6 +120,27 @@ def test_workers_are_asked_alone_only_where_a_baseline_or_the_gate_needs_them(
     rows = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
     assert {cell.worker for cell in rows} == asked
     assert client.counts.live == QUESTIONS * len(asked)
+
+
+def test_workers_and_baselines_have_their_own_repeats(checkout: Checkout) -> None:
+    own = {**RECIPE["evaluation"], "repeats": 3, "benchmarks": {"mmlu": {"repeats": 2}}}
+    checkout.write(evaluation={**own, "workers": {"repeats": 1}})
+    setup = checkout.setup()
+    client = open_client(setup, "baseline")
+    answered = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    assert {row.sample for rows in answered.values() for row in rows} == {0}
+    assert client.counts.live == QUESTIONS * 2
+    assert len(stored_answers(setup, setup.pool.names)) == QUESTIONS * 2
+    scored, asked = checkout.score()
+    assert asked == CALLS
+    assert {row.repeat for rows in scored.values() for row in rows} == {0}
+    checkout.write(evaluation=own)
+    with pytest.raises(DataError, match="Materialize baselines"):
+        stored_answers(checkout.setup(), setup.pool.names)
+    scored, _ = checkout.score()
+    assert {(row.benchmark, row.repeat) for row in scored["five_consensus"]} == {
+        (name, repeat) for name in RECIPE["benchmarks"] for repeat in range(2 if name == "mmlu" else 3)
+    }
 
 
 def test_they_are_scored_once_and_again_only_when_something_else_is_asked(

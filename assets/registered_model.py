@@ -11,7 +11,7 @@ from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
 from ops.training.run.plan import RunResult
-from ops.training.run.tracking import tracked_run
+from ops.training.run.tracking import tracked_checkpoint, tracked_run
 
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
@@ -43,6 +43,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     version = registry.register(
         workspace, policy, pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
         training_runs={stage: run for stage, run in tracked.items() if run is not None},
+        checkpoint=tracked_checkpoint(list(runs.values())[-1], workspace.mlflow_uri) if runs else None,
     )  # fmt: skip
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version.version),

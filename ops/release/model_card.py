@@ -37,6 +37,8 @@ class Release:
     seed: str = ""
     training_runs: Mapping[str, str] | None = None
     """Stage of training → its run in MLflow."""
+    checkpoint: str | None = None
+    """The logged model in MLflow of the checkpoint that the policy is; None if training was not tracked."""
 
     @property
     def is_synthetic(self) -> bool:
@@ -78,11 +80,15 @@ class Release:
         return f"Accuracy (± standard error): {', '.join(said)}; ${usd:.5f} a question for the workers."
 
     def description(self, experiment_of: Mapping[str, str]) -> str:
-        """Markdown for the version's page; `experiment_of` has the experiment of each training run."""
+        """Markdown for the version's page; `experiment_of` has the experiments of training runs and checkpoint."""
         runs = self.training_runs or {}
         links = [f"[{stage}](#/experiments/{experiment_of[run]}/runs/{run})" for stage, run in runs.items()]
         trained = f"Training: {', '.join(links)}." if links else _UNTRAINED if self.card.untrained else _NO_CURVE
-        return f"{self.summary()}\n\n{trained} The model card is `{CARD}` among the artifacts."
+        if self.checkpoint:
+            at = f"#/experiments/{experiment_of[self.checkpoint]}/models/{self.checkpoint}"
+            trained += f" Checkpoint: [{self.checkpoint}]({at})."
+        scores = _scores(summaries) if (summaries := summarize(self.rows)) else ""
+        return f"{self.summary()}\n\n{scores}\n\n{trained} The model card is `{CARD}` among the artifacts."
 
     def model_card(self) -> str:
         """The model card, in Markdown."""

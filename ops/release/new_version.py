@@ -80,6 +80,7 @@ def log_version(
         )
         client.log_model_artifact(logged.model_id, str(files["card"]))
         _log_data(client, workspace, release, active.info.run_id, logged.model_id)
+        _link_checkpoint(client, release, active.info.run_id)
         for name in ("scores", "pool", "card"):
             mlflow.log_artifact(str(files[name]))
     with redirect_stderr(StringIO()):  # otherwise the library prints an announcement
@@ -120,16 +121,33 @@ def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run:
     client.log_batch(run, metrics=metrics)
 
 
+def _link_checkpoint(client: MlflowClient, release: Release, run: str) -> None:
+    """Name the training's last checkpoint as what the version was made of, and give it the version's scores."""
+    from mlflow.entities import LoggedModelInput, Metric
+
+    if release.checkpoint is None:
+        return
+    client.log_inputs(run, models=[LoggedModelInput(release.checkpoint)])
+    client.set_logged_model_tags(release.checkpoint, {"dvc_revision": release.lineage.dvc_revision, "release_run": run})
+    step, now = int(client.get_logged_model(release.checkpoint).tags["step"]), time.time_ns() // 1_000_000
+    scores = metrics_of(release.rows).items()
+    client.log_batch(run, [Metric(name, value, now, step, release.checkpoint, run_id=run) for name, value in scores])
+
+
 def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> None:
     """Write the descriptions of model and version, and link the version at each training run."""
     runs = release.training_runs or {}
     experiments = {run: str(client.get_run(run).info.experiment_id) for run in runs.values()}
     client.update_registered_model(MODEL, ABOUT_MODEL)
+    if release.checkpoint is not None:
+        experiments[release.checkpoint] = str(client.get_logged_model(release.checkpoint).experiment_id)
     client.update_model_version(MODEL, made.version, release.description(experiments))
     for stage, run in runs.items():
         client.set_tag(str(made.run_id), f"training_run.{stage}", run)
         client.set_tag(run, "release_run", str(made.run_id))
         client.set_tag(run, "model_version", str(made.version))
+    if release.checkpoint is not None:
+        client.set_logged_model_tags(release.checkpoint, {"model_version": str(made.version)})
 
 
 def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) -> dict[str, Path]:

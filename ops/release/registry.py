@@ -74,12 +74,14 @@ def register(
     tags: Mapping[str, str] | None = None,
     recipe: Recipe | None = None,
     training_runs: Mapping[str, str] | None = None,
+    checkpoint: str | None = None,
 ) -> Registered:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
 
-    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) are linked with it. The same
-    policy, pool and scores on the same questions are registered once; a second call returns the existing version. Texts
-    of answers are not stored, so that no confidential benchmark reaches the store. Raises `DataError` if the folder is
+    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) and the logged model of its
+    `checkpoint` are linked with it. The same policy, pool and scores on the same questions are registered once; a
+    second call returns the existing version. Texts of answers are not stored, so that no confidential benchmark reaches
+    the store. Raises `DataError` if the folder is
     not a policy's, and `RegistryError` if a server or its artifact store does not accept the model: then no version was
     made.
     """
@@ -92,7 +94,7 @@ def register(
         model_version = _with_content(client, content, lineage)
         if model_version is None:
             texts = {**lineage.tags(), **(tags or {}), "content": content}
-            release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs)
+            release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs, checkpoint)
             with _clear_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)

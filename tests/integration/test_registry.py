@@ -123,14 +123,15 @@ def rows(right: int) -> list[OutcomeRow]:
 
 
 def register(
-    workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None
-) -> registry.Registered:
+    workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None,
+    checkpoint: str | None = None,
+) -> registry.Registered:  # fmt: skip
     lineage = registry.Lineage(
         "c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25, questions="mmlu=m1"
     )
     return registry.register(
         workspace, policy, pool, rows(right), lineage, tags={"seed": "1"},
-        recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs,
+        recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs, checkpoint=checkpoint,
     )  # fmt: skip
 
 
@@ -434,11 +435,17 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
 
 def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace, policy: Path, pool: Pool) -> None:
     with registry.connected(workspace) as client:
-        training = client.create_run(client.create_experiment("training")).info.run_id
-    known = register(workspace, policy, pool, right=6, training_runs={"conductor": training})
+        training = client.create_run(home := client.create_experiment("training")).info.run_id
+        saved = client.create_logged_model(home, "conductor-step-00140", training, {"step": "140"}).model_id
+    known = register(workspace, policy, pool, right=6, training_runs={"conductor": training}, checkpoint=saved)
     with registry.connected(workspace) as client:
         tags, run = client.get_run(training).data.tags, client.get_run(known.run_id)
         description = client.get_model_version(registry.MODEL, known.version).description
+        checkpoint = client.get_logged_model(saved)
+    assert [each.model_id for each in run.inputs.model_inputs] == [saved] and f"/models/{saved}" in description
+    assert (checkpoint.tags["model_version"], checkpoint.tags["dvc_revision"]) == (known.version, "d41d8c")
+    scored = {metric.key: (metric.value, metric.step) for metric in checkpoint.metrics or []}
+    assert scored["mmlu/accuracy"] == (0.6, 140) and "| mmlu |" in description
     assert (tags["model_version"], tags["release_run"]) == (known.version, known.run_id)
     assert run.data.tags["training_run.conductor"] == training
     assert f"/runs/{training}" in description

@@ -101,6 +101,10 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         note = f"reward {reward} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
 
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.tracking is not None:
+            self.tracking.checkpoint(state.global_step)
+
     def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
         """Return the run's results over all attempts; `counts` of each rank's client are those of the last attempt.
 

@@ -1,4 +1,4 @@
-"""Track a training run in MLflow: every number of every step, the resolved recipe, sample workflows.
+"""Track a training run in MLflow: every number of every step, the resolved recipe, sample workflows, checkpoints.
 
 Training does not depend on MLflow: records that could not be sent are sent later, and a server that never answers is a
 warning. TRL's own reporting is off, since an unreachable server ends a training there; its log values are logged here.
@@ -6,6 +6,7 @@ warning. TRL's own reporting is off, since an unreachable server ends a training
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -22,12 +23,14 @@ from ops.core.atomic import write_text
 from ops.core.backup import settle
 from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
+from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.plan import RunPlan
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
 
 EXPERIMENT = "podium-training"
 """The experiment, unless $MLFLOW_EXPERIMENT_NAME names another."""
@@ -54,6 +57,10 @@ _NAMES = {
 }
 """Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a
 folder."""
+_AT = "step"
+"""Tag of a checkpoint's logged model: the step after which it was saved."""
+MIX = "training_mix"
+"""The data of a training: name of the dataset in MLflow, and tag of a checkpoint with its hash."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,6 +69,8 @@ class _Step(NamedTuple):
     timestamp_ms: int
     metrics: dict[str, float]
     workflow: str
+    saved: bool = False
+    """Whether the step's checkpoint was saved, which is a record of its own."""
 
 
 class Tracking:
@@ -78,6 +87,7 @@ class Tracking:
         self._client: MlflowClient | None = None
         self._run_id = ""
         self._pending: list[_Step] = []
+        self._last: _Step | None = None
         self._again = -math.inf
         self._warned = False
 
@@ -95,6 +105,16 @@ class Tracking:
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
         metrics = metrics_of(row) | numbers({f"trl/{name}": value for name, value in logs.items() if name not in row})
         self._pending.append(_Step(number, time.time_ns() // 1_000_000, metrics, row["sample"] if shown else ""))
+        self._last = self._pending[-1]
+        self._try_again()
+
+    def checkpoint(self, number: int) -> None:
+        """Make the saved checkpoint of the last step a logged model, with that step's metrics."""
+        if self._last is not None and self._last.number == number:
+            self._pending.append(self._last._replace(workflow="", saved=True))
+            self._try_again()
+
+    def _try_again(self) -> None:
         if self._clock() >= self._again:
             self._try(lambda _: None)
 
@@ -136,7 +156,7 @@ class Tracking:
 
     def _begin(self, client: MlflowClient, uri: str) -> str:
         """Create an MLflow run with the recipe and its origin; return the id."""
-        from mlflow.entities import Param
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Param
 
         plan, home = self._plan, _experiment(client, uri)
         run_id = str(client.create_run(home, run_name=self._folder.name, tags=_tags(plan, self._folder)).info.run_id)
@@ -146,15 +166,46 @@ class Tracking:
         client.log_text(run_id, resolved(plan.recipe), "recipe.yaml")
         client.log_text(run_id, resolved(plan.pool), "pool.yaml")
         client.log_dict(run_id, {name: str(value) for name, value in self._arguments.items()}, "trl_arguments.json")
+        if (key := self._mix()) is not None:
+            mix = Dataset(MIX, key, "code", json.dumps({"tags": {"mlflow.source.name": "podium"}}))
+            client.log_inputs(run_id, datasets=[DatasetInput(mix, [InputTag("mlflow.data.context", "training")])])
         return run_id
+
+    def _mix(self) -> str | None:
+        """Return a hash of the training mix, as `ops.release` names it; None if the file is absent."""
+        file = self._plan.problems
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else None
 
     def _send(self, client: MlflowClient, step: _Step) -> None:
         from mlflow.entities import Metric
 
+        if step.saved:
+            self._send_checkpoint(client, step)
+            return
         metrics = [Metric(name, value, step.timestamp_ms, step.number) for name, value in step.metrics.items()]
         client.log_batch(self._run_id, metrics=metrics)
         if step.workflow:
             client.log_text(self._run_id, self._drawn(step.workflow), f"workflows/step-{step.number:05d}.md")
+
+    def _send_checkpoint(self, client: MlflowClient, step: _Step) -> None:
+        """Log the checkpoint as a model without files: the weights stay in the run's folder, which a tag names."""
+        from mlflow.entities import LoggedModelOutput, Metric
+
+        home, run, mix = str(client.get_run(self._run_id).info.experiment_id), self._run_id, self._mix()
+        model = _checkpoints(client, run).get(step.number)
+        if model is None:  # an interrupted run repeats the steps after its last checkpoint
+            tags = {"policy": self._folder.name, "run_id": run, _AT: str(step.number)} | ({MIX: mix} if mix else {})
+            tags |= {"folder": f"{self._folder.name}/{CHECKPOINTS}/checkpoint-{step.number}"}
+            name = f"{_stage(self._plan)}-step-{step.number:05d}"
+            model = client.create_logged_model(home, name, run, tags, hyperparameters(self._plan.recipe))
+            client.finalize_logged_model(model.model_id, "READY")
+            client.log_outputs(run, [LoggedModelOutput(model.model_id, step.number)])
+        data = MIX if mix else None
+        metrics = [
+            Metric(name, value, step.timestamp_ms, step.number, model.model_id, data, mix, run)
+            for name, value in step.metrics.items()
+        ]
+        client.log_batch(run, metrics=metrics)
 
     def _drawn(self, text: str) -> str:
         offered, prompting = self._plan.offered, self._plan.recipe.prompting
@@ -170,9 +221,30 @@ def tracked_run(folder: Path, uri: str) -> str | None:
     return str(known["run_id"]) if known.get("uri") == uri else None
 
 
+def tracked_checkpoint(folder: Path, uri: str) -> str | None:
+    """Return the logged model of the last checkpoint of a training run's folder in the store at `uri`; None if the
+    store has none.
+    """
+    from mlflow import MlflowClient
+
+    run = tracked_run(folder, uri)
+    made = _checkpoints(MlflowClient(tracking_uri=uri), run) if run else {}
+    return made[max(made)].model_id if made else None
+
+
+def _checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
+    """Return the checkpoints of a training run: step → logged model."""
+    home = str(client.get_run(run).info.experiment_id)
+    made = client.search_logged_models([home], f"source_run_id = '{run}'", max_results=1000)
+    return {int(each.tags[_AT]): each for each in made if _AT in each.tags}
+
+
+def _stage(plan: RunPlan) -> str:
+    return "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
+
+
 def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
-    stage = "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
-    recipe, pool = plan.recipe, plan.pool
+    stage, recipe, pool = _stage(plan), plan.recipe, plan.pool
     about = (
         f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({len(plan.offered)} "
         f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "

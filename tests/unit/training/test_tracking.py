@@ -4,6 +4,7 @@ one MLflow run for all attempts, and no failures.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import socket
@@ -18,7 +19,7 @@ from mlflow.entities import Run
 
 from ops.config import hyperparameters
 from ops.training.run.plan import RESULT, RunPlan, read_curve
-from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_run
+from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_checkpoint, tracked_run
 from ops.workflow.grammar import Workflow
 from tests.unit.training.plans import quick_plan
 from tests.unit.training.tiny import tiny_plan
@@ -103,6 +104,34 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
     assert "solver" in text and RIGHT in text
 
 
+def test_a_checkpoint_is_a_logged_model_with_its_steps_metrics_and_data(tmp_path: Path) -> None:
+    mix = tmp_path / "mix.jsonl"
+    mix.write_text("{}\n", encoding="utf-8")
+    uri = store(tmp_path)
+    made = plan(uri).model_copy(update={"problems": mix})
+    for steps in ((1, 2), (2, 3)):  # the second attempt repeats a step that was saved
+        with Tracking(made, tmp_path, {}) as attempt:
+            for number in steps:
+                attempt.step(LOGS, row(number))
+                if number > 1:
+                    attempt.checkpoint(number)
+    client, run = only_run(uri)
+    found = client.search_logged_models([run.info.experiment_id])
+    assert sorted(model.name for model in found) == ["conductor-step-00002", "conductor-step-00003"]
+    last = next(model for model in found if model.name == "conductor-step-00003")
+    assert last.model_id == tracked_checkpoint(tmp_path, uri)
+    assert (last.source_run_id, last.tags["run_id"]) == (run.info.run_id, run.info.run_id)
+    assert last.tags["folder"] == f"{tmp_path.name}/checkpoints/checkpoint-3"
+    key = hashlib.sha256(mix.read_bytes()).hexdigest()[:12]
+    assert last.tags["training_mix"] == key
+    right = [metric for metric in last.metrics or [] if metric.key == "0 main/right"]
+    assert [(metric.step, metric.value, metric.dataset_digest) for metric in right] == [(3, 0.53, key)]
+    assert [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs] == [("training_mix", key)]
+    assert {(each.model_id, each.step) for each in run.outputs.model_outputs} == {
+        (model.model_id, int(model.tags["step"])) for model in found
+    }
+
+
 def test_records_that_a_store_refused_are_sent_when_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,6 +186,7 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     assert tracked.data.params["grpo.steps"] == "2"
     assert not (folder / "policy" / "training_args.bin").exists(), "a pickle"
     assert tracked.info.status == "FINISHED"
+    assert tracked_checkpoint(folder, store(tmp_path)), "its last step was saved"
     away = tmp_path / "away"
     away.mkdir()
     with warnings_of(caplog) as warnings:

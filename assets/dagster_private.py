@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster._core.definitions.job_base import InMemoryJob as InMemoryJob
 from dagster._core.definitions.reconstruct import ReconstructableRepository as ReconstructableRepository
 from dagster._core.errors import DagsterPipesExecutionError as DagsterPipesExecutionError
+from dagster._core.errors import DagsterUserCodeUnreachableError as DagsterUserCodeUnreachableError
 from dagster._core.execution.api import ExecuteRunWithPlanIterable as ExecuteRunWithPlanIterable
 from dagster._core.execution.api import create_execution_plan as create_execution_plan
 from dagster._core.execution.api import job_execution_iterator as job_execution_iterator
@@ -14,6 +15,8 @@ from dagster._core.execution.context_creation_job import (
 from dagster._core.execution.context_creation_job import (
     orchestration_context_event_generator as orchestration_context_event_generator,
 )
+from dagster._core.launcher import CheckRunHealthResult as CheckRunHealthResult
+from dagster._core.launcher import WorkerStatus as WorkerStatus
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin as ManagedGrpcPythonEnvCodeLocationOrigin
 from dagster._core.remote_origin import RemoteJobOrigin as RemoteJobOrigin
 from dagster._core.remote_origin import RemoteRepositoryOrigin as RemoteRepositoryOrigin

@@ -18,8 +18,10 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.instance.config import dagster_instance_config
+from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets import partitions, placement
+from assets.dagster_private import WorkerStatus
 from assets.resources import ONE_AT_A_TIME, SNAPSHOT, Podium
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.processes import alone
@@ -30,7 +32,10 @@ from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.launching import submit
 from pipelines.lifecycle import JOBS
+from pipelines.run_launcher import CodeServerLauncher
 from tests.command import podium
+from tests.team.fleet import PROGRAMS, listens
+from tests.team.servers import Process, free_port, until
 from tests.unit.test_home import HOLD, python
 
 ROOT = Path(__file__).parents[2]
@@ -251,6 +256,27 @@ def queueing(project: Workspace) -> Iterator[dg.DagsterInstance]:
     queue = {"module": "pipelines.run_queue", "class": "RunQueue"}
     with dg.DagsterInstance.local_temp(str(project.state), overrides={"run_coordinator": queue}) as instance:
         yield instance
+
+
+def test_a_run_whose_code_server_was_restarted_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("import dagster as dg\n\ndefs = dg.Definitions()\n", encoding="utf-8")
+    port, launcher = free_port(), CodeServerLauncher()
+    command = [str(PROGRAMS / "dagster"), "api", "grpc", "-f", str(tmp_path / "code.py"), "-p", str(port)]
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        launcher.register_instance(instance)
+        at = json.dumps({"host": "127.0.0.1", "port": port})
+        run = instance.create_run_for_job(of_no_step, tags={GRPC_INFO_TAG: at})
+        assert launcher.check_run_worker_health(run).status == WorkerStatus.RUNNING, "no answer, no news"
+        server = Process(command, tmp_path / "server.log")
+        try:
+            until(lambda: listens(port), "the code server answers")
+            assert launcher.check_run_worker_health(run).status == WorkerStatus.FAILED
+        finally:
+            server.stop()
+
+
+@dg.job
+def of_no_step() -> None: ...
 
 
 # ── where work is done ───────────────────────────────────────────────────────

@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -189,9 +189,21 @@ real-rows: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## a real language
 test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm
 
+# ── images and compose.yaml, with podman (docs/deployment.md) ────────────────────────
+BOX_VENV := .venv-containers
+
+$(BOX_VENV)/.installed:
+	@$(NEED_PYTHON)
+	@test -x $(BOX_VENV)/bin/python || $(PYTHON) -m venv $(BOX_VENV)
+	$(BOX_VENV)/bin/python -m pip install --quiet podman-compose==1.6.0
+	@touch $@
+
+containers: $(STAMP) $(BOX_VENV)/.installed  ## build the CPU image and run compose.yaml through a crash and a restart, with podman
+	PATH="$(abspath $(BOX_VENV)/bin):$$PATH" PODIUM_CONTAINERS=1 $(BIN)/python -m pytest tests/containers -m soak
+
 clean:  ## tool caches and run-time state, registry and policies too; keeps response cache and ledger
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	if [ -d .podium ]; then find .podium -mindepth 1 -maxdepth 1 ! -name cache ! -name 'ledger.sqlite*' -exec rm -rf {} +; fi
 
 distclean: clean  ## response cache and ledger too, and the virtual environments
-	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV)
+	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV) $(BOX_VENV)

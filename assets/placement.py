@@ -22,6 +22,8 @@ GPU_NODES = "PODIUM_GPU_NODES"
 """On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; by default any node with a GPU."""
 GPUS = "PODIUM_GPUS"
 """On Kubernetes: GPUs of a step that trains or generates workflows (default 1); 0 for policies that need none."""
+GPU_IMAGE = "PODIUM_GPU_IMAGE"
+"""On Kubernetes: the image of such a step, the Dockerfile's target gpu; by default that of every other step."""
 GPU = "gpu"
 """Dagster's pool of the steps that need a GPU: a team's instance limits how many of them run at once."""
 
@@ -64,8 +66,10 @@ def executor() -> dg.ExecutorDefinition:
 
 
 def gpu_pod() -> dict[str, Any]:
-    """Return the tags of a step that needs a GPU: nodes and resources of its pod on Kubernetes, otherwise none. Raises
-    `ConfigError`."""
+    """Return the tags of a step that needs a GPU: nodes, resources and image of its pod on Kubernetes, otherwise none.
+
+    Raises `ConfigError`.
+    """
     if os.environ.get(EXECUTOR) != "kubernetes":
         return {}
     count = os.environ.get(GPUS) or "1"
@@ -74,6 +78,8 @@ def gpu_pod() -> dict[str, Any]:
     pod: dict[str, Any] = {}
     if int(count):
         pod["container_config"] = {"resources": {"limits": {"nvidia.com/gpu": count}}}
+        if image := os.environ.get(GPU_IMAGE):
+            pod["container_config"]["image"] = image
         pod["pod_spec_config"] = {
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         }

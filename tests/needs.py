@@ -35,12 +35,19 @@ def _chromium() -> str:
     return "" if shutil.which("chromium") else "chromium is not installed (Debian: chromium)"
 
 
+def _podman() -> str:
+    absent = [name for name in ("podman", "podman-compose") if shutil.which(name) is None]
+    return f"{' and '.join(absent)} not installed (Debian: podman; pip: podman-compose)" if absent else ""
+
+
 OBSTACLES: dict[str, Callable[[], str]] = {
-    "bubblewrap": _bubblewrap, "postgres": _postgres, "redis": _redis, "chromium": _chromium
+    "bubblewrap": _bubblewrap, "postgres": _postgres, "redis": _redis, "chromium": _chromium,
+    "podman": _podman,
 }  # fmt: skip
 """Program → why it cannot be used on this machine, "" where it can."""
 bubblewrap = pytest.mark.needs("bubblewrap")
 redis = pytest.mark.needs("redis")
+podman = pytest.mark.needs("podman")
 FIXTURES = {
     "postgres": pytest.mark.needs("postgres"), "redis_server": redis, "chromium": pytest.mark.needs("chromium")
 }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,10 @@ GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 QUESTION = "What is the density of iron?"
 
 
-def shortened(workspace: Workspace) -> Workspace:
+def shortened(workspace: Workspace, settings: Mapping[str, Any] = SHORTER) -> Workspace:
     """Make a checkout whose quickstart takes minutes."""
     recipe, pool = workspace.config / "recipes" / "quickstart.yaml", workspace.config / "pools" / "quickstart.yaml"
-    values = yaml.safe_load(recipe.read_text(encoding="utf-8")) | SHORTER
+    values = yaml.safe_load(recipe.read_text(encoding="utf-8")) | dict(settings)
     recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
     offered = yaml.safe_load(pool.read_text(encoding="utf-8"))
     offered["workers"] = [worker for worker in offered["workers"] if worker["name"] in WORKERS]

@@ -283,7 +283,7 @@ def of_no_step() -> None: ...
 
 
 def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (placement.EXECUTOR, placement.GPUS, placement.GPU_NODES):
+    for name in (placement.EXECUTOR, placement.GPUS, placement.GPU_NODES, placement.GPU_IMAGE):
         monkeypatch.delenv(name, raising=False)
     assert placement.gpu_pod() == {} and placement.executor() is dg.in_process_executor
     monkeypatch.setenv(placement.EXECUTOR, "multiprocess")
@@ -291,9 +291,11 @@ def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(mo
     monkeypatch.setenv(placement.EXECUTOR, "kubernetes")
     monkeypatch.setenv(placement.GPUS, "2")
     monkeypatch.setenv(placement.GPU_NODES, "gpu=h100")
+    monkeypatch.setenv(placement.GPU_IMAGE, "podium-gpu:latest")
     pod = placement.gpu_pod()["dagster-k8s/config"]
     assert pod["container_config"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert pod["pod_spec_config"]["node_selector"] == {"gpu": "h100"}
+    assert pod["container_config"]["image"] == "podium-gpu:latest"
     k8s = pytest.importorskip("dagster_k8s")
     assert placement.executor() is k8s.k8s_job_executor
     from dagster_k8s.job import UserDefinedDagsterK8sConfig

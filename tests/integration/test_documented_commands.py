@@ -53,6 +53,7 @@ NOT_HERE = {
     "gold": "minutes of programs: tests/unit/data/test_gold_and_pages.py",
     "bigcodebench": "gigabytes of libraries",
     "audit": "needs an advisory service",
+    "containers": "builds images with podman, and takes minutes",
     "fuzz": "installs a fuzzer",
 }
 PODIUM = (

@@ -185,6 +185,8 @@ def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: 
         (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
         monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql+psycopg2://podium@127.0.0.1:1/none")
         assert dagster_instance_config(str(tmp_path))
+        freed = yaml.safe_load(text)["run_monitoring"]["free_slots_after_run_end_seconds"]
+        assert freed > 0, "a dead run would keep the slot that its retry waits for"
     same = ("storage", "run_coordinator", "concurrency", "run_retries")
     for name in same:
         assert yaml.safe_load(team)[name] == yaml.safe_load(settings)[name], name

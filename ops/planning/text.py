@@ -47,7 +47,7 @@ def describe(setup: Setup) -> str:
     engine = f"DeepSpeed {grpo.deepspeed}" if grpo.deepspeed else "no DeepSpeed"
     share = f"vLLM at {grpo.vllm_server_url}" if grpo.vllm_server_url else f"vLLM on {grpo.vllm_memory:.0%} of each GPU"
     writer = share if grpo.vllm else "generation by transformers"
-    overlap = "; workers answer the next step's rollouts meanwhile" if grpo.staleness else ""
+    overlap = "; workers answer later steps' rollouts meanwhile" if grpo.staleness else ""
     training = [
         ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),

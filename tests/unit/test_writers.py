@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 if server.meeting is not None:
-                    server.meeting.wait()
+                    server.meeting.wait(100)
                 with lock:
                     server.keys.add(self.headers["Authorization"])
                     if server.refusals:

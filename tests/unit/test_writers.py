@@ -62,6 +62,7 @@ class Server(ThreadingHTTPServer):
         model, self.seen = Conductor.load(folder)._model, list[dict[str, Any]]()
         self.keys, self.refusals, self.status, self.returns_tokens = set[str | None](), 0, 503, True
         self.meeting: threading.Barrier | None = None
+        self.meeting_s = 30.0
         lock, server = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,7 +72,7 @@ class Server(ThreadingHTTPServer):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 if server.meeting is not None:
-                    server.meeting.wait(100)
+                    server.meeting.wait(server.meeting_s)
                 with lock:
                     server.keys.add(self.headers["Authorization"])
                     if server.refusals:
@@ -145,10 +146,10 @@ def test_a_server_on_every_gpu_gets_the_requests_of_each(
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setattr(written_by_a_server, "AT_ONCE", 3)
     monkeypatch.setattr(written_by_a_server, "serving_model", lambda *_: nullcontext(server.url))
-    server.meeting = threading.Barrier(len(CHATS), timeout=30)
+    server.meeting = threading.Barrier(len(CHATS))
     with closing(load_conductor(folder, WORKSPACE, VLLM)) as conductor:
         assert len(conductor.write(CHATS)) == len(CHATS)
-    server.meeting = threading.Barrier(len(CHATS), timeout=1)
+    server.meeting, server.meeting_s = threading.Barrier(len(CHATS)), 1.0
     with pytest.raises(WriterAway):
         load_conductor(folder, WORKSPACE, server.url).write(CHATS)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.response import Message
-from ops.core.sqlite import SqliteFile, batched, placeholders
+from ops.core.sqlite import SqliteFile, batched, of_this_machine, placeholders
 from ops.workflow.prompt import PromptTooLongError
 
 NAME = "completions.sqlite"
@@ -43,7 +43,7 @@ class StoredWriter:
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
         self._writer, self._policy = writer, policy
-        self._file = SqliteFile(folder / NAME, _VERSION, _SCHEMA)
+        self._file = SqliteFile(of_this_machine(folder / NAME), _VERSION, _SCHEMA)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +33,20 @@ _REMEDIES = {
     "disk I/O": "Check the disk",
 }
 """Words of SQLite's messages → remedy."""
+
+
+def of_this_machine(path: Path) -> Path:
+    """Return where a SQLite file that only saves time may be: at `path`, or for a team in a temporary folder of this
+    machine, because a team's workspace is on a volume that several machines mount. Raises `DataError`.
+    """
+    if not os.environ.get("PODIUM_CACHE_URL"):
+        return path
+    place = hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]
+    own = Path(tempfile.gettempdir(), f"podium-{os.getuid()}-{place}")
+    own.mkdir(mode=0o700, exist_ok=True)
+    if own.stat().st_uid != os.getuid():
+        raise DataError(own, "", "belongs to another user", "Remove it, or set TMPDIR to another folder")
+    return own / path.name
 
 
 class Damaged(DataError):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ops.core.problem import Problem
 from ops.core.rows import Origin
-from ops.core.sqlite import SqliteFile
+from ops.core.sqlite import SqliteFile, of_this_machine
 from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.scores import veiled, write_rows
 
@@ -52,7 +52,7 @@ class RowList(list[OutcomeRow]):
 
 
 class RowJournal:
-    """The rows of one system on one benchmark, in the file `BENCHMARK.unfinished.sqlite` beside the score file.
+    """The rows of one system on one benchmark: `BENCHMARK.unfinished.sqlite` beside the score file (`of_this_machine`).
 
     Rows of another `origin` or other `weights`, and rows of unreachable workers, are removed at the start: their
     questions are asked again. `finish` writes the score file; `delete` then removes the journal. One process at a time
@@ -61,7 +61,8 @@ class RowJournal:
 
     def __init__(self, scores: Path, origin: Origin, weights: str = "") -> None:
         self._scores, self._origin = scores, origin
-        self._file = SqliteFile(scores.with_name(f"{scores.stem}.unfinished.sqlite"), _VERSION, _SCHEMA)
+        file = of_this_machine(scores.with_name(f"{scores.stem}.unfinished.sqlite"))
+        self._file = SqliteFile(file, _VERSION, _SCHEMA)
         material = json.dumps([dict(origin), weights], sort_keys=True)
         with self._file.writing() as connection:
             same = [material] == [text for (text,) in connection.execute("SELECT material FROM origin")]

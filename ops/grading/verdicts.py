@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import ops.core
 import ops.grading
 from ops.core.problem import CodeTest, FailedTest, Grade, Problem, TestKind
-from ops.core.sqlite import Damaged, SqliteFile
+from ops.core.sqlite import Damaged, SqliteFile, of_this_machine
 from ops.grading.grader import GRADERS, MAX_CHARACTERS
 from ops.grading.isolation import Libraries, accepted_wall, libraries
 
@@ -45,7 +45,7 @@ class VerdictStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / NAME, _VERSION, _SCHEMA)
+        self._file = SqliteFile(of_this_machine(folder / NAME), _VERSION, _SCHEMA)
 
     def get(self, problem: Problem, program: str) -> Grade | None:
         """Return the stored verdict on this program; None if there is none. Raises `ConfigError` as a run does."""

@@ -302,6 +302,23 @@ def test_an_evaluation_continues_after_an_error(tmp_path: Path) -> None:
     assert [file.name for file in folder.iterdir()] == ["math500.parquet"]
 
 
+def test_a_teams_evaluation_continues_from_files_outside_the_shared_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_CACHE_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
+    (tmp_path / "machine").mkdir()
+    folder = tmp_path / "volume"
+    with pytest.raises(OverBudget):
+        continued(folder, Table({"Question 5": OverBudget("cap reached")}))
+    assert StoredWriter(Writing(), "policy", folder).write(chats("a")) == ["text 0"]
+    assert list(folder.rglob("*.sqlite*")) == []
+    [own] = (tmp_path / "machine").iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    rows, played = continued(folder, Table())
+    assert len(rows) == 12 and sum(played) < 12
+
+
 def test_only_scored_rows_of_the_same_origin_continue(tmp_path: Path) -> None:
     def stop(folder: Path, failure: Exception) -> None:
         failures = {"Question 4": failure, "Question 5": OverBudget("cap reached")}

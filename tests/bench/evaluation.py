@@ -3,8 +3,8 @@
 A process evaluates a simulated policy with simulated workers without latency, through the usual loop, client, response
 cache, ledger, stored completions and journals. It appends a mark of each generated text and each call to a file, and
 ends itself by SIGKILL when the calls reach the next sixth of all: at an answer that is not stored yet, and, every
-second time, after rows were stored. Then it is started again. A text or call is repeated if it was made again although
-it was stored; what a kill loses before it is stored is counted as in flight.
+second time, after rows were stored. Then it is started again. What a kill loses before it is stored counts as in flight
+and may be made again; whatever is made again beyond that was repeated.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Measured(NamedTuple):
     repeated_texts: int
     repeated_calls: int
     lost_in_flight: int
-    """Texts and calls that a kill lost before they were stored, and that were therefore made again."""
+    """Texts and calls that were not stored at a kill, by kill: so many may be made again."""
     accuracy: float
 
 
@@ -100,7 +100,7 @@ def measure(rows: int, folder: Path, kills: int = KILLS) -> Measured:
             lost[what] += len(set(_marks(folder / what))) - stored
     wall_s = time.monotonic() - began
     made = {what: _marks(folder / what) for what in lost}
-    again = {what: len(marks) - len(set(marks)) - lost[what] for what, marks in made.items()}
+    again = {what: max(0, len(marks) - len(set(marks)) - lost[what]) for what, marks in made.items()}
     files = [_scores(folder, name) for name in BENCHMARKS]
     keys = [(row.problem_key, row.repeat) for file in files for row in iterate_rows(file)]
     peak = max(map(float, (folder / "peaks").read_text(encoding="utf-8").split()))

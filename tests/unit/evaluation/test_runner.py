@@ -349,4 +349,4 @@ def test_kills_repeat_no_text_and_no_call(tmp_path: Path) -> None:
     made = measure(200, tmp_path, kills=2)
     assert (made.rows, made.distinct_rows, made.kills, made.accuracy) == (200, 200, 2, 0.5)
     assert (made.repeated_texts, made.repeated_calls) == (0, 0)
-    assert made.texts + made.calls == 400 + made.lost_in_flight
+    assert 400 <= made.texts + made.calls <= 400 + made.lost_in_flight

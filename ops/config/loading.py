@@ -24,6 +24,7 @@ from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions, Worker, model_of
 from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
+from ops.core.cpython import parse
 from ops.core.errors import ConfigError
 from ops.core.registry import hub_dataset
 from ops.core.settings_files import parse_yaml, read_json, read_text
@@ -405,7 +406,7 @@ def _function(config: Path, grader: FunctionGrader, place: FieldOf) -> str:
     if KEY_SHAPE.search(text):
         raise place.error("file", f"{file} seems to hold an API key", "Remove it: the sandbox reaches no provider")
     try:
-        parsed = ast.parse(text)
+        parsed = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise place.error("file", f"{file} is no Python ({error})", "Correct it") from None
     if grader.function not in {each.name for each in parsed.body if isinstance(each, ast.FunctionDef)}:

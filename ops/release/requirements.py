@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
+from ops.core.cpython import parse
 from ops.core.errors import PodiumError
 
 OPTIONAL = {
@@ -70,7 +71,7 @@ def imported(agent: Path, ops: Path) -> set[str]:
         if file in seen:
             continue
         seen.add(file)
-        for module, whole in _names(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        for module, whole in _names(parse(file.read_text(encoding="utf-8"))):
             if module.partition(".")[0] == "ops":
                 waiting += _files(module, ops, whole=whole)
             elif not whole and (top := module.partition(".")[0]) not in sys.stdlib_module_names:

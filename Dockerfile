@@ -8,7 +8,9 @@ FROM docker.io/library/python:3.11-slim-bookworm AS base
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap git \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 10001 podium
+    && useradd --create-home --uid 10001 podium \
+    && install --directory --owner podium /var/lib/dagster /srv/podium
+COPY --chown=podium config/team/dagster.yaml config/team/workspace.yaml /var/lib/dagster/
 
 WORKDIR /opt/podium
 # DVC has an environment of its own, beside this one, as on any machine (constraints-dvc.txt).
@@ -20,6 +22,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 COPY LICENSE README.md constraints.txt pyproject.toml setup.py ./
 ENV PODIUM_TEAM=1 PODIUM_ROOT=/srv/podium DAGSTER_HOME=/var/lib/dagster PODIUM_DVC=/usr/local/.venv-dvc/bin/dvc \
     DVC_SITE_CACHE_DIR=/var/tmp/dvc
+# No tool reports home. LiteLLM would download its price table: without a network MLflow's server then waits for ever.
+ENV LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1
+CMD ["podium", "--help"]
 
 
 FROM base AS gpu
@@ -36,15 +41,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && python -c 'from deepspeed.git_version_info import installed_ops; assert installed_ops["utils"]'
 COPY . .
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    pip install --no-cache-dir --no-deps --force-reinstall . \
-    && mkdir -p /var/lib/dagster /srv/podium \
-    && cp config/team/dagster.yaml config/team/workspace.yaml /var/lib/dagster/ \
-    && chown -R podium /var/lib/dagster /srv/podium
-# No tool reports home. LiteLLM would download its price table: without a network MLflow's server then waits for ever.
-ENV LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1
+    pip install --no-cache-dir --no-deps --force-reinstall .
 USER podium
 WORKDIR /srv/podium
-CMD ["podium", "--help"]
 
 
 FROM base AS cpu
@@ -53,12 +52,6 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     pip install --no-cache-dir --constraint constraints.txt '.[team]'
 COPY . .
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
-    pip install --no-cache-dir --no-deps --force-reinstall . \
-    && mkdir -p /var/lib/dagster /srv/podium \
-    && cp config/team/dagster.yaml config/team/workspace.yaml /var/lib/dagster/ \
-    && chown -R podium /var/lib/dagster /srv/podium
-# No tool reports home. LiteLLM would download its price table: without a network MLflow's server then waits for ever.
-ENV LITELLM_LOCAL_MODEL_COST_MAP=True MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1
+    pip install --no-cache-dir --no-deps --force-reinstall .
 USER podium
 WORKDIR /srv/podium
-CMD ["podium", "--help"]

@@ -50,29 +50,12 @@ async def evaluate(
     limits: RoundLimits | None = None,
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
+    into: RowSink | None = None,
 ) -> list[OutcomeRow]:
-    """Evaluate as `evaluate_into` does; return the rows sorted by problem, then by repeat."""
-    rows = RowList()
-    await evaluate_into(
-        rows, conductor, problems, team, settings, seed=seed, limits=limits, fits=fits, on_played=on_played
-    )
-    return _in_order(rows, problems)
+    """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-
-async def evaluate_into(
-    rows: RowSink,
-    conductor: Writer | Completions | PromptedConductor,
-    problems: Sequence[Problem],
-    team: Team,
-    settings: Evaluation,
-    *,
-    seed: int = 0,
-    limits: RoundLimits | None = None,
-    fits: Fits | None = None,
-    on_played: OnPlayed | None = None,
-) -> None:
-    """Let the Conductor answer every problem `settings.repeats` times, except those of which `rows` has the row; add
-    the rows of each set of problems to `rows` as they come.
+    With `into`, answers of which it has the row are left out, the rows of each set of problems are added to it as they
+    come, and none is returned.
 
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
@@ -107,28 +90,21 @@ async def evaluate_into(
 
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    loop = _Loop(rows, settings.repeats, answer, team.client, on_played)
+    made = RowList()
+    loop = _Loop(made if into is None else into, settings.repeats, answer, team.client, on_played)
     await loop.run(sets, AHEAD if limits is None else 1, whole=limits is not None)
+    return _in_order(made, problems)
 
 
 async def evaluate_method(
-    method: Method, problems: Sequence[Problem], team: Team, settings: Evaluation, on_done: OnDone | None = None
-) -> list[OutcomeRow]:
-    """Evaluate as `evaluate_method_into` does; return rows as `evaluate` does."""
-    rows = RowList()
-    await evaluate_method_into(rows, method, problems, team, settings, on_done)
-    return _in_order(rows, problems)
-
-
-async def evaluate_method_into(
-    rows: RowSink,
     method: Method,
     problems: Sequence[Problem],
     team: Team,
     settings: Evaluation,
     on_done: OnDone | None = None,
-) -> None:
-    """Let a method answer every problem; add the rows to `rows`. `problems` must be grouped by benchmark.
+    into: RowSink | None = None,
+) -> list[OutcomeRow]:
+    """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
 
     A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
     """
@@ -159,7 +135,9 @@ async def evaluate_method_into(
         return [each._replace(chosen=chosen) for each, chosen in picked]
 
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
-    await _Loop(rows, settings.repeats, answer, team.client).run(sets, 1, whole=True)
+    made = RowList()
+    await _Loop(made if into is None else into, settings.repeats, answer, team.client).run(sets, 1, whole=True)
+    return _in_order(made, problems)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ops.core.processes import alone
 from ops.evaluation.journal import RowJournals, RowSink
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import OnPlayed, evaluate_into, evaluate_method, evaluate_method_into
+from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
@@ -112,9 +112,9 @@ async def _scoring(
         writer: Writer | PromptedConductor = conductor
         if not isinstance(conductor, PromptedConductor | StaticConductor):
             writer = stack.enter_context(closing(StoredWriter(conductor, weights, workspace.cache)))
-        await evaluate_into(
-            rows, writer, questions, team, recipe.evaluation,
-            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count,
+        await evaluate(
+            writer, questions, team, recipe.evaluation,
+            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count, into=rows,
         )  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def _asked_baseline(
         for name, questions in questions_of.items():
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
-            asyncio.run(evaluate_method_into(journals, method, questions, _team(asked, client), settings, count))
+            asyncio.run(evaluate_method(method, questions, _team(asked, client), settings, count, journals))
         store.keep(journals, _detail(method, journals))
     return store.rows(questions_of)
 

@@ -34,7 +34,7 @@ from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.journal import RowJournals
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import evaluate_into, summarize
+from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.scores import StoredRows, iterate_rows
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
@@ -193,7 +193,7 @@ async def _evaluate(rows: int, folder: Path, simulation: Simulation) -> None:
     settings = Evaluation(repeats=rows // questions, temperature=1.0, batch=16 if rows < 1000 else 128)
     origins = {name: (_scores(folder, name), {"policy": "simulated"}) for name in BENCHMARKS}
     with RowJournals(origins) as journals, closing(StoredWriter(simulation, "simulated", folder)) as writer:
-        await evaluate_into(journals, writer, problems, team, settings, on_played=simulation.stored)
+        await evaluate(writer, problems, team, settings, on_played=simulation.stored, into=journals)
         journals.finish()
 
 

@@ -20,7 +20,7 @@ from ops.core.response import Message, Response, Sample
 from ops.evaluation import scores
 from ops.evaluation.journal import RowJournal, RowJournals
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
-from ops.evaluation.runner import AHEAD, evaluate, evaluate_into, summarize
+from ops.evaluation.runner import AHEAD, evaluate, summarize
 from ops.evaluation.scores import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -280,9 +280,10 @@ def continued(folder: Path, client: Table, origin: str = "a") -> tuple[list[Outc
     """Evaluate six problems twice into a journal; return the score file's rows, and the sizes of the played sets."""
     file, played = folder / "math500.parquet", list[int]()
     with RowJournals({"math500": (file, {"policy": origin})}) as journals:
-        running = evaluate_into(
-            journals, Fixed(ALONE), [problem(i) for i in range(6)], Team(WORKERS, client, PROMPTING),
+        running = evaluate(
+            Fixed(ALONE), [problem(i) for i in range(6)], Team(WORKERS, client, PROMPTING),
             Evaluation(repeats=2, batch=2), on_played=lambda rows, _: played.append(len(rows)),
+            into=journals,
         )  # fmt: skip
         asyncio.run(running)
         journals.finish()

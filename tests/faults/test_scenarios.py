@@ -67,7 +67,9 @@ def test_repeated_kills_pay_for_each_answer_once(server: FaultServer, tmp_path: 
         Problem(f"rlpr-{number:03}", "rlpr", "rlpr", "train", f"Number {number}: what is 2+2?", "4", "text")
         for number in range(40 * (kills + 1))
     ]
-    order, chance = precache_run.Order(tmp_path, server.worker(concurrency=8), problems), random.Random(7)
+    # A call that a busy machine delays beyond its time-out is sent again: here only a kill may repeat one.
+    worker = server.worker(concurrency=8, timeout_s=30.0)
+    order, chance = precache_run.Order(tmp_path, worker, problems), random.Random(7)
 
     def served() -> int:
         return sum(server.served().values())
@@ -88,7 +90,7 @@ def test_repeated_kills_pay_for_each_answer_once(server: FaultServer, tmp_path: 
     counts = server.served()
     assert len(counts) == len(problems)
     # A prompt that was answered more than once was in flight at a kill.
-    assert sum(count - 1 for count in counts.values()) <= kills * order.worker.concurrency
+    assert sum(count - 1 for count in counts.values()) <= kills * worker.concurrency
     assert max(counts.values()) <= 1 + kills
 
 

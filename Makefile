@@ -81,17 +81,17 @@ override export Q := $(value Q)
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
 	@$(BIN)/podium dev
 
-test: $(STAMP)  ## the tests, WORKERS=4 processes at once (they often wait), without what `make soak` repeats for long
+test: $(STAMP)  ## the quick tests, WORKERS=4 processes at once (they often wait)
 	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 --ignore tests/browser
 
 test-optional: $(STAMP)  ## the tests that `make test` skips without bubblewrap, Postgres or Redis
-	$(BIN)/python -m pytest $(AT_ONCE) -m 'needs and not soak' --ignore tests/browser
+	$(BIN)/python -m pytest $(AT_ONCE) -m 'needs and not long and not soak' --ignore tests/browser
 
-soak: $(STAMP)  ## long kill loops, fuzzing and repetitions: what `make test` does in small
+soak: $(STAMP)  ## long kill loops, fuzzing and repetitions of what other tests do in small: before a release
 	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m soak
 
-test-rest: $(STAMP)  ## what `make test` leaves out, in one session: test-optional, soak, and browser after its installation
-	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m 'needs or soak'
+test-rest: $(STAMP)  ## in one session what CI adds to `make test`: test-optional, long tests, and browser after its installation
+	$(BIN)/python -m pytest $(AT_ONCE) --durations 10 -m '(needs or long) and not soak'
 
 browser: $(BROWSER_STAMP)  ## the UIs in Debian's chromium, with screenshots in .podium/screenshots
 	PODIUM_SCREENSHOTS=$${PODIUM_SCREENSHOTS:-.podium/screenshots} $(BIN)/python -m pytest tests/browser

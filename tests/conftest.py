@@ -24,8 +24,8 @@ from tests.report import pytest_terminal_summary as pytest_terminal_summary
 
 ROOT = Path(__file__).parents[1]
 UNIT = ROOT / "tests" / "unit"
-SOAK_S = 900.0
-"""Seconds that a soak test may take where it does not say so."""
+LONG_S = 900.0
+"""Seconds that a long or soak test may take where it does not say so."""
 LONGEST_S = 1000.0
 """A file with a test of a longer time-out is among the longest."""
 CARRIED = (
@@ -92,8 +92,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Before `-m` selects among the tests."""
     mark_by_fixtures(item)
-    if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
-        item.add_marker(pytest.mark.timeout(SOAK_S))
+    long = item.get_closest_marker("long") or item.get_closest_marker("soak")
+    if long and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(LONG_S))
 
 
 @pytest.hookimpl(trylast=True)

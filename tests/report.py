@@ -18,7 +18,7 @@ def skipped_lines(reasons: Counter[str]) -> list[str]:
 
 
 def repeat_lines(nodes: list[str]) -> list[str]:
-    """The command that runs each test alone; soak tests too, which the default options leave out."""
+    """The command that runs each test alone; long and soak tests too, which the default options leave out."""
     python = Path(sys.executable)
     shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
     return [f"{shown} -m pytest -m '' {shlex.quote(node)}" for node in nodes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def requirements(agent: Path, ops: Path) -> list[str]:
 
     Raises `PodiumError` for a library that is not installed here: such a version could not answer anywhere.
     """
-    known = packages_distributions()
+    known = _distributions()
     found = {}
     for name in sorted(imported(agent, ops) - OPTIONAL.keys()):
         candidates = known.get(name, [])
@@ -71,12 +72,21 @@ def imported(agent: Path, ops: Path) -> set[str]:
         if file in seen:
             continue
         seen.add(file)
-        for module, whole in _names(parse(file.read_text(encoding="utf-8"))):
+        for module, whole in _imports(file.read_text(encoding="utf-8")):
             if module.partition(".")[0] == "ops":
                 waiting += _files(module, ops, whole=whole)
             elif not whole and (top := module.partition(".")[0]) not in sys.stdlib_module_names:
                 packages.add(top)
     return packages
+
+
+_distributions = cache(packages_distributions)
+"""Reads the metadata of every installed library, once in a process."""
+
+
+@cache
+def _imports(source: str) -> tuple[tuple[str, bool], ...]:
+    return tuple(_names(parse(source)))
 
 
 def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:

@@ -23,7 +23,7 @@ def dump(file: Path) -> str:
         return "\n".join(connection.iterdump())
 
 
-@pytest.mark.slow
+@pytest.mark.long  # `make test` looks for keys in messages, the ledger and the cache (test_provider_errors.py)
 @pytest.mark.timeout(300)
 def test_with_every_logger_at_its_loudest(server: FaultServer, tmp_path: Path) -> None:
     loud = {"LITELLM_LOG": "DEBUG", "OPENAI_LOG": "debug", "HTTPX_LOG_LEVEL": "debug", "PYTHONPATH": str(ROOT)}

@@ -69,7 +69,7 @@ def test_five_misbehaving_clients_do_not_disturb_195_good_ones(server: Running) 
 
 
 @pytest.mark.parametrize(
-    ("connections", "open_files"), [(600, 256), pytest.param(10_000, 1024, marks=pytest.mark.soak)]
+    ("connections", "open_files"), [(200, 96), pytest.param(10_000, 1024, marks=pytest.mark.soak)]
 )
 def test_more_slow_connections_than_open_files(tmp_path: Path, connections: int, open_files: int) -> None:
     command = f"ulimit -n {open_files}; exec {sys.executable} -m tests.serving.server {tmp_path}"

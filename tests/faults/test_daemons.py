@@ -95,7 +95,7 @@ def test_a_rollback_is_done_once_for_a_run(released: Workspace) -> None:
     assert champion(released) == "2"
 
 
-@pytest.mark.soak  # the same without daemons above; with one daemon below
+@pytest.mark.long  # the same without daemons above; with one daemon below
 def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released: Workspace, tmp_path: Path) -> None:
     settings = yaml.safe_load((released.root / "dagster.yaml").read_text(encoding="utf-8"))
     del settings["run_coordinator"]  # as in workspaces of before: all jobs wait
@@ -136,7 +136,7 @@ def test_promote_and_rollback_bypass_the_queue(project: Workspace, monkeypatch: 
         assert waiting.job_name == "costs", "every other job waits for the daemon"
 
 
-@pytest.mark.soak  # the same without processes above
+@pytest.mark.long  # the same without processes above
 def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(released: Workspace, tmp_path: Path) -> None:
     prepare(released)
     log = tmp_path / "daemon.log"

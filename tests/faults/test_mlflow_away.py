@@ -16,7 +16,10 @@ from ops.training.run.tracking import EXPERIMENT, Tracking
 from tests.faults.mlflow_server import MlflowServer
 
 CONFIG = Workspace.find().config
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,  # `make test` trains beside a server that is not there (tests/unit/training/test_tracking.py)
+    pytest.mark.timeout(300),
+]
 
 
 def plan(uri: str) -> RunPlan:

@@ -107,6 +107,7 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
         endpoint.order(rate=0.0)
 
 
+@pytest.mark.long
 def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> None:
     """The last test of the file, because it ends all endpoints."""
     account = fleet.ask("Why first?")

@@ -126,6 +126,7 @@ def test_an_unattended_run_that_does_not_start_sends_an_alert(workspace: Workspa
         assert "nowhere" in entry.notice.text
 
 
+@pytest.mark.long  # `make test` stops a run at a terminal (test_run_command.py)
 def test_a_stopped_run_without_a_terminal_sends_an_alert_and_closes_its_output(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,10 @@ from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,  # `make test` versions, restores and pushes single files (test_versioning.py)
+    pytest.mark.timeout(600),
+]
 
 TRAINED = ("math500", "mmlu")
 RECIPE: dict[str, Any] = {
@@ -115,7 +118,7 @@ def history(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wor
     return History(workspace, *states)
 
 
-@pytest.mark.soak  # `make test` reproduces the bytes by Dagster, below
+@pytest.mark.soak  # CI reproduces the bytes by Dagster, below
 def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_path: Path) -> None:
     clone = Workspace(tmp_path / "clone")
     git(history.workspace.root, "clone", "--quiet", "--branch", "first", str(history.workspace.root), str(clone.root))

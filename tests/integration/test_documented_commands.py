@@ -41,7 +41,7 @@ NOT_HERE = {
     "mutations": "runs the tests of five packages thirty times",
     "test-rest": "in `.ci/run`",
     "test-optional": "in `make test-rest`",
-    "soak": "in `make test-rest`",
+    "soak": "hours, before a release",
     "browser": "in `make test-rest`",
     "lint": "in `.ci/run`",
     "test-local-llm": "in `.ci/run`",
@@ -105,7 +105,7 @@ def test_every_command_of_the_readme_is_listed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_commands_after_a_pipeline_run(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -119,9 +119,11 @@ def test_commands_after_a_pipeline_run(
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("target", MAKE)
+@pytest.mark.parametrize(
+    "target", [pytest.param(name, marks=pytest.mark.soak) if name == "bench" else name for name in MAKE]
+)
 def test_a_target_of_the_makefile(project: Path, target: str) -> None:
     if target in OF_SHARED_ROWS and not SHARED.is_dir():
         pytest.skip("there are no rows in ../shared")

@@ -18,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(1400)  # less than of test_documented_commands.py, which begins first and makes the run
 @pytest.mark.parametrize("target", LONG)
 def test_a_target_that_studies_a_policy(project: Path, target: str) -> None:

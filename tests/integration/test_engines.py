@@ -18,7 +18,7 @@ from ops.planning.shape import ModelShape
 from tests.unit.training.tiny import compiled
 
 pytestmark = [
-    pytest.mark.soak,  # `make test` compares with DeepSpeed's own estimate (tests/unit/planning)
+    pytest.mark.long,  # `make test` compares with DeepSpeed's own estimate (tests/unit/planning)
     pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]

@@ -20,7 +20,7 @@ from tests.integration.test_registry import QUESTION, contents, policy, pool, re
 from tests.releases import YES, model_folder
 
 __all__ = ["policy", "pool"]
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 INSTALL_S, START_S = 2400, 600
 ASK = """
 import json, sys, mlflow

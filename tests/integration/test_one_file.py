@@ -263,6 +263,7 @@ def seen(checkout: Checkout) -> dict[str, Any]:
     return dict(checkout.python(LOOK))
 
 
+@pytest.mark.long
 def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
     domains = ("math", "mmlu", "rlpr", "code", "arithmetic")
     assert [domain for domain, _ in seen["mix"]] == [domain for domain in domains for _ in range(4)]
@@ -271,20 +272,24 @@ def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
     assert seen["table"] == ["mmlu", "school", "aime25"]
 
 
+@pytest.mark.long
 def test_a_grader(seen: dict[str, Any]) -> None:
     assert seen["graded"] == ["Which?\nGive a number.", 1.0, "other parity"]
 
 
+@pytest.mark.long
 def test_a_provider(seen: dict[str, Any]) -> None:
     assert seen["provider"] == ["large was asked this at 0.5", pytest.approx((5 + 9 * 2) / 1e6)]
 
 
+@pytest.mark.long
 def test_a_selector(seen: dict[str, Any]) -> None:
     chosen = [length for domain, length in seen["mix"] if domain == "math"]
     assert min(chosen) >= sorted(seen["offered"])[-40]  # a few of the longest may have repeated another
     assert "selector: longest" in seen["card"] and "Long questions are preferred." in seen["card"]
 
 
+@pytest.mark.long
 def test_a_baseline(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
     assert seen["usual"] == ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"]
@@ -292,11 +297,13 @@ def test_a_baseline(seen: dict[str, Any]) -> None:
     assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
 
 
+@pytest.mark.long
 def test_a_reward_term(seen: dict[str, Any]) -> None:
     assert seen["rewards"] == pytest.approx([1 - 0.015, 0.0])
     assert seen["logged"] == pytest.approx(-0.0075)
 
 
+@pytest.mark.long
 def test_an_experiment(seen: dict[str, Any]) -> None:
     assert seen["studies"][-1] == "last_step"
     assert seen["assets"] == seen["studies"]

@@ -33,7 +33,7 @@ from ops.synthetic.problems import generate
 from tests.command import podium, start_run
 from tests.providers import Provider, Refusal
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 WORKERS = ("scholar", "solver")
 KILL_AFTER = 6

@@ -29,7 +29,7 @@ from ops.training.run.plan import CURVE, EXTENSIONS, LOG, PLAN, RunPlan, RunResu
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [
-    pytest.mark.soak,  # `make test` merges the ranks' shares without DeepSpeed (tests/unit/training)
+    pytest.mark.long,  # `make test` merges the ranks' shares without DeepSpeed (tests/unit/training)
     pytest.mark.timeout(1200),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]

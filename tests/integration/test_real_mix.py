@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = ROOT.parent / "shared" / "benchmarks"
 TRAINED = {"math500", "mmlu", "rlpr", "livecodebench"}
 pytestmark = [
-    pytest.mark.soak,  # `make test` curates a small recipe, and reads every real row in tests/unit
+    pytest.mark.long,  # `make test` curates a small recipe, and reads every real row in tests/unit
     pytest.mark.timeout(300),
     pytest.mark.skipif(not ROWS.is_dir(), reason=f"no real benchmark rows at {ROWS}"),
 ]

@@ -342,7 +342,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool)
     return workspace
 
 
-@pytest.mark.soak  # `make test` calls and serves a checkout that was moved
+@pytest.mark.long  # `make test` calls and serves a checkout that was moved
 def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     released: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

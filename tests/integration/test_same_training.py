@@ -22,7 +22,7 @@ from tests.integration.prewritten import FILE
 from tests.unit.training.tiny import ROOT, tiny_plan
 
 pytestmark = [
-    pytest.mark.soak,  # DeepSpeed compiles, and starts two ranks
+    pytest.mark.long,  # DeepSpeed compiles, and starts two ranks
     pytest.mark.timeout(2400),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]

@@ -38,7 +38,10 @@ from pipelines.definitions import definitions
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.long,  # `make test` trains these stages without Dagster (tests/unit/training)
+    pytest.mark.timeout(600),
+]
 NAMES = ("math500", "aime25")
 STAGES = ("conductor", "adaptive_conductor", "recursive_conductor")
 LIMITS = {"rounds": 2, "calls_ratio": 3.0}

@@ -78,8 +78,8 @@ def _same(event: dg.AssetMaterialization | dg.AssetCheckEvaluation) -> bool:
 
 
 EVERYTHING = {*STAGES, "checks"}
-LATER = ("recipe", "seed", "price", "code", "tag", "pool change")
-"""Changes that a soak test makes: `tests/unit/test_inputs.py` shows that each is another key."""
+CHANGES = ("worker", "recipe", "seed", "price", "code", "tag", "pool change")
+"""`tests/unit/test_inputs.py` shows that each is another key."""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,8 @@ def test_a_budget_is_no_input(made: Made) -> None:
     assert made.run(budget={"run_usd": 77.0}) == set()
 
 
-@pytest.mark.parametrize("changed", ["worker", *(pytest.param(each, marks=pytest.mark.soak) for each in LATER)])
+@pytest.mark.soak  # `make test` shows by the keys of inputs what does every step again (tests/unit/test_inputs.py)
+@pytest.mark.parametrize("changed", CHANGES)
 def test_a_change_of_an_input_does_everything_again(changed: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     match changed:
         case "recipe":

@@ -1,7 +1,7 @@
 """A prompted Conductor and a static one, through the whole pipeline and into service.
 
 The worker that writes is a real client's call to an OpenAI-compatible endpoint on loopback. One pipeline run serves all
-tests; the second policy's run is a soak test.
+tests; other policies' runs are soak tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ from ops.training.cold_start.validation import ColdStartRecord
 from tests.command import PODIUM, podium
 from tests.serving.running import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.long,  # `make test` takes a prompted Conductor from a key to an answer (test_first_look.py)
+    pytest.mark.timeout(600),
+]
 
 TOOLS = ("algebraist", "programmer")
 WORKFLOW = 'First think.\nmodel_id = [1]\nsubtasks = ["Solve the problem."]\naccess_list = [[]]'

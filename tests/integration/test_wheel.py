@@ -100,6 +100,7 @@ def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names} <= folders
 
 
+@pytest.mark.long  # `make test` looks into the wheel
 def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path: Path) -> None:
     assert "Usage: podium" in podium(command, tmp_path, "--help")
     assert "960 problems" in podium(command, tmp_path, "plan", "quickstart")
@@ -117,14 +118,14 @@ def folder(command: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.soak  # `make test` calls the wheel's commands that write nothing
+@pytest.mark.long
 def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> None:
     podium(command, folder, "data", "raw", "mini")
     assert "20 problems" in podium(command, folder, "data", "shortlist", "mini")
     assert "180 calls" in podium(command, folder, "data", "responses", "mini")
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
     assert "models:/conductor@champion is version 1" in podium(command, folder, "run", "mini")
     assert not (folder / "dvc.lock").exists()

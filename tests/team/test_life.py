@@ -67,7 +67,7 @@ def shortened(workspace: Workspace, settings: Mapping[str, Any] = SHORTER) -> Wo
     return workspace
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(5400)
 def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_machine(
     tmp_path: Path,

@@ -17,7 +17,7 @@ PER_DOMAIN = 6
 QUESTIONS = PER_DOMAIN * len(BENCHMARKS) * len(WORKERS)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_what_a_killed_step_had_is_taken_over_and_no_answer_is_paid_for_twice(
     tmp_path: Path, server: FaultServer, postgres: Postgres, redis_server: Redis, store: S3  # noqa: F811

@@ -37,7 +37,7 @@ def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyP
     return Workspace(tmp_path)
 
 
-@pytest.mark.soak  # `make test` tests the same on a store in SQLite (tests/integration/test_registry.py)
+@pytest.mark.long  # `make test` tests the same on a store in SQLite (tests/integration/test_registry.py)
 @pytest.mark.timeout(900)
 def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_version(
     workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811

@@ -15,7 +15,7 @@ from tests.team.servers import S3
 from tests.team.versions import pulled, remote_in
 
 
-@pytest.mark.soak  # `make test` tests the same with a remote in a folder (tests/integration/test_versioning.py)
+@pytest.mark.long  # `make test` tests the same with a remote in a folder (tests/integration/test_versioning.py)
 def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_costs_a_line(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:

@@ -34,16 +34,20 @@ UNITTEST = (CodeTest("unittest", TESTS),)
 
 
 KINDS = {"call": (CALL, hostile.CALL), "stdin": (STDIN, hostile.STDIN), "unittest": (UNITTEST, hostile.UNITTEST)}
+PROGRAMS = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
+EVERY = 3
+"""`make test` runs one program of this many; CI all."""
 
 
 @pytest.fixture(scope="module")
-def verdicts(late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
-    """The verdicts of all hostile programs, graded concurrently because most of the time is the start of
-    interpreters."""
+def verdicts(request: pytest.FixtureRequest, late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
+    """The verdicts of the programs that this session tests, graded concurrently because most of the time is the start
+    of interpreters."""
     with pytest.MonkeyPatch.context() as patch:
         for kind, limits in code.LIMITS.items():
             patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))
-        keys = [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs]
+        chosen = {item.name for item in request.session.items if item.path == request.path}
+        keys = [key for key in PROGRAMS if f"{test_no_program_grades_itself.__name__}[{'-'.join(key)}]" in chosen]
         pairs = [(make_code_problem(*KINDS[kind][0]), fenced(KINDS[kind][1][name])) for kind, name in keys]
         return dict(zip(keys, grade_many(pairs, workers=4), strict=True))
 
@@ -53,7 +57,10 @@ def test_honest_programs_pass(tests: tuple[CodeTest, ...], program: str) -> None
     assert grade(make_code_problem(*tests), fenced(program)).score == 1.0
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, programs) in KINDS.items() for name in programs])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [pytest.param(*key, marks=pytest.mark.long if number % EVERY else ()) for number, key in enumerate(PROGRAMS)],
+)
 def test_no_program_grades_itself(kind: str, name: str, verdicts: dict[tuple[str, str], Grade]) -> None:
     verdict = verdicts[kind, name]
     assert (verdict.score, bool(verdict.reason)) == (0.0, True)

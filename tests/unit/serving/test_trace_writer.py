@@ -136,6 +136,7 @@ def test_refused_records_of_the_store_are_reported(
     assert "a request has no trace" in caplog.text and "MLflow does not take traces" in caplog.text
 
 
+@pytest.mark.long
 def test_many_at_once_are_stored_or_counted_also_where_the_process_is_killed(
     store: Store, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

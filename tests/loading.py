@@ -7,12 +7,13 @@ from ops.benchmarks.quarantine import judge
 from ops.config import BenchmarkSource
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+from ops.grading.hidden_tests import hidden_tests_folder
 
 
 def sound_problems(
     entry: Benchmark, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int
 ) -> list[Problem]:
-    """The split's problems. Raises `DataError` and `ConfigError`."""
-    loaded = entry.read(split, source, workspace, seed)
+    """The split's problems, with hidden tests written beside them. Raises `DataError` and `ConfigError`."""
+    loaded = entry.read(split, source, workspace, seed, hidden_tests_folder(workspace.root))
     judge(entry, split, loaded, source.max_malformed_share)
     return loaded.problems

@@ -18,6 +18,7 @@ from ops.core.problem import Domain, GraderName, Problem, Split
 from ops.core.registry import check_names, plugins
 from ops.core.workspace import Workspace
 from ops.grading import GRADERS
+from ops.grading.hidden_tests import set_apart
 
 EVALUATION_SEED = 0
 """Seed of evaluation questions, which do not depend on a recipe's seed, so that scores of all seeds and versions stay
@@ -112,8 +113,12 @@ class Benchmark:
             raise ConfigError("recipe", f"benchmarks.{self.name}.test_release", problem, "Name another release")
         return releases[split]
 
-    def read(self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int) -> LoadedSplit:
+    def read(
+        self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int, tests: Path | None = None
+    ) -> LoadedSplit:
         """The split's problems and its malformed rows; `source`: where they come from, and how many.
+
+        `tests`: the folder into which hidden tests are written, row by row; None: they are counted only.
 
         The same arguments give the same problems. A cap takes a seeded sample, in file order; the seed moves
         training candidates only (`EVALUATION_SEED`). Raises `DataError` naming file, place and remedy where a
@@ -130,10 +135,12 @@ class Benchmark:
             problems = self._embedded(split, cap or (EMBEDDED_TRAIN if split == "train" else EMBEDDED_TEST), seed)
             return LoadedSplit([_regraded(problem, source) for problem in problems], [], len(problems))
         release = self.release(split, source)
-        if source.source == "file":
-            loaded = self._sift(self._file_rows(split, source, workspace), self._in_our_shape, split, release, source)
-        else:
-            loaded = self._sift(self._hub_rows(split, source, release), self.from_hub, split, release, source)
+        rows, shaped = (
+            (self._file_rows(split, source, workspace), self._in_our_shape)
+            if source.source == "file"
+            else (self._hub_rows(split, source, release), self.from_hub)
+        )
+        loaded = self._sift(rows, shaped, split, release, source, tests)
         return loaded._replace(problems=sample(loaded.problems, cap, seed))
 
     def problems(self, rows: Iterable[Row], split: Split) -> list[Problem]:
@@ -148,6 +155,7 @@ class Benchmark:
         split: Split,
         release: str,
         source: BenchmarkSource,
+        tests: Path | None,
     ) -> LoadedSplit:
         once = Unique()
         problems: list[Problem] = []
@@ -159,18 +167,20 @@ class Benchmark:
                 row = replace(item, veiled=self.confidential)
                 if release and "release" not in row.values:
                     row = row.having(release=release)
-                problems.append(self._problem(once.check(shaped(row)), split, release, source))
+                problems.append(self._problem(once.check(shaped(row)), split, release, source, tests))
             except RowError as error:
                 rejected.append(error)
         return LoadedSplit(problems, rejected, len(problems) + len(rejected))
 
-    def _problem(self, row: Row, split: Split, release: str, source: BenchmarkSource) -> Problem:
+    def _problem(
+        self, row: Row, split: Split, release: str, source: BenchmarkSource, tests: Path | None = None
+    ) -> Problem:
         stated = row.maybe("release").removeprefix("release_")
         if release and stated not in ("", release):
             problem = f"is {stated!r:.40}, but the {split} split is of {release!r}"
             raise row.error("release", problem, "Name the file of that release, or the release in the recipe")
         made = problem_of(self.adapt(row), self.name, self.domain, self.graded_by(source), split)
-        made = _regraded(made, source)
+        made = set_apart(_regraded(made, source), tests)
         return replace(made, source=f"{made.source} {release}".strip()) if release not in made.source else made
 
     def _in_our_shape(self, row: Row) -> Row:

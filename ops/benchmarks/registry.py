@@ -34,15 +34,15 @@ def graded_on(problems: Iterable[Problem]) -> str:
     "public tests only (3 in 2 problems)", or "hidden tests (40, and 3 public ones, in 2 problems)". Embedded
     problems have no hidden tests: they are graded on all tests.
     """
-    rows = [problem.tests for problem in problems if not problem.family and BENCHMARKS[problem.benchmark].hides_tests]
+    rows = [problem for problem in problems if not problem.family and BENCHMARKS[problem.benchmark].hides_tests]
     if not rows:
         return ""
-    hidden, tests = sum(test.hidden for row in rows for test in row), sum(map(len, rows))
+    public, hidden = sum(len(row.tests) for row in rows), sum(row.hidden.count for row in rows if row.hidden)
     if not hidden:
-        return f"public tests only ({tests:,} in {len(rows):,} problems)"
-    bare = sum(not any(test.hidden for test in row) for row in rows)
+        return f"public tests only ({public:,} in {len(rows):,} problems)"
+    bare = sum(row.hidden is None for row in rows)
     without = f", {bare:,} of which have public ones only" if bare else ""
-    return f"hidden tests ({hidden:,}, and {tests - hidden:,} public ones, in {len(rows):,} problems{without})"
+    return f"hidden tests ({hidden:,}, and {public:,} public ones, in {len(rows):,} problems{without})"
 
 
 def is_confidential(benchmark: str) -> bool:

@@ -38,8 +38,11 @@ def _veiled(row: Row) -> Row:
 
 def _problem(row: Row) -> Problem:
     try:
-        return Problem.from_row(dict(row.values))
-    except TypeError as error:
+        problem = Problem.from_row(dict(row.values))
+        if any(test.hidden for test in problem.tests):
+            raise TypeError("hidden tests in the row")
+        return problem
+    except (TypeError, KeyError) as error:
         remedy = "The file was written by another version: materialize it again"
         reason = "" if row.veiled else f" ({error})"
         raise DataError(row.place, f"line {row.line}", f"is not a problem row{reason}", remedy) from None
@@ -113,14 +116,5 @@ def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
 
 
 def questions_key(questions: Sequence[Problem]) -> str:
-    """Return a hash (12 hex digits) of questions with their gold answers and tests.
-
-    The hidden marks are not included, because no grade depends on them and stored scores stay valid.
-    """
-    return digest([_graded(question).as_row() for question in questions])
-
-
-def _graded(question: Problem) -> Problem:
-    if not any(test.hidden for test in question.tests):
-        return question
-    return replace(question, tests=tuple(replace(test, hidden=False) for test in question.tests))
+    """Return a hash (12 hex digits) of questions with their gold answers and tests."""
+    return digest([question.as_row() for question in questions])

@@ -37,6 +37,20 @@ class CodeTest:
 
 
 @dataclass(frozen=True)
+class HiddenTests:
+    """A reference to a problem's hidden tests, which lie in a file of their own (`ops.grading.hidden_tests`).
+
+    `count` is their number, `characters` the size of their inputs and outputs, `digest` a SHA-256 of their contents.
+    `names` are names that they call and no public test does.
+    """
+
+    count: int
+    characters: int
+    digest: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Problem:
     """A question with a gold answer and the grader that judges answers to it.
 
@@ -44,7 +58,8 @@ class Problem:
     reads it: LaTeX for "math", a letter for "choice", short text for "text", a
     reference program (or "") for "code"; "open" is a user's question, which nothing grades. `choices` are the texts
     behind the letters A, B, C …; empty unless the question offers choices. `family` names the embedded generator, ""
-    for real data. `grading` is the version of the benchmark's own grader, "" if the recipe states none.
+    for real data. `grading` is the version of the benchmark's own grader, "" if the recipe states none. `tests` are
+    public, except while a benchmark is loaded; `hidden` refers to the others.
     """
 
     id: str
@@ -61,6 +76,12 @@ class Problem:
     family: str = ""
     source: str = ""
     grading: str = ""
+    hidden: HiddenTests | None = None
+
+    @property
+    def test_count(self) -> int:
+        """The number of public and hidden tests."""
+        return len(self.tests) + (self.hidden.count if self.hidden else 0)
 
     @property
     def key(self) -> str:
@@ -68,11 +89,11 @@ class Problem:
         return problem_key(self.benchmark, self.id)
 
     def as_row(self) -> dict[str, Any]:
-        """Return a row for JSON; `from_row` is its inverse."""
+        """Return a row for JSON; `from_row` is its inverse. `grading` and `hidden` are omitted where there is none."""
         row = asdict(self)
         row["choices"] = list(self.choices)
         row["tests"] = [test.as_row() for test in self.tests]
-        return row if self.grading else {key: value for key, value in row.items() if key != "grading"}
+        return {key: value for key, value in row.items() if value or key not in ("grading", "hidden")}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Problem:
@@ -80,6 +101,8 @@ class Problem:
         values = dict(row)
         values["choices"] = tuple(values.get("choices") or ())
         values["tests"] = tuple(CodeTest(**test) for test in values.get("tests") or ())
+        if hidden := values.get("hidden"):
+            values["hidden"] = HiddenTests(**hidden | {"names": tuple(hidden["names"])})
         return cls(**values)
 
 

@@ -17,6 +17,7 @@ from cachetools import LRUCache
 
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
+from ops.grading import hidden_tests
 from ops.grading import isolation as walls
 from ops.grading.grader import GRADERS, OwnGrader, is_final, take_graders, worker_prompt
 from ops.grading.isolation import GradingSettings, isolation
@@ -51,6 +52,7 @@ def configure(
     Called when a recipe is loaded. A process that never calls it runs programs in bubblewrap only.
     """
     walls.configure(settings, root)
+    hidden_tests.configure(root)
     take_graders(graders)
     if verdicts != _KEPT.folder:
         if _KEPT.store is not None:
@@ -68,7 +70,7 @@ def unreadable(problem: Problem) -> str:
 def grade(problem: Problem, response: str) -> Grade:
     """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
     when a program must run and this machine has no isolation that the recipe accepts (`configure`), or the problem's
-    grader asks a worker (`ops.workflow.judging`)."""
+    grader asks a worker (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged."""
     return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
 
 

@@ -75,14 +75,14 @@ class Block(NamedTuple):
         return any(not _QUIET.match(line) for line in lines)
 
 
-def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
+def program(response: str, tests: Iterable[CodeTest] = (), names: Iterable[str] = ()) -> str:
     """Return the program that `response` gives as its answer; "" if there is none.
 
     A block marked as Python is preferred to an unmarked one, and a later block to an earlier one. If `tests` call
-    functions or classes by name, the last block that defines one of them is chosen. A block that calls functions of an
-    earlier block is an example of its use; it is appended if the earlier block runs nothing by itself, because the
-    program would otherwise do nothing. An unclosed block extends to the end of the response. If no block contains
-    Python, strings in JSON count as blocks.
+    functions or classes by name, or `names` has any, the last block that defines one of them is chosen. A block that
+    calls functions of an earlier block is an example of its use; it is appended if the earlier block runs nothing by
+    itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If no
+    block contains Python, strings in JSON count as blocks.
     """
     spoken = after_thought(response)
     blocks = _blocks(spoken) or _blocks(response)
@@ -92,7 +92,7 @@ def program(response: str, tests: Iterable[CodeTest] = ()) -> str:
     candidates = candidates or _in_json([block.body for block in blocks] or [spoken])
     if not candidates:
         return "" if blocks else _unfenced(spoken)
-    return _chosen(candidates[-MAX_BLOCKS:], called(tests))
+    return _chosen(candidates[-MAX_BLOCKS:], called(tests).union(names))
 
 
 def called(tests: Iterable[CodeTest]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import ops.core
 import ops.grading
-from ops.core.problem import CodeTest, FailedTest, Grade, Problem, TestKind
+from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
 from ops.core.sqlite import Damaged, SqliteFile, of_this_machine
 from ops.grading.grader import GRADERS, MAX_CHARACTERS
 from ops.grading.isolation import Libraries, accepted_wall, libraries
@@ -86,7 +86,7 @@ class VerdictStore:
 def _key(problem: Problem, program: str) -> str:
     parts = (grader_version(), accepted_wall(), sys.version, installed(libraries(problem.benchmark)))
     own = problem.as_row() if problem.grading else None  # a function sees the problem
-    return _digest([*parts, _tests_key(problem.tests), own, program])
+    return _digest([*parts, _tests_key(problem.tests, problem.hidden), own, program])
 
 
 @lru_cache(maxsize=1)
@@ -109,8 +109,8 @@ def installed(chosen: Libraries) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _tests_key(tests: tuple[CodeTest, ...]) -> str:
-    return _digest([test.as_row() for test in tests])
+def _tests_key(tests: tuple[CodeTest, ...], hidden: HiddenTests | None) -> str:
+    return _digest([*(test.as_row() for test in tests), *([hidden.digest] if hidden else [])])
 
 
 def _digest(parts: Any) -> str:
@@ -122,7 +122,7 @@ def _digest(parts: Any) -> str:
 
 def _text(problem: Problem, verdict: Grade) -> str:
     reason, failed = verdict.reason, verdict.failed
-    if not verdict.correct and any(test.hidden for test in problem.tests):
+    if not verdict.correct and (problem.hidden or any(test.hidden for test in problem.tests)):
         reason = WITHHELD
         if failed is not None:
             failed = failed._replace(got=WITHHELD, expected="")

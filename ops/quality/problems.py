@@ -11,7 +11,7 @@ from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
 from ops.curation.text import exact_key, full_text
-from ops.grading import GRADERS, unreadable
+from ops.grading import GRADERS, hidden_tests, unreadable
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
 
 MAX_QUESTION_CHARS = 20_000
@@ -57,6 +57,8 @@ def check_problems(
     ids = {problem.key for problem in evaluation}
     rows = [_facts(problem, repeated, ids) for problem in problems]
     rules = _rules()
+    if any(problem.hidden for problem in problems):
+        rules.append(Rule("hidden tests whose file is missing or damaged", true("hidden_tests_intact")))
     if evaluation:
         rules += [
             Rule("repeats an evaluation question", true("repeats_evaluation", wanted=False)),
@@ -81,12 +83,14 @@ def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict
         "split": problem.split,
         "question_chars": len(problem.question.strip()),
         "answer_chars": len(problem.answer.strip()),
-        "tests_chars": sum(len(test.input) + len(test.output) for test in problem.tests),
+        "tests_chars": sum(len(test.input) + len(test.output) for test in problem.tests)
+        + (problem.hidden.characters if problem.hidden else 0),
         "has_gold": bool(problem.answer.strip()) or not _needs_gold(problem.grader),
         "answer_parses": not problem.answer.strip() or problem.grader == "choice" or not unreadable(problem),
         "answer_is_offered": problem.grader != "choice" or not unreadable(problem),
         "choices_fit_grader": bool(problem.choices) == (problem.grader == "choice"),
-        "has_tests": problem.grader != "code" or bool(problem.tests),
+        "has_tests": problem.grader != "code" or bool(problem.test_count),
+        "hidden_tests_intact": not hidden_tests.damage(problem),
         "repeats_evaluation": name in repeated,
         "id_is_held_out": name in held_out_ids,
     }

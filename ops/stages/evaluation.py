@@ -22,6 +22,7 @@ from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
+from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
@@ -125,7 +126,9 @@ def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int
 
 def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
     every = evaluation_questions(setup.workspace, setup.recipe)
-    return {name: every[name] for name in benchmarks if every.get(name)}
+    asked = {name: every[name] for name in benchmarks if every.get(name)}
+    check_hidden_tests(problem for own in asked.values() for problem in own)
+    return asked
 
 
 def score_baselines(

@@ -14,6 +14,7 @@ from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+from ops.grading.hidden_tests import forget_unused, removed_on_error, hidden_tests_folder
 from ops.quality.gold import GoldGrade, grade_gold
 
 
@@ -49,20 +50,24 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     entry, source = BENCHMARKS[benchmark], recipe.benchmarks[benchmark]
     named = raw_files(workspace, recipe, benchmark)
     loaded: dict[Split, LoadedSplit] = {}
-    for split in named:
-        loaded[split] = _without_failing_gold(entry, split, entry.read(split, source, workspace, recipe.seed), source)
-    listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
-    for split, part in loaded.items():
-        judge(entry, split, part, source.max_malformed_share, listed[split])
-    by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
-    if entry.releases and source.source != "embedded":
-        _disjoint(benchmark, by_split)
+    tests = hidden_tests_folder(workspace.root)
+    with removed_on_error(tests / benchmark):
+        for split in named:
+            read = entry.read(split, source, workspace, recipe.seed, tests)
+            loaded[split] = _without_failing_gold(entry, split, read, source)
+        listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
+        for split, part in loaded.items():
+            judge(entry, split, part, source.max_malformed_share, listed[split])
+        by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
+        if entry.releases and source.source != "embedded":
+            _disjoint(benchmark, by_split)
     files = []
     for split, problems in by_split.items():
         if problems:
             files.append(named[split])
             write_problems(files[-1], problems)
     _forget_others(workspace, recipe, benchmark, files)
+    forget_unused(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
     failing = sum(len(part.set_aside) for part in loaded.values())
     return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)

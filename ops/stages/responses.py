@@ -19,6 +19,7 @@ from ops.core.processes import alone
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
+from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
@@ -151,6 +152,7 @@ def _ask(
 ) -> dict[Cell, list[ResponseRow]]:
     """Send the problems of `cells` to all workers in parallel, each within its own limits."""
     todo = _chosen(problems, cells)
+    check_hidden_tests(problem for own in todo.values() for problem in own)
     total, done = samples * sum(map(len, todo.values())), 0
 
     def count(_: ResponseRow) -> None:

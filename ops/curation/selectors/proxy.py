@@ -76,7 +76,7 @@ def _level(problem: Problem) -> float | None:
 def _divided(problem: Problem) -> float:
     if problem.choices:
         return _likeness([frozenset(tokens(choice)) for choice in problem.choices])
-    return float(len(problem.tests)) if problem.tests else float(len(tokens(problem.answer)))
+    return float(problem.test_count) if problem.test_count else float(len(tokens(problem.answer)))
 
 
 def _likeness(sets: list[frozenset[str]]) -> float:

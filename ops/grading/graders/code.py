@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
-from ops.core.problem import CodeTest, Grade, Problem, TestKind
+from ops.core.problem import Grade, Problem, TestKind
+from ops.grading import hidden_tests, sandbox, unit_tests
 from ops.grading import program as programs
-from ops.grading import sandbox, unit_tests
 from ops.grading.grader import MAX_CHARACTERS, NO_REPORT, NOT_FINAL, Grader
+from ops.grading.hidden_tests import Numbered
 from ops.grading.isolation import Libraries, libraries
 from ops.grading.values import ProgramFailure, differing
 
@@ -106,7 +106,7 @@ _TURNS = Turns()
 
 def extracted(problem: Problem, response: str) -> str:
     """Return the program: the last Python block that is not a usage example, or the response if it is a program."""
-    return programs.program(response, problem.tests)
+    return programs.program(response, problem.tests, problem.hidden.names if problem.hidden else ())
 
 
 def judge(problem: Problem, program: str) -> Grade:
@@ -114,55 +114,51 @@ def judge(problem: Problem, program: str) -> Grade:
 
     A program that runs out of time beside others runs again by itself; if it runs out of time again, the reason
     says that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no
-    isolation that the recipe accepts works on this machine.
+    isolation that the recipe accepts works on this machine, and `DataError` when hidden tests cannot be read.
     """
     if not program.strip():
         return Grade(0.0, "", "no program found")
     if len(program) > MAX_CHARACTERS:
         return Grade(0.0, program[:200], f"longer than {MAX_CHARACTERS} characters")
-    if not problem.tests:
+    if not problem.test_count:
         return Grade(0.0, program, "the problem has no tests")
     failure = _first_failure(problem, program, 1.0, _TURNS.beside_others())
     if failure.late:
         failure = _first_failure(problem, program, GRACE, _TURNS.alone())
     if not failure.reason:
-        return Grade(1.0, program, f"passed {len(problem.tests)} tests")
+        return Grade(1.0, program, f"passed {problem.test_count} tests")
     late = f" ({NOT_FINAL}: a faster machine may say otherwise)" if failure.late else ""
     return Grade(0.0, program, f"{failure.reason}{late}", failure.test)
 
 
-class Numbered(NamedTuple):
-    """A test and its number among all tests of its problem, from 1."""
-
-    number: int
-    test: CodeTest
-
-
 def _first_failure(problem: Problem, program: str, grace: float, turn: AbstractContextManager[None]) -> ProgramFailure:
-    numbered = [Numbered(*pair) for pair in enumerate(problem.tests, 1)]
     with turn:
         for kind in KINDS:
-            for batch in batches([entry for entry in numbered if entry.test.kind == kind]):
+            for batch in batches(_tests(problem, kind)):
                 limits = _limits(kind, batch, grace)
                 if (failure := _failure(problem, program, batch, limits)).reason:
                     return failure
     return ProgramFailure("")
 
 
-def batches(tests: list[Numbered]) -> Iterator[list[Numbered]]:
-    """Return the tests grouped by sandbox: all public ones together, then hidden ones by `HIDDEN_AT_ONCE` and size.
+def _tests(problem: Problem, kind: TestKind) -> Iterator[Numbered]:
+    """Give the tests of a kind, public ones first; hidden ones are read as they are needed."""
+    own = [Numbered(*pair) for pair in enumerate(problem.tests, 1) if pair[1].kind == kind]
+    yield from sorted(own, key=lambda entry: entry.test.hidden)
+    yield from hidden_tests.read(problem, kind)
+
+
+def batches(tests: Iterable[Numbered]) -> Iterator[list[Numbered]]:
+    """Group tests by sandbox, in order: public ones together, then hidden ones by `HIDDEN_AT_ONCE` and size.
 
     A benchmark hides dozens of tests, each with its own time limit and up to megabytes of output. In a single run, a
     slow but correct program would reach the limits that stop a hanging one.
     """
-    if public := [entry for entry in tests if not entry.test.hidden]:
-        yield public
     batch: list[Numbered] = []
     for entry in tests:
-        if not entry.test.hidden:
-            continue
         characters = sum(len(each.test.output) for each in (*batch, entry))
-        if batch and (len(batch) == HIDDEN_AT_ONCE or characters > HIDDEN_CHARACTERS):
+        full = entry.test.hidden and (len(batch) == HIDDEN_AT_ONCE or characters > HIDDEN_CHARACTERS)
+        if batch and (full or entry.test.hidden != batch[0].test.hidden):
             yield batch
             batch = []
         batch.append(entry)
@@ -191,7 +187,7 @@ def _failure(problem: Problem, program: str, batch: list[Numbered], limits: sand
     for place, (number, test) in enumerate(batch):
         reported = place < len(run.results)
         result = run.results[place] if reported else ["error", run.why or "no result"]
-        if failed := differing(test, result, number, len(problem.tests)):
+        if failed := differing(test, result, number, problem.test_count):
             # A later test that runs out of time does not change the result of an earlier, completed one.
             return ProgramFailure(str(failed), run.overran and (not reported or result[0] != "ok"), failed)
     return ProgramFailure("")
@@ -208,15 +204,17 @@ def _failure_of_modules(
 
 
 def _unreadable(problem: Problem) -> str:
-    if not problem.tests:
+    if not problem.test_count:
         return "there are no tests"
-    sources = [("the program", problem.answer, "exec")]
-    modes = {"call": "eval", "unittest": "exec"}
-    numbered = enumerate(problem.tests, start=1)
-    sources += [(f"test {n}", test.input, modes[test.kind]) for n, test in numbered if test.kind in modes]
-    for what, source, mode in sources:
-        if why := _broken(source, mode):
-            return f"{what} is no Python ({why})"
+    if why := hidden_tests.damage(problem):
+        return f"the file of the hidden tests {why}"
+    if why := _broken(problem.answer, "exec"):
+        return f"the program is no Python ({why})"
+    modes: dict[TestKind, str] = {"call": "eval", "unittest": "exec"}
+    for kind, mode in modes.items():
+        for number, test in _tests(problem, kind):
+            if why := _broken(test.input, mode):
+                return f"test {number} is no Python ({why})"
     return ""
 
 

@@ -19,6 +19,7 @@ from ops.core.atomic import write_text
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.grading import configure
+from ops.grading.hidden_tests import check_hidden_tests
 from ops.precaching.opening import open_client
 from ops.training.grpo.configuration import configuration, longest_sequence, patience
 from ops.training.grpo.curve import Curve, Report
@@ -56,6 +57,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     configure(plan.recipe.grading, plan.root, plan.setup.workspace.cache, plan.recipe.own_graders)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
     mix = read_problems(plan.problems)
+    check_hidden_tests(mix)
     if plan.recursive is not None:
         mix = chosen(mix, plan.recursive, plan.recipe.seed)
     problems = {problem.key: problem for problem in mix}

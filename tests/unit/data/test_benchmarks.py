@@ -53,7 +53,8 @@ def test_hub_columns_one_by_one() -> None:
     assert (from_hub("aime25").id, from_hub("aime25").answer) == ("aime25-0", "70")
     assert (from_hub("math500").id, from_hub("math500").level) == ("test/1.json", "2")
     assert (from_hub("rlpr").answer, from_hub("rlpr").subject) == ("42 m", "physics")
-    assert from_hub("livecodebench").tests == (CodeTest("stdin", "1", "2"), CodeTest("stdin", "3", "4", True))
+    assert from_hub("livecodebench").tests == (CodeTest("stdin", "1", "2"),)
+    assert (hidden := from_hub("livecodebench").hidden) and (hidden.count, hidden.characters) == (1, 2)
     gpqa = from_hub("gpqa_diamond")
     assert gpqa.choices["ABCD".index(gpqa.answer)] == "right"
     assert sorted(gpqa.choices) == ["right", "w1", "w2", "w3"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import pickle
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.benchmarks.catalogue import livecodebench
-from ops.benchmarks.catalogue.livecodebench import hidden_tests
+from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.store import questions_key, read_problems, write_problems
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
+from ops.grading import hidden_tests
 from tests.loading import sound_problems
 from tests.unit.data.upstream import HUB_ROWS
 
@@ -36,11 +39,11 @@ def pack(data: bytes) -> str:
 @pytest.mark.parametrize("count", [0, 1, 5000])
 def test_a_text_that_any_protocol_pickled_is_read(protocol: int, count: int) -> None:
     tests = TESTS[:1] * count
-    assert hidden_tests(pack(pickle.dumps(json.dumps(tests, ensure_ascii=False), protocol))) == tests
+    assert unpacked(pack(pickle.dumps(json.dumps(tests, ensure_ascii=False), protocol))) == tests
 
 
 def test_plain_json_is_read() -> None:
-    assert hidden_tests(json.dumps(TESTS)) == TESTS
+    assert unpacked(json.dumps(TESTS)) == TESTS
 
 
 class Evil:
@@ -68,20 +71,20 @@ class Evil:
 )
 def test_other_formats_are_refused_and_no_code_runs(bad: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        hidden_tests(bad)
+        unpacked(bad)
     assert RAN == []
 
 
 def test_archives_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livecodebench, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match="over"):
-        hidden_tests(pack(pickle.dumps(json.dumps(["x" * 2000]))))
+        unpacked(pack(pickle.dumps(json.dumps(["x" * 2000]))))
 
 
 @given(st.binary() | st.lists(st.sampled_from([b"\x80\x04", b"\x8c\x02[]", b"c", b"os\n", b"R", b"."])).map(b"".join))
 def test_any_pickle_gives_tests_or_a_value_error(data: bytes) -> None:
     try:
-        assert isinstance(hidden_tests(pack(data)), list)
+        assert isinstance(unpacked(pack(data)), list)
     except ValueError:
         return
 
@@ -92,6 +95,7 @@ def test_any_pickle_gives_tests_or_a_value_error(data: bytes) -> None:
 def load(workspace: Workspace, write_rows: Any, *rows: dict[str, Any]) -> list[Problem]:
     numbered = [{**HUB_ROWS["livecodebench"], "question_id": str(n), **row} for n, row in enumerate(rows)]
     source = BenchmarkSource(source="file", train_file=write_rows("lcb.jsonl", numbered).name)
+    hidden_tests.configure(workspace.root)
     return sound_problems(BENCHMARKS["livecodebench"], "train", source, workspace, 0)
 
 
@@ -99,7 +103,9 @@ def test_hidden_tests_of_a_megabyte_are_no_malformed_row(workspace: Workspace, w
     numbers = " ".join(str(n * 7919 % 10_007) for n in range(200_000))
     large = [{"input": numbers, "output": numbers, "testtype": "stdin"}]
     [problem] = load(workspace, write_rows, {"private_test_cases": pack(pickle.dumps(json.dumps(large)))})
-    assert [(len(test.input), test.hidden) for test in problem.tests] == [(1, False), (len(numbers), True)]
+    assert [(len(test.input), test.hidden) for test in problem.tests] == [(1, False)]
+    assert problem.hidden is not None
+    assert (problem.hidden.count, problem.hidden.characters) == (1, 2 * len(numbers))
 
 
 def test_functional_rows_call_the_method_they_name(workspace: Workspace, write_rows: Any) -> None:
@@ -110,7 +116,8 @@ def test_functional_rows_call_the_method_they_name(workspace: Workspace, write_r
     }  # fmt: skip
     [problem] = load(workspace, write_rows, row)
     public = CodeTest("call", "Solution().has([1, 2], 3)", "True")
-    assert problem.tests == (public, CodeTest("call", public.input, public.output, hidden=True))
+    assert problem.tests == (public,)
+    assert [test for _, test in hidden_tests.read(problem, "call")] == [replace(public, hidden=True)]
 
 
 def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace, write_rows: Any) -> None:
@@ -138,18 +145,20 @@ def test_tests_that_are_no_list_are_a_malformed_row(workspace: Workspace, write_
         load(workspace, write_rows, {"public_test_cases": cases})
 
 
-def test_stored_problems_keep_the_hidden_mark_and_keys_do_not(
+def test_a_stored_problem_refers_to_its_hidden_tests(
     workspace: Workspace, write_rows: Any, tmp_path: Path
 ) -> None:
     problems = load(workspace, write_rows, {})
     write_problems(tmp_path / "p.jsonl", problems)
     assert read_problems(tmp_path / "p.jsonl") == problems
-    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert rows[0]["tests"] == [
-        {"kind": "stdin", "input": "1", "output": "2"},
-        {"kind": "stdin", "input": "3", "output": "4", "hidden": True},
-    ]
-    unmarked = [Problem.from_row({**rows[0], "tests": [{**test, "hidden": False} for test in rows[0]["tests"]]})]
-    assert unmarked != problems
-    assert questions_key(unmarked) == questions_key(problems), "scores stored before the mark stay"
-    assert questions_key([Problem.from_row({**rows[0], "tests": rows[0]["tests"][:1]})]) != questions_key(problems)
+    [row] = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert row["tests"] == [{"kind": "stdin", "input": "1", "output": "2"}]
+    digest = hashlib.sha256(b'["stdin", "3", "4"]\n').hexdigest()
+    assert row["hidden"] == {"count": 1, "characters": 2, "digest": digest, "names": []}
+    public = Problem.from_row({name: value for name, value in row.items() if name != "hidden"})
+    assert public.as_row() == {name: value for name, value in row.items() if name != "hidden"}
+    assert questions_key([public]) != questions_key(problems)
+    inside = {**public.as_row(), "tests": [*row["tests"], {**row["tests"][0], "hidden": True}]}
+    (tmp_path / "p.jsonl").write_text(json.dumps(inside) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"hidden tests in the row.*materialize it again"):
+        read_problems(tmp_path / "p.jsonl")

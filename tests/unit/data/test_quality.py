@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ops.core.problem import Domain, Problem
+from ops.core.problem import CodeTest, Domain, Problem
+from ops.grading import hidden_tests
 from ops.quality import MAX_QUESTION_CHARS, Balance, HeldOut, check_problems, gold_response
 
 Make = Callable[..., Problem]
@@ -15,6 +17,17 @@ EACH_3 = Balance(DOMAINS, exactly=3)
 
 def sound(make: Make) -> list[Problem]:
     return [make(f"{domain}{i}", f"{domain} {i}", domain=domain) for domain in DOMAINS for i in range(3)]
+
+
+def test_a_missing_file_of_hidden_tests_is_named(make: Make, tmp_path: Path) -> None:
+    hidden_tests.configure(tmp_path)
+    folder = hidden_tests.hidden_tests_folder(tmp_path)
+    tests = (CodeTest("stdin", "1", "12"), CodeTest("stdin", "", "1", True))
+    problem = hidden_tests.set_apart(make("p", grader="code", domain="code", answer="", tests=tests), folder)
+    assert check_problems([problem]).failures == []
+    hidden_tests.file_of(folder, problem).unlink()
+    name = "hidden tests whose file is missing or damaged: math500/p"
+    assert check_problems([problem]).failures == [name]
 
 
 def test_a_sound_set_passes(make: Make) -> None:

@@ -1,0 +1,262 @@
+"""Hidden tests by reference: graded from their files as from memory, never held at once, and never half-written."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops import grading
+from ops.benchmarks.store import write_problems
+from ops.config import Grading
+from ops.core.errors import DataError
+from ops.core.problem import CodeTest, Grade, Problem
+from ops.grading import grade, grade_many, hidden_tests
+from ops.grading.graders import code
+from tests.builders import fenced, make_code_problem
+
+ROOT = Path(__file__).resolve().parents[3]
+SECRET = "90210"
+SQUARE = "def f(n):\n    return n * n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a project's hidden tests, from which this process grades."""
+    hidden_tests.configure(tmp_path)
+    grading._MEMO.clear()
+    return hidden_tests.hidden_tests_folder(tmp_path)
+
+
+def squares(*numbers: int, hidden: bool = False) -> list[CodeTest]:
+    return [CodeTest("call", f"f({n})", str(n * n), hidden) for n in numbers]
+
+
+def stored(folder: Path) -> tuple[Problem, Path]:
+    problem = hidden_tests.set_apart(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
+    return problem, hidden_tests.file_of(folder, problem)
+
+
+UNIT = CodeTest("unittest", "import unittest\nclass Case(unittest.TestCase):\n"
+                "    def test_two(self): self.assertEqual(f(2), 4)\n", hidden=True)  # fmt: skip
+ECHO = [CodeTest("stdin", f"{n}\n", f"{n} é\n", hidden=n > 1) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("tests", "program"),
+    [
+        (squares(1) + squares(*range(2, 10), hidden=True), SQUARE),
+        (squares(1) + squares(*range(2, 10), hidden=True), "def f(n):\n    return n * n if n < 9 else 0"),
+        (squares(1, 2) + squares(3, hidden=True), "def f(n):\n    return n"),
+        (ECHO, "print(input(), 'é')"),
+        (ECHO, "n = input()\nprint(n, 'é' if n < '3' else 'e')"),
+        ([*squares(1), UNIT, *squares(3, hidden=True)], "def f(n):\n    return n * n if n != 2 else 0"),
+        ([UNIT], f"{SQUARE}\n```\n```python\nprint(f(2))"),
+    ],
+)
+def test_verdicts_are_those_of_tests_in_memory(
+    folder: Path, runs: list[Any], tests: list[CodeTest], program: str
+) -> None:
+    problem, response = make_code_problem(*tests), fenced(program)
+    before = grade(problem, response)
+    held, runs[:] = [run.tests for run in runs], []
+    apart = hidden_tests.set_apart(problem, folder)
+    assert not any(test.hidden for test in apart.tests)
+    assert grade(apart, response) == before
+    assert [run.tests for run in runs] == held
+    assert code.extracted(apart, response) == code.extracted(problem, response)
+
+
+def test_a_batch_is_read_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = hidden_tests._test
+
+    def counted(text: bytes) -> CodeTest:
+        read.append(len(text))
+        return real(text)
+
+    monkeypatch.setattr(hidden_tests, "_test", counted)
+    problem = hidden_tests.set_apart(make_code_problem(*squares(*range(40), hidden=True)), folder)
+    assert not grade(problem, fenced("def f(n):\n    return -1")).correct
+    assert len(read) == code.HIDDEN_AT_ONCE + 1
+
+
+# ── files that cannot be read ────────────────────────────────────────────────
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-30])
+
+
+def flip(file: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
+        place = archive.infolist()[1].header_offset + len("2.call") + 30
+    data = bytearray(file.read_bytes())
+    data[place + 3] ^= 0xFF
+    file.write_bytes(bytes(data))
+
+
+def exchange(file: Path) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in (1, 2):
+            archive.writestr(f"{number}.call", json.dumps(["call", "f(0)", "0"]) + "\n")
+
+
+def swell(file: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in (1, 2):
+            archive.writestr(f"{number}.call", " " * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "found", "seen_early"),
+    [
+        (Path.unlink, "does not exist", True),
+        (cut, "is damaged", True),
+        (swell, "other tests", True),
+        (flip, "is damaged", False),
+        (exchange, "other tests", False),
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(
+    folder: Path, damage: Callable[[Path], None], found: str, seen_early: bool
+) -> None:
+    problem, file = stored(folder)
+    hidden_tests.check_hidden_tests([problem])
+    damage(file)
+    if seen_early:
+        with pytest.raises(DataError, match=found):
+            hidden_tests.check_hidden_tests([problem])
+    with pytest.raises(DataError) as error:
+        grade(problem, fenced(SQUARE))
+    message = str(error.value)
+    assert "\n" not in message
+    assert found in message
+    assert all(words in message for words in (str(file), problem.key, "`podium data raw RECIPE`"))
+    assert found in hidden_tests.damage(problem)
+    hidden_tests.set_apart(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
+    assert grade(problem, fenced(SQUARE)).correct, "loading the benchmark again repairs the file"
+    assert hidden_tests.damage(problem) == ""
+
+
+def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, tmp_path: Path) -> None:
+    hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
+    problem = hidden_tests.set_apart(make_code_problem(*squares(1), hidden), folder)
+    grading.configure(Grading(isolation=grading.isolation()), tmp_path, tmp_path)
+    first = grade(problem, fenced(SQUARE))
+    assert SECRET in first.reason
+    hidden_tests.file_of(folder, problem).unlink()
+    grading._MEMO.clear()
+    again = grade(problem, fenced(SQUARE))
+    assert (again.score, again.failed and again.failed.number) == (0.0, 2)
+    assert SECRET not in f"{again.reason} {again.failed}"
+    other = replace(problem, hidden=replace(problem.hidden, digest="0" * 64))  # type: ignore[type-var]
+    with pytest.raises(DataError, match="does not exist"):
+        grade(other, fenced(SQUARE))
+    grading.configure(Grading(isolation=grading.isolation()), ROOT)
+
+
+def test_threads_grade_from_one_file_at_once(folder: Path) -> None:
+    problem = hidden_tests.set_apart(make_code_problem(*squares(*range(9), hidden=True)), folder)
+    programs = [f"def f(n):\n    return n * n + (n == {n})" for n in range(4)]
+    verdicts: list[Grade] = grade_many([(problem, fenced(program)) for program in programs], workers=4)
+    assert [verdict.failed and verdict.failed.number for verdict in verdicts] == [1, 2, 3, 4]
+
+
+# ── processes ────────────────────────────────────────────────────────────────
+
+
+def child(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+MEMORY = """
+import sys, tracemalloc
+from pathlib import Path
+from ops.benchmarks.store import read_problems
+from ops.grading import hidden_tests
+tracemalloc.start()
+root = Path(sys.argv[1])
+hidden_tests.configure(root)
+problems = read_problems(root / "mix.jsonl")
+hidden_tests.check_hidden_tests(problems)
+loaded = tracemalloc.get_traced_memory()[1]
+tests = sum(1 for problem in problems for _ in hidden_tests.read(problem, "stdin"))
+print(loaded, tracemalloc.get_traced_memory()[1], tests)
+"""
+
+
+def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> None:
+    """Sixty megabytes of hidden tests; compressible, so that they are written fast."""
+    size, problems = 1_500_000, []
+    for name in range(10):
+        tests = [CodeTest("stdin", f"{name} {n} ".ljust(size), "1\n", hidden=True) for n in range(4)]
+        problems.append(hidden_tests.set_apart(make_code_problem(*squares(1), *tests, id=f"p{name}"), folder))
+    write_problems(tmp_path / "mix.jsonl", problems)
+    assert (tmp_path / "mix.jsonl").stat().st_size < size / 100
+    reader = child(MEMORY, tmp_path)
+    said, errors = reader.communicate()
+    assert reader.returncode == 0, errors
+    loaded, peak, tests = map(int, said.split())
+    assert tests == 40
+    assert loaded < size / 2, "loading a mix reads no hidden test"
+    assert peak < 10 * size, "one of forty tests is in memory, with its copies"
+
+
+GRADE = """
+import sys
+from pathlib import Path
+from ops.benchmarks.store import read_problems
+from ops.config import Grading
+from ops.grading import configure, grade, isolation
+root = Path(sys.argv[1])
+configure(Grading(isolation=isolation()), root)
+[problem] = read_problems(root / "mix.jsonl")
+print([grade(problem, sys.argv[2]).score, grade(problem, "```python\\nf = abs\\n```").failed.number])
+"""
+
+
+def test_two_processes_grade_from_one_file_at_once(folder: Path, tmp_path: Path) -> None:
+    problem, _ = stored(folder)
+    write_problems(tmp_path / "mix.jsonl", [problem])
+    graders = [child(GRADE, tmp_path, fenced(SQUARE)) for _ in range(2)]
+    assert [grader.communicate()[0] for grader in graders] == ["[1.0, 2]\n"] * 2
+
+
+WRITE = """
+import os, signal, sys
+from pathlib import Path
+from ops.core.problem import CodeTest
+from ops.grading import hidden_tests
+from tests.builders import make_code_problem
+def killed(test, real=hidden_tests._text, seen=[]):
+    seen.append(test)
+    if len(seen) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(test)
+hidden_tests._text = killed
+tests = [CodeTest("call", f"f({n})", str(n * n), True) for n in (2, 3, 4)]
+hidden_tests.set_apart(make_code_problem(*tests), Path(sys.argv[1]))
+"""
+
+
+def test_a_kill_while_writing_leaves_nothing_that_is_read(folder: Path) -> None:
+    writer = child(WRITE, folder)
+    writer.communicate()
+    assert writer.returncode == -signal.SIGKILL
+    assert list(folder.rglob("*.zip")) == []
+    assert len(list(folder.rglob(".*.tmp"))) == 1
+    problem = hidden_tests.set_apart(make_code_problem(*squares(2, 3, 4, hidden=True)), folder)
+    assert [path.name for path in (folder / "livecodebench").iterdir()] == [
+        hidden_tests.file_of(folder, problem).name
+    ], "the next writer removes what the killed one left"
+    assert grade(problem, fenced(SQUARE)).correct

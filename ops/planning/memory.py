@@ -29,6 +29,13 @@ VLLM_WORK_GIB = 1.5
 """Assumed GiB of vLLM's activations for TRL's batches of 4,096 tokens, its CUDA graphs and its sampler."""
 PROCESS_GIB = 2.0
 """Assumed host memory of one rank: Python, libraries, data."""
+HIDDEN_TESTS_BYTES = 12e9
+"""Assumed size of LiveCodeBench's hidden tests: decoded they have 9 to 12 GB. Not tried against the live hub."""
+HIDDEN_TESTS_RATIO = 1.5
+"""Characters per stored byte of hidden tests: the lowest measured on generated ones, random letters. Random integers
+gave 1.8 to 2.0, grids of two characters 4.4."""
+BATCH_COPIES = 3
+"""Bytes of memory per character of the hidden tests in one sandbox; measured while programs were graded: 2.7."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
 """The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
 PADDED = 2

@@ -6,17 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from ops.benchmarks.registry import BENCHMARKS
 from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
 from ops.core.rows import ResponseRow
+from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning import lengths as sizes
 from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
+    BATCH_COPIES,
     CONTEXT_GIB,
     GIB,
+    HIDDEN_TESTS_BYTES,
+    HIDDEN_TESTS_RATIO,
     PROCESS_GIB,
     VLLM_WORK_GIB,
     Engine,
@@ -34,6 +40,7 @@ from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
 from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages
 from ops.planning.stored import Left, ledger_of, left, stored_measurements
+from ops.quality.problems import MAX_TESTS_CHARS
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Assumed memory per GPU if a GPU is needed and the machine has none."""
@@ -223,15 +230,40 @@ class Plan:
         copies = self._runs + (self.recipe.cold_start is not None) + 1 + downloaded
         return copies * element * self.known.shape.parameters / GIB
 
+    @cached_property
+    def hidden_tests(self) -> list[str]:
+        """The benchmarks with hidden tests that the recipe reads from the hub or from files."""
+        sources = self.recipe.benchmarks.items()
+        return [name for name, source in sources if BENCHMARKS[name].hides_tests and source.source != "embedded"]
+
+    @cached_property
+    def tests_gib(self) -> float:
+        """GiB of hidden tests that are not stored yet, in `data/raw` and again in DVC's cache."""
+        root, size = self.setup.workspace.root, 0.0
+        for name in self.hidden_tests:
+            source = self.recipe.benchmarks[name]
+            if any((hidden_tests_folder(root) / name).glob("*")):
+                continue
+            files = [root / Path(file).expanduser() for file in {*source.files("train"), *source.files("test")}]
+            held = sum(file.stat().st_size for file in files if file.is_file())
+            size += held if source.source == "file" else HIDDEN_TESTS_BYTES / HIDDEN_TESTS_RATIO
+        return 2 * size / GIB
+
+    @property
+    def grading_gib(self) -> float:
+        """GiB of host memory in which programs are graded: a batch of hidden tests per core, of a problem as large as
+        the checks of the data allow."""
+        return bool(self.hidden_tests) * self.machine.cores * BATCH_COPIES * MAX_TESTS_CHARS / GIB
+
     @property
     def disk_gib(self) -> float:
-        """GiB of checkpoints and weights, minus the existing checkpoints of this recipe's runs."""
+        """GiB of checkpoints, weights and hidden tests, minus the existing checkpoints of this recipe's runs."""
         lying = sum(
             file.stat().st_size
             for file in self.setup.workspace.runs.glob(f"{self.recipe.policy_name}-*/checkpoints/**/*")
             if file.is_file()
         )
-        return max(0.0, self.checkpoints * self.checkpoint_gib - lying / GIB) + self.weights_gib
+        return max(0.0, self.checkpoints * self.checkpoint_gib - lying / GIB) + self.weights_gib + self.tests_gib
 
     # ── money and time ───────────────────────────────────────────────────────
 

@@ -95,7 +95,7 @@ def as_facts(plan: Plan, lacking: Sequence[Missing]) -> dict[str, Any]:
         "stages": [_stage_facts(stage) for stage in plan.stages],
         "whole_run": _stage_facts(total(plan.stages)),
         "gpu_gib": None if plan.memory is None else {part.name: part.gib for part in plan.memory.parts},
-        "disk_gib": None if plan.workload is None else plan.disk_gib,
+        "disk_gib": plan.disk_gib if plan.workload or plan.tests_gib else None,
     }
 
 
@@ -182,10 +182,18 @@ def _cache(made: Memory, sequence: int) -> str:
 
 
 def _disk(plan: Plan) -> str:
-    if plan.workload is None:
-        return ""
-    one = f"{plan.checkpoints} checkpoints of {_size(plan.checkpoint_gib)}, weights {_size(plan.weights_gib)}"
-    return _facts([("disk", f"{one}: {_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free")])
+    parts = []
+    if plan.workload is not None:
+        parts.append(f"{plan.checkpoints} checkpoints of {_size(plan.checkpoint_gib)}")
+        parts.append(f"weights {_size(plan.weights_gib)}")
+    if plan.tests_gib:
+        named = ", ".join(plan.hidden_tests)
+        parts.append(f"hidden tests of {named} and a copy {_size(plan.tests_gib)} (assumed: not tried against the hub)")
+    total = f"{_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free"
+    facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
+    if plan.grading_gib:
+        facts.append(("grading", f"a batch of hidden tests per core: at most {_size(plan.grading_gib)} of memory"))
+    return _facts(facts)
 
 
 def _money(plan: Plan) -> str:

@@ -54,4 +54,12 @@ def left_out(plan: Plan) -> Iterator[Missing]:
         yield Missing(what, why, remedy, refuses=False)
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, gated, left_out)
+def hidden_tests(plan: Plan) -> Iterator[Missing]:
+    """Require disk space for hidden tests."""
+    has, needs = plan.machine.disk_gib, plan.tests_gib
+    if needs > has:
+        why = f"hidden tests of {', '.join(plan.hidden_tests)} take {needs:,.0f} GiB, and {has:,.0f} are free"
+        yield Missing("disk", why, "Free some, or use a larger disk")
+
+
+REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, gated, hidden_tests, left_out)

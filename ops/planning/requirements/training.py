@@ -174,10 +174,10 @@ def vllm_cache(plan: Plan) -> Iterator[Missing]:
 
 
 def host_memory(plan: Plan) -> Iterator[Missing]:
-    """Require that host memory holds one copy of the model per rank, and offloaded states."""
+    """Require that host memory holds one copy of the model per rank, offloaded states, and graded hidden tests."""
     if plan.memory is None:
         return
-    has, needs = plan.machine.memory_gib, plan.memory.host
+    has, needs = plan.machine.memory_gib, plan.memory.host + plan.grading_gib
     if needs > has:
         why = f"{needs:,.0f} GiB of the machine's {has:,.0f} are needed"
         offloaded = plan.workload is not None and plan.workload.engine.offload
@@ -186,10 +186,11 @@ def host_memory(plan: Plan) -> Iterator[Missing]:
 
 
 def disk(plan: Plan) -> Iterator[Missing]:
-    """Require disk space for the policy and its checkpoints, including the one being written."""
+    """Require disk space for the policy, its checkpoints, including the one being written, and hidden tests."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
         one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
+        one += f", hidden tests of {plan.tests_gib:,.0f} GiB" if plan.tests_gib else ""
         why = f"{one} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
         yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
 

@@ -19,6 +19,7 @@ import pytest
 from ops.config import Pool, Price, Setup, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
+from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning.estimate import Cost, total
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.memory import PHASES, Phase
@@ -195,8 +196,22 @@ def test_host_memory_and_disk(name: str, plan: Plan) -> None:
     weights = 2 * case.model.parameters / GIB
     assert made.host == pytest.approx(case.gpus * (weights + 2.0))
     checkpoint = (2 + 2 + 4 + 8) * case.model.parameters / GIB
+    # LiveCodeBench's hidden tests, 12 GB of text in two thirds of the bytes, and DVC's copy.
+    tests = 2 * 12e9 * 2 / 3 / GIB
     # Each stage keeps one; each stage's policy, MLflow's copy of the last and the model from the hub.
-    assert plan.disk_gib == pytest.approx((case.stages + 1) * checkpoint + (case.stages + 2) * weights)
+    assert plan.disk_gib == pytest.approx((case.stages + 1) * checkpoint + (case.stages + 2) * weights + tests)
+    # Twenty million characters three times for each program that is graded, in no rank.
+    assert plan.grading_gib == pytest.approx(plan.machine.cores * 20e6 * 3 / GIB)
+
+
+def test_hidden_tests_that_are_stored_take_no_more_disk(plan: Plan) -> None:
+    before = plan.disk_gib
+    folder = hidden_tests_folder(plan.setup.workspace.root) / "livecodebench"
+    folder.mkdir(parents=True)
+    (folder / "a.zip").write_bytes(b"")
+    stored = make_plan(plan.setup, plan.machine, today=plan.today)
+    assert (stored.tests_gib, stored.hidden_tests) == (0.0, ["livecodebench"])
+    assert stored.disk_gib == pytest.approx(before - plan.tests_gib)
 
 
 def test_calls(name: str, plan: Plan) -> None:

@@ -14,7 +14,7 @@ from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.grading.hidden_tests import forget_unused, removed_on_error, hidden_tests_folder
+from ops.grading.hidden_tests import forget_unused, hidden_tests_folder, removed_on_error
 from ops.quality.gold import GoldGrade, grade_gold
 
 

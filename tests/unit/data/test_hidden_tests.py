@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 from ops.benchmarks.catalogue import livecodebench
 from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
 from ops.benchmarks.registry import BENCHMARKS, graded_on
-from ops.benchmarks.store import questions_key, read_problems, write_problems
-from ops.config import BenchmarkSource
+from ops.benchmarks.store import questions_key, read_problems, training_candidates, write_problems
+from ops.config import BenchmarkSource, Grading, Setup, load_recipe
 from ops.core.errors import DataError
+from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import hidden_tests
+from ops.grading import configure, grade_many, hidden_tests, isolation
+from ops.stages.problems import materialize_raw
+from tests.builders import fenced
 from tests.loading import sound_problems
+from tests.setups import without_workers
 from tests.unit.data.upstream import HUB_ROWS
 
 TESTS = [{"input": "3\n", "output": "é\n", "testtype": "stdin"}] * 3
@@ -162,3 +166,73 @@ def test_a_stored_problem_refers_to_its_hidden_tests(
     (tmp_path / "p.jsonl").write_text(json.dumps(inside) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"hidden tests in the row.*materialize it again"):
         read_problems(tmp_path / "p.jsonl")
+
+
+# ── the stage ────────────────────────────────────────────────────────────────
+
+SECRET = "90210"
+CASES = [{"input": f"{SECRET}{n}\n", "output": f"{SECRET}{n}\n", "testtype": "stdin"} for n in range(2)]
+FORMS = [json.dumps(CASES), pack(pickle.dumps(json.dumps(CASES)))]
+"""The same hidden tests in both of upstream's forms."""
+
+
+def setup_of(workspace: Workspace, write_rows: Any, *private: str | None) -> Setup:
+    """A recipe with one training problem per text of hidden tests, and one test problem of our own format."""
+    rows = [
+        {**HUB_ROWS["livecodebench"], "question_id": str(n), "private_test_cases": text}
+        for n, text in enumerate(private)
+    ]
+    write_rows("v1.jsonl", rows)
+    tests = [{"kind": "stdin", "input": SECRET, "output": "5", "hidden": True}]
+    write_rows("v6.jsonl", [{"id": "own", "question": "Print 5.", "answer": "", "tests": tests}])
+    source = BenchmarkSource(source="file", train_file="v1.jsonl", test_file="v6.jsonl")
+    recipe = load_recipe(resources() / "config", "files").model_copy(update={"benchmarks": {"livecodebench": source}})
+    return without_workers(workspace, recipe)
+
+
+def files(workspace: Workspace) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (workspace.data / "raw").rglob("*") if file.is_file()}
+
+
+def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace, write_rows: Any) -> None:
+    setup = setup_of(workspace, write_rows, *FORMS, None)
+    raw = materialize_raw(setup, "livecodebench")
+    assert [problem.hidden and problem.hidden.count for problem in (*raw.train, *raw.test)] == [2, 2, None, 1]
+    assert raw.train[0].hidden == raw.train[1].hidden, "both forms give the same tests"
+    assert raw.graded_on == (
+        "train: hidden tests (4, and 3 public ones, in 3 problems, 1 of which have public ones only); "
+        "test: hidden tests (1, and 0 public ones, in 1 problems)"
+    )
+    assert training_candidates(workspace, setup.recipe) == raw.train
+    for file in raw.files:
+        assert SECRET not in file.read_text(encoding="utf-8")
+    configure(Grading(isolation=isolation()), workspace.root)
+    hidden_tests.check_hidden_tests([*raw.train, *raw.test])
+    for problem in raw.train[:2]:
+        right, wrong = (f"n = input()\nprint({{'1': 2, {wrong!r}: 7}}.get(n, n))" for wrong in ("", f"{SECRET}1"))
+        passed, failed = grade_many([(problem, fenced(right)), (problem, fenced(wrong))])
+        assert passed.reason == "passed 3 tests"
+        assert failed.failed is not None
+        assert failed.failed.which == "test 3 of 3 (stdin, hidden)"
+
+
+def test_files_that_no_row_names_are_removed_and_an_error_changes_nothing(
+    workspace: Workspace, write_rows: Any
+) -> None:
+    materialize_raw(setup_of(workspace, write_rows, *FORMS), "livecodebench")
+    before = files(workspace)
+    assert len([name for name in before if name.endswith(".zip")]) == 2
+    other = json.dumps(CASES[:1])
+    with pytest.raises(DataError, match="malformed"):
+        materialize_raw(setup_of(workspace, write_rows, other, "broken"), "livecodebench")
+    assert files(workspace) == before
+    materialize_raw(setup_of(workspace, write_rows, other), "livecodebench")
+    after = files(workspace)
+    assert len([name for name in after if name.endswith(".zip")]) == 2
+    assert len(set(before) & set(after)) == 3, "both tables and the tests of the other split"
+    setup = setup_of(workspace, write_rows, None)
+    materialize_raw(setup, "livecodebench")
+    assert len([name for name in files(workspace) if name.endswith(".zip")]) == 1
+    left = setup.recipe.model_copy(update={"benchmarks": {"math500": BenchmarkSource(train=2, test=2)}})
+    materialize_raw(without_workers(workspace, left), "math500")
+    assert sorted(files(workspace)) == ["math500-test.jsonl", "math500-train.jsonl"]

@@ -97,7 +97,7 @@ class Problem:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Problem:
-        """Rebuild a problem from `as_row`'s output. Raises `TypeError` on unknown or missing keys."""
+        """Rebuild a problem from `as_row`'s output. Raises `TypeError` or `KeyError` on unknown or missing keys."""
         values = dict(row)
         values["choices"] = tuple(values.get("choices") or ())
         values["tests"] = tuple(CodeTest(**test) for test in values.get("tests") or ())

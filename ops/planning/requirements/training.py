@@ -189,9 +189,9 @@ def disk(plan: Plan) -> Iterator[Missing]:
     """Require disk space for the policy, its checkpoints, including the one being written, and hidden tests."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
-        one = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB and the weights"
-        one += f", hidden tests of {plan.tests_gib:,.0f} GiB" if plan.tests_gib else ""
-        why = f"{one} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
+        parts = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB"
+        tests = f", the weights and hidden tests of {plan.tests_gib:,.0f} GiB" if plan.tests_gib else " and the weights"
+        why = f"{parts}{tests} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
         yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
 
 

@@ -25,6 +25,7 @@ from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade_many, hidden_tests, isolation
+from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from tests.builders import fenced
 from tests.loading import sound_problems
@@ -179,14 +180,16 @@ FORMS = [json.dumps(CASES), pack(pickle.dumps(json.dumps(CASES)))]
 def setup_of(workspace: Workspace, write_rows: Any, *private: str | None) -> Setup:
     """A recipe with one training problem per text of hidden tests, and one test problem of our own format."""
     rows = [
-        {**HUB_ROWS["livecodebench"], "question_id": str(n), "private_test_cases": text}
+        {**HUB_ROWS["livecodebench"], "question_id": str(n), "question_content": f"Q{n}", "private_test_cases": text}
         for n, text in enumerate(private)
     ]
     write_rows("v1.jsonl", rows)
     tests = [{"kind": "stdin", "input": SECRET, "output": "5", "hidden": True}]
     write_rows("v6.jsonl", [{"id": "own", "question": "Print 5.", "answer": "", "tests": tests}])
     source = BenchmarkSource(source="file", train_file="v1.jsonl", test_file="v6.jsonl")
-    recipe = load_recipe(resources() / "config", "files").model_copy(update={"benchmarks": {"livecodebench": source}})
+    recipe = load_recipe(resources() / "config", "files")
+    curation = recipe.curation.model_copy(update={"per_domain": 2, "shortlist_factor": 1.0})
+    recipe = recipe.model_copy(update={"benchmarks": {"livecodebench": source}, "curation": curation})
     return without_workers(workspace, recipe)
 
 
@@ -204,7 +207,10 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace, write_r
         "test: hidden tests (1, and 0 public ones, in 1 problems)"
     )
     assert training_candidates(workspace, setup.recipe) == raw.train
-    for file in raw.files:
+    materialize_shortlist(setup)
+    mix = materialize_mix(setup).problems
+    assert {problem.hidden for problem in mix} <= {problem.hidden for problem in raw.train}
+    for file in (*raw.files, workspace.data / "shortlist.jsonl", workspace.data / "training_mix.jsonl"):
         assert SECRET not in file.read_text(encoding="utf-8")
     configure(Grading(isolation=isolation()), workspace.root)
     hidden_tests.check_hidden_tests([*raw.train, *raw.test])

@@ -34,6 +34,8 @@ HIDDEN_TESTS_BYTES = 12e9
 HIDDEN_TESTS_RATIO = 1.5
 """Characters per stored byte of hidden tests: the lowest measured on generated ones, random letters. Random integers
 gave 1.8 to 2.0, grids of two characters 4.4."""
+BATCH_CHARACTERS = 20_000_000
+"""Assumed characters of the hidden tests in one sandbox: six large ones. Not tried against the live hub."""
 BATCH_COPIES = 3
 """Bytes of memory per character of the hidden tests in one sandbox; measured while programs were graded: 2.7."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768

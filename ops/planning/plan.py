@@ -18,6 +18,7 @@ from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import Lengths
 from ops.planning.machine import USABLE, Machine
 from ops.planning.memory import (
+    BATCH_CHARACTERS,
     BATCH_COPIES,
     CONTEXT_GIB,
     GIB,
@@ -40,7 +41,6 @@ from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
 from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages
 from ops.planning.stored import Left, ledger_of, left, stored_measurements
-from ops.quality.problems import MAX_TESTS_CHARS
 
 ASSUMED_GPU_GIB = 80 * USABLE
 """Assumed memory per GPU if a GPU is needed and the machine has none."""
@@ -251,9 +251,8 @@ class Plan:
 
     @property
     def grading_gib(self) -> float:
-        """GiB of host memory in which programs are graded: a batch of hidden tests per core, of a problem as large as
-        the checks of the data allow."""
-        return bool(self.hidden_tests) * self.machine.cores * BATCH_COPIES * MAX_TESTS_CHARS / GIB
+        """GiB of host memory in which programs are graded: a batch of hidden tests per core."""
+        return bool(self.hidden_tests) * self.machine.cores * BATCH_COPIES * BATCH_CHARACTERS / GIB
 
     @property
     def disk_gib(self) -> float:

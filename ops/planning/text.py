@@ -192,7 +192,7 @@ def _disk(plan: Plan) -> str:
     total = f"{_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free"
     facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
     if plan.grading_gib:
-        facts.append(("grading", f"a batch of hidden tests per core: at most {_size(plan.grading_gib)} of memory"))
+        facts.append(("grading", f"a batch of hidden tests per core: about {_size(plan.grading_gib)} of memory"))
     return _facts(facts)
 
 

@@ -16,8 +16,8 @@ from ops.quality.suite import QualityReport, Rule, among, between, gallery, run,
 
 MAX_QUESTION_CHARS = 20_000
 MAX_ANSWER_CHARS = 20_000
-MAX_TESTS_CHARS = 20_000_000
-"""Limit for one problem's texts: hidden tests can have megabytes, and a larger row is damaged."""
+MAX_TESTS_CHARS = 512 << 20
+"""Limit for one problem's tests: of LiveCodeBench's, no more bytes are unpacked."""
 
 
 @dataclass(frozen=True)

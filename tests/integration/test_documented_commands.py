@@ -30,6 +30,8 @@ MAKE = {
     "clean": (),
 }
 """Target → its variables, in an order in which each finds its inputs."""
+MINUTES = ("bench", "forms")
+"""Targets that measure for minutes; CI runs the others."""
 OF_SHARED_ROWS = ("selectors", "forms")
 NOT_HERE = {
     "run": "makes the checkout that the others begin with",
@@ -122,7 +124,7 @@ def test_commands_after_a_pipeline_run(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "target", [pytest.param(name, marks=pytest.mark.soak) if name == "bench" else name for name in MAKE]
+    "target", [pytest.param(name, marks=pytest.mark.soak) if name in MINUTES else name for name in MAKE]
 )
 def test_a_target_of_the_makefile(project: Path, target: str) -> None:
     if target in OF_SHARED_ROWS and not SHARED.is_dir():

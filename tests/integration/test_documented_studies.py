@@ -9,6 +9,7 @@ import pytest
 from tests.integration.documented import finished, make
 
 LONG = ("reproduce", "seeds", "ablations")
+"""The last is the second one's command with another study."""
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(1400)  # less than of test_documented_commands.py, which begins first and makes the run
-@pytest.mark.parametrize("target", LONG)
+@pytest.mark.parametrize("target", ["reproduce", "seeds", pytest.param("ablations", marks=pytest.mark.soak)])
 def test_a_target_that_studies_a_policy(project: Path, target: str) -> None:
     make(project, target, "SEED=3" if target == "reproduce" else "SEEDS=3")

@@ -205,7 +205,7 @@ def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> Non
     write_problems(tmp_path / "mix.jsonl", problems)
     assert (tmp_path / "mix.jsonl").stat().st_size < size / 100
     reader = child(MEMORY, tmp_path)
-    said, errors = reader.communicate()
+    said, errors = reader.communicate(timeout=100)
     assert reader.returncode == 0, errors
     loaded, peak, tests = map(int, said.split())
     assert tests == 40
@@ -230,7 +230,7 @@ def test_two_processes_grade_from_one_file_at_once(folder: Path, tmp_path: Path)
     problem, _ = stored(folder)
     write_problems(tmp_path / "mix.jsonl", [problem])
     graders = [child(GRADE, tmp_path, fenced(SQUARE)) for _ in range(2)]
-    assert [grader.communicate()[0] for grader in graders] == ["[1.0, 2]\n"] * 2
+    assert [grader.communicate(timeout=100)[0] for grader in graders] == ["[1.0, 2]\n"] * 2
 
 
 WRITE = """
@@ -252,7 +252,7 @@ hidden_tests.set_apart(make_code_problem(*tests), Path(sys.argv[1]))
 
 def test_a_kill_while_writing_leaves_nothing_that_is_read(folder: Path) -> None:
     writer = child(WRITE, folder)
-    writer.communicate()
+    writer.communicate(timeout=100)
     assert writer.returncode == -signal.SIGKILL
     assert list(folder.rglob("*.zip")) == []
     assert len(list(folder.rglob(".*.tmp"))) == 1

@@ -50,8 +50,7 @@ $(STAMP): $(INPUTS) constraints-dvc.txt
 	@chmod +x $(BIN)/dvc
 	@touch $@
 
-# pip compiles every module in one process, which is nearly half of its time; compileall takes all cores. Libraries hold
-# templates that are no Python.
+# pip would compile every module in one process; compileall takes all cores. Libraries hold templates that are no Python.
 $(LIBRARIES_STAMP): $(INPUTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'

@@ -32,12 +32,13 @@ PROCESS_GIB = 2.0
 HIDDEN_TESTS_BYTES = 12e9
 """Assumed size of LiveCodeBench's hidden tests: decoded they have 9 to 12 GB. Not tried against the live hub."""
 HIDDEN_TESTS_RATIO = 1.5
-"""Characters per stored byte of hidden tests: the lowest measured on generated ones, random letters. Random integers
-gave 1.8 to 2.0, grids of two characters 4.4."""
+"""Characters per stored byte of hidden tests that are random small letters; numbers compress more
+(`tests/unit/grading/test_hidden_files.py`)."""
 BATCH_CHARACTERS = 20_000_000
 """Assumed characters of the hidden tests in one sandbox: six large ones. Not tried against the live hub."""
-BATCH_COPIES = 3
-"""Bytes of memory per character of the hidden tests in one sandbox; measured while programs were graded: 2.7."""
+BATCH_COPIES = 4
+"""Bytes of memory per character of the hidden tests in one sandbox, at most
+(`tests/unit/grading/test_hidden_files.py`)."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
 """The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
 PADDED = 2

@@ -244,9 +244,11 @@ class Plan:
             source = self.recipe.benchmarks[name]
             if any((hidden_tests_folder(root) / name).glob("*")):
                 continue
+            if source.source == "hub":
+                size += HIDDEN_TESTS_BYTES / HIDDEN_TESTS_RATIO
+                continue
             files = [root / Path(file).expanduser() for file in {*source.files("train"), *source.files("test")}]
-            held = sum(file.stat().st_size for file in files if file.is_file())
-            size += held if source.source == "file" else HIDDEN_TESTS_BYTES / HIDDEN_TESTS_RATIO
+            size += sum(file.stat().st_size for file in files if file.is_file())
         return 2 * size / GIB
 
     @property

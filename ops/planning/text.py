@@ -188,7 +188,7 @@ def _disk(plan: Plan) -> str:
         parts.append(f"weights {_size(plan.weights_gib)}")
     if plan.tests_gib:
         named = ", ".join(plan.hidden_tests)
-        parts.append(f"hidden tests of {named} and a copy {_size(plan.tests_gib)} (assumed: not tried against the hub)")
+        parts.append(f"hidden tests of {named} and a copy {_size(plan.tests_gib)} (assumed)")
     total = f"{_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free"
     facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
     if plan.grading_gib:

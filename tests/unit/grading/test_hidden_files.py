@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import string
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +24,7 @@ from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
 from ops.grading.graders import code
+from ops.planning.memory import BATCH_COPIES, HIDDEN_TESTS_RATIO
 from tests.builders import fenced, make_code_problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -211,6 +215,22 @@ def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> Non
     assert tests == 40
     assert loaded < size / 2, "loading a mix reads no hidden test"
     assert peak < 10 * size, "one of forty tests is in memory, with its copies"
+
+
+def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
+    text = "".join(random.Random(1).choices(string.ascii_lowercase, k=1_000_000))
+    tests = [CodeTest("stdin", text[n:], text[n:], hidden=True) for n in range(4)]
+    problem = hidden_tests.set_apart(make_code_problem(*tests), folder)
+    assert problem.hidden is not None
+    size = problem.hidden.characters
+    # Equal texts are too far apart for zlib to see.
+    assert hidden_tests.file_of(folder, problem).stat().st_size <= size / HIDDEN_TESTS_RATIO
+    tracemalloc.start()
+    try:
+        assert grade(problem, fenced("print(input())")).correct
+        assert tracemalloc.get_traced_memory()[1] <= BATCH_COPIES * size
+    finally:
+        tracemalloc.stop()
 
 
 GRADE = """

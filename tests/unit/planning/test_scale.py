@@ -200,8 +200,8 @@ def test_host_memory_and_disk(name: str, plan: Plan) -> None:
     tests = 2 * 12e9 * 2 / 3 / GIB
     # Each stage keeps one; each stage's policy, MLflow's copy of the last and the model from the hub.
     assert plan.disk_gib == pytest.approx((case.stages + 1) * checkpoint + (case.stages + 2) * weights + tests)
-    # Twenty million characters three times for each program that is graded, in no rank.
-    assert plan.grading_gib == pytest.approx(plan.machine.cores * 20e6 * 3 / GIB)
+    # Twenty million characters four times for each program that is graded, in no rank.
+    assert plan.grading_gib == pytest.approx(plan.machine.cores * 20e6 * 4 / GIB)
 
 
 def test_hidden_tests_that_are_stored_take_no_more_disk(plan: Plan) -> None:

@@ -48,6 +48,7 @@ from ops.config.recipe import (
     Recipe,
     Replay,
     Versions,
+    Vote,
     hyperparameters,
 )
 from ops.config.setup import Setup, Snapshot, asked_alike
@@ -122,6 +123,7 @@ __all__ = [
     "UntrainedPolicy",
     "Validation",
     "Versions",
+    "Vote",
     "Worker",
     "asked_alike",
     "digest",

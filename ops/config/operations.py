@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from ops.config.base import PoolName, Settings
 from ops.config.pool import Pool
+from ops.config.recipe import Vote
 
 
 class PromotionGate(Settings):
@@ -154,6 +155,8 @@ class Serving(Settings):
     rewrites: int = Field(default=1, ge=0)
     """How often the Conductor may write another workflow without the workers that failed, before the best of the
     remaining workers is called alone."""
+    vote: Vote = Vote()
+    """How many workflows answer a request that does not say it."""
     follow_s: float = Field(default=5.0, gt=0)
     """Seconds between checks of the alias `champion`."""
     drain_s: float = Field(default=30.0, ge=0)

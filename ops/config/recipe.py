@@ -188,6 +188,28 @@ WORST_VARIANCE = 0.25
 """The largest variance of a correct-or-wrong outcome: p (1 - p) at p = ½."""
 
 
+class Vote(Settings):
+    """How many workflows answer a question. The first is written as without a vote, the others are drawn."""
+
+    workflows: int = Field(default=1, ge=1, le=64)
+    """The most workflows that answer a question; the most frequent answer counts, of equals the one given first."""
+    agree: int | None = Field(default=None, ge=1)
+    """Workflows with the same answer after which no other is written. None: more than half of `workflows`."""
+    temperature: float = Field(default=0.7, gt=0)
+    """Temperature of the workflows after the first."""
+
+    @model_validator(mode="after")
+    def _can_agree(self) -> Self:
+        if self.agree is not None and self.agree > self.workflows:
+            raise ValueError(f"agree: {self.agree} of {self.workflows} workflows can never agree")
+        return self
+
+    @property
+    def enough(self) -> int:
+        """Return the number of equal answers that ends the vote."""
+        return self.agree or self.workflows // 2 + 1
+
+
 class Asked(Settings):
     """How one benchmark is evaluated if it differs from the others; None: as the others."""
 
@@ -222,6 +244,8 @@ class Evaluation(Settings):
     """Settings that differ for the workers alone and the baselines (`{repeats: 1}`)."""
     temperature: float = Field(default=0.0, ge=0)
     """0: greedy."""
+    vote: Vote = Vote()
+    """How many workflows of the Conductor answer a question; opponents are asked as their methods say."""
     batch: int = Field(default=128, ge=1)
     """Workflows generated at once; workers answer one batch while the next is generated."""
     writer: str = TRANSFORMERS

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.evaluation.rows import OutcomeRow
-from ops.grading.answer_clusters import answer_clusters
+from ops.grading.answer_clusters import elected
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
 from ops.workflow.team import Team
@@ -57,6 +57,8 @@ class Method:
     choose: Callable[[Sequence[Attempt]], Sequence[int]] = first
     detail: str = ""
     """What the method chose or learned, in a few words, for the heading of its column."""
+    agree: int | None = None
+    """The number of equal answers after which no further branch runs; None: all branches run at once."""
     author: Author | None = None
     """The worker that writes the workflows in place of `branches`. An invalid completion counts as wrong, and its cost
     counts."""
@@ -87,7 +89,7 @@ class Method:
     @classmethod
     def written(cls, author: Author, detail: str = "") -> Method:
         """Make a method that runs one workflow per question, which a worker writes."""
-        return cls(lambda problems, repeat: [()] * len(problems), first, detail, author)
+        return cls(lambda problems, repeat: [()] * len(problems), first, detail, author=author)
 
 
 @dataclass(frozen=True)
@@ -166,12 +168,7 @@ def majority(attempts: Sequence[Attempt]) -> list[int]:
     A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
     wrong.
     """
-    return [_elected(attempt) for attempt in attempts]
-
-
-def _elected(attempt: Attempt) -> int:
-    groups = answer_clusters(attempt.problem, attempt.answers)
-    return max(groups, key=len)[0] if groups else 0
+    return [(elected(attempt.problem, attempt.answers) or [0])[0] for attempt in attempts]
 
 
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ops.core.problem import Grade, Problem, problem_key
@@ -29,16 +30,25 @@ class Played(NamedTuple):
     """The execution of one system on one question."""
 
     branches: tuple[Trace, ...]
-    """The traces of workflows that ran side by side; a Conductor has one."""
+    """The traces of the question's workflows; a Conductor has one unless its workflows vote."""
     chosen: int = 0
     """The index of the branch whose answer is graded."""
-    writing: WorkflowTrace | None = None
-    """The trace of the call that wrote the workflow; None unless a worker wrote it."""
+    writings: tuple[WorkflowTrace, ...] = ()
+    """The trace of the call that wrote each branch's workflow; empty unless a worker wrote them."""
+    waves: tuple[int, ...] = ()
+    """The number of branches that ran side by side, wave after wave; empty: all at once."""
 
     @property
     def counts(self) -> Trace:
         """The trace whose answer is graded."""
         return self.branches[self.chosen]
+
+    @property
+    def latency_s(self) -> float:
+        """The seconds of the slowest branch of each wave, the writing of its workflow included."""
+        writings = [each.latency_s for each in self.writings] or [0.0] * len(self.branches)
+        left = iter([writing + branch.latency_s for writing, branch in zip(writings, self.branches, strict=True)])
+        return sum(max(islice(left, wave)) for wave in self.waves or (len(self.branches),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +96,16 @@ class OutcomeRow:
     def of(cls, problem: Problem, repeat: int, played: Played, grade: Grade | None) -> Self:
         """Make the row of an execution; `grade` is the grade of the chosen branch's answer.
 
-        Steps, tokens, USD and responses are summed over all branches and rounds; the latency is that of the slowest
-        branch. One branch with an unreachable worker makes the row unscorable, as does an unreachable judge. If a
-        worker wrote the workflow, that call counts in cost and latency, but not as a step. Shape and pattern are those
-        of the workflow that gave the graded answer.
+        Steps, tokens, USD and responses are summed over all branches and rounds. One branch with an unreachable worker
+        makes the row unscorable, as does an unreachable judge. If a worker wrote the workflows, those calls count in
+        cost and latency, but not as steps. Format, shape and pattern are those of the workflow that gave the graded
+        answer.
         """
-        counts, writing = played.counts, played.writing
+        counts = played.counts
+        writing = played.writings[played.chosen] if played.writings else None
         first, workflow = counts.rounds[0].parsed, counts.workflow
         executions = [trace for branch in played.branches for trace in branch.traces]
-        paid = executions if writing is None else [*executions, writing]
+        paid = [*executions, *played.writings]
         unscorable = any(trace.status in UNSCORABLE for trace in paid) or (grade is not None and grade.unscorable)
         unwritten = NO_WORKFLOW if writing is None or writing.status == "answered" else writing.status
         return cls(
@@ -110,7 +121,7 @@ class OutcomeRow:
             workers=tuple(step.worker for trace in executions for step in trace.steps if step.is_paid),
             tokens=sum(trace.tokens for trace in paid),
             cost_usd=sum((trace.cost_usd for trace in paid), 0.0),
-            latency_s=(writing.latency_s if writing else 0.0) + max(branch.latency_s for branch in played.branches),
+            latency_s=played.latency_s,
             completion="\n\n".join(round_.text for round_ in counts.rounds),
             answer=counts.answer or "",
             unscorable=unscorable,

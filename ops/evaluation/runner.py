@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ops.conductor.stored_writer import Writer
 from ops.conductor.untrained import PromptedConductor, write_workflow
-from ops.config import Evaluation, RoundLimits
+from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.evaluation.journal import RowList, RowSink
@@ -28,6 +28,7 @@ from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
+from ops.workflow.vote import Ballot
 
 AHEAD = 4
 """The most batches in progress at once, including the one being written; a faster writer waits for the workers."""
@@ -58,35 +59,45 @@ async def evaluate(
     come, and none is returned.
 
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
-    without change. With `limits` the Conductor works in rounds: the limits then apply to all questions of one repeat
-    together; `fits` is passed to `play`. Raises the client's `OverBudget` and `ConfigError` after the calls in flight
-    have ended, and `PromptTooLongError`, which names the problem. Rows of unreachable workers are unscorable. The call
-    by which a prompted Conductor writes counts in the row's cost.
+    without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
+    answers of its own, and the rule is that of `ops.workflow.vote`. With `limits` the Conductor works in rounds: the
+    limits then apply to all questions of one repeat together; `fits` is passed to `play`. Raises the client's
+    `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`, which names the
+    problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
+    row's cost.
     """
     scheduler, turn = Scheduler(), asyncio.Lock()
+    given = conductor if isinstance(conductor, Mapping) else {}
+    vote = Vote() if isinstance(conductor, Mapping) else settings.vote
 
-    async def write(prompts: list[list[Message]], chosen: Sequence[Problem], repeat: int) -> list[str]:
+    async def write(prompts: list[list[Message]], chosen: Sequence[Problem], number: int, sample: int) -> list[str]:
         # A mapping has a completion for each question, and a prompted Conductor is an author.
         assert not isinstance(conductor, Mapping | PromptedConductor)
+        temperature = vote.temperature if number else settings.temperature
         texts: list[str] = []
         async with turn:
             for start in range(0, len(prompts), settings.batch):
                 some = prompts[start : start + settings.batch]
-                writing = partial(conductor.write, some, temperature=settings.temperature, seed=seed + repeat)
+                writing = partial(conductor.write, some, temperature=temperature, seed=seed + sample)
                 try:
                     texts += await asyncio.to_thread(writing)
                 except PromptTooLongError as error:  # only in a first round: `fits` excludes it later
                     raise PromptTooLongError.of(chosen[start + error.index], error.tokens, error.limit) from None
         return texts
 
-    async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
+    async def once(chosen: Sequence[Problem], repeat: int, number: int) -> list[Played]:
+        """Run the workflow with this number of each question."""
+        sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
             author = Author(conductor.worker, lambda problem: team.messages(problem)[0]["content"], team.read)
-            return await _all_ended(_authored(author, problem, team, repeat, scheduler) for problem in chosen)
-        given = conductor if isinstance(conductor, Mapping) else {}
-        questions = [Question(problem, team, repeat, given.get((problem.key, repeat))) for problem in chosen]
-        writing = partial(write, chosen=chosen, repeat=repeat)
+            return await _all_ended(_authored(author, problem, team, sample, scheduler) for problem in chosen)
+        questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
+        writing = partial(write, chosen=chosen, number=number, sample=sample)
         return [Played((trace,)) for trace in await play(questions, writing, limits, scheduler=scheduler, fits=fits)]
+
+    async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
+        ballots = [Ballot.of(problem, vote) for problem in chosen]
+        return await _voted(ballots, lambda indices, number: once([chosen[i] for i in indices], repeat, number))
 
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
@@ -115,9 +126,15 @@ async def evaluate_method(
             Question(problem, team, sample, workflow.render(), Parsed(workflow))
             for workflow, sample in zip(branches, _samples(branches, repeat), strict=True)
         ]
+
+        async def branch(_: Sequence[int], number: int) -> list[Played]:
+            return [Played((trace,)) for trace in await play([questions[number]], scheduler=scheduler)]
+
         async with room:
             if method.author is not None:
                 played = await _authored(method.author, problem, team, repeat, scheduler)
+            elif method.agree is not None:
+                [played] = await _voted([Ballot(problem, len(questions), method.agree)], branch)
             else:
                 played = Played(tuple(await play(questions, scheduler=scheduler)))
         if on_done is not None:
@@ -191,6 +208,34 @@ def _in_order(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[O
     return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
 
 
+async def _voted(
+    ballots: Sequence[Ballot], once: Callable[[Sequence[int], int], Awaitable[list[Played]]]
+) -> list[Played]:
+    """Run the workflows of each ballot until its answer stands.
+
+    `once` runs the workflow with the given number for the ballots at the given indices. Those of a wave run side by
+    side.
+    """
+    made: list[list[Played]] = [[] for _ in ballots]
+    while any(waves := await asyncio.to_thread(lambda: [ballot.next() for ballot in ballots])):
+        numbers = sorted({number for wave in waves for number in wave})
+        asked = {number: [index for index, wave in enumerate(waves) if number in wave] for number in numbers}
+        ran = await _all_ended(once(indices, number) for number, indices in asked.items())
+        for indices, played in zip(asked.values(), ran, strict=True):
+            for index, each in zip(indices, played, strict=True):
+                made[index].append(each)
+        for ballot, wave, own in zip(ballots, waves, made, strict=True):
+            if wave:
+                ballot.take([each.counts.answer for each in own[wave.start :]])
+    return [_elected(ballot, own) for ballot, own in zip(ballots, made, strict=True)]
+
+
+def _elected(ballot: Ballot, made: Sequence[Played]) -> Played:
+    branches = tuple(each.counts for each in made)
+    writings = tuple(writing for each in made for writing in each.writings)
+    return Played(branches, ballot.winners[0], writings, tuple(ballot.waves))
+
+
 async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
     """Return all results. An error is raised only after all have ended: paid calls in flight must reach the cache."""
     results = await asyncio.gather(*running, return_exceptions=True)
@@ -205,7 +250,7 @@ async def _authored(author: Author, problem: Problem, team: Team, repeat: int, s
     writing = await write_workflow(author.worker, author.prompt(problem), team, repeat, scheduler)
     text = writing.answer or ""
     [trace] = await play([Question(problem, team, repeat, text, author.read(text))], scheduler=scheduler)
-    return Played((trace,), writing=writing)
+    return Played((trace,), writings=(writing,))
 
 
 def _samples(branches: Branches, repeat: int) -> list[Sample]:

@@ -28,3 +28,9 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
             first = answer if answer in groups else next(alike, answer)
             groups.setdefault(first, []).append(place)
     return list(groups.values())
+
+
+def elected(problem: Problem, responses: Sequence[str | None]) -> list[int]:
+    """Return the indices of the responses with the most frequent answer, of equals the one given first; empty if none
+    has an answer."""
+    return max(answer_clusters(problem, responses), key=len, default=[])

@@ -97,7 +97,7 @@ def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
 
 def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
     """Return a study's results: its tables, a note on them and its picture."""
-    tables = {"table": found.summary, "details": found.details, "families": found.families}
+    tables = {"table": found.summary, "details": found.details, "families": found.families, "claims": found.claims}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
         **({"said": found.said} if found.said else {}),

@@ -72,5 +72,6 @@ def made(
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
-    tables = [markdown_table(*each) for each in (found.summary, found.details, found.families) if each.rows]
+    made = (found.summary, found.claims, found.details, found.families)
+    tables = [markdown_table(*each) for each in made if each.rows]
     return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"

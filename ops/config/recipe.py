@@ -268,6 +268,11 @@ class Evaluation(Settings):
         return writer
 
     @property
+    def votes(self) -> bool:
+        """Return whether several workflows may answer a question."""
+        return self.vote.workflows > 1
+
+    @property
     def server(self) -> str | None:
         """Return the server's URL if the writer is a server."""
         return None if self.writer in (TRANSFORMERS, VLLM) else self.writer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, Seed, Settings
 from ops.config.loading import load_or_default, mistake
@@ -52,13 +52,21 @@ class Changes(RecipeStudy):
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0,)
     """Temperatures of generation; 0 is greedy."""
     baselines: tuple[str, ...] = ()
-    """Registered baselines to compare with, learned from the first seed's mix."""
+    """Registered baselines to compare with, each learned from the mix of its seed."""
+    claimed: str = ""
+    """A change whose Conductor is compared with every other system, pooled over the seeds; empty: none."""
 
     @field_validator("baselines")
     @classmethod
     def _are_registered(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         check_names("baseline", "ops.evaluation.baselines", names)
         return names
+
+    @model_validator(mode="after")
+    def _claims_a_change(self) -> Self:
+        if self.claimed and self.claimed not in self.changes:
+            raise ValueError(f"claimed: {self.claimed!r} is none of the changes")
+        return self
 
     @property
     def about(self) -> str:

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.core.charts import Dots, Spread, png
+from ops.core.charts import Dots, Plane, Point, Spread, png
 from ops.evaluation.reading import entropy, right_if_valid, share, valid
 from ops.evaluation.report import Columns, percent
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import MeanEstimate, mean_estimate
+from ops.evaluation.statistics import (
+    MeanEstimate,
+    Offer,
+    Pooled,
+    frontier,
+    holm,
+    mean_estimate,
+    pooled,
+    question_means,
+)
 from ops.evaluation.subsets import accuracy, difference
 
 AS_IT_IS = "as it is"
@@ -51,16 +61,26 @@ class Findings(NamedTuple):
     """A PNG."""
     families: Columns = Columns([], [])
     """A table by family of questions; may be empty."""
+    claims: Columns = Columns([], [])
+    """One arm beside every other, pooled over the seeds; may be empty."""
 
 
 BySeed = Mapping[int, Sequence[Arm]]
 
 
-def findings(by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "") -> Findings:
+def arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
+    """Return the name of a policy's arm: after a change of its recipe ("" is none), at a temperature."""
+    drawn = f", temperature {temperature:g}" if temperature else ""
+    return f"{change}: {policy}{drawn}" if change else f"{policy}{drawn}"
+
+
+def findings(
+    by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "", claimed: str = ""
+) -> Findings:
     """Summarize the arms of every seed.
 
     With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
-    has a table of the first two arms by family.
+    has a table of the first two arms by family, and with `claimed` the table `claims` of the arm with this name.
     """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
@@ -68,15 +88,16 @@ def findings(by_seed: BySeed, families: Mapping[str, str] | None = None, said: s
     none, first = Columns([], []), next(iter(by_seed.values()))
     details = per_seed(by_seed) if len(by_seed) > 1 else none
     shares = by_family(arms, families, [arm.name for arm in first[:2]]) if families else none
-    return Findings(table(by_seed), details, " ".join(filter(None, notes)), picture(first), shares)
+    drawn = plane(by_seed) if claimed else picture(first)
+    pairs = claims(by_seed, claimed) if claimed else none
+    return Findings(table(by_seed), details, " ".join(filter(None, notes)), drawn, shares, pairs)
 
 
 def table(by_seed: BySeed) -> Columns:
     """Make a table with one row per arm: accuracies in per cent and paired differences in points.
 
-    Standard errors are over questions for one seed, and over seeds for several. An arm with a single seed (a baseline
-    that learned from the first seed's mix) is compared with the arms of every seed. Columns without any value are left
-    out.
+    Standard errors are over questions for one seed, and over seeds for several. An arm with a single seed is compared
+    with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
@@ -131,6 +152,72 @@ def _mean(values: Iterable[float]) -> float:
 def _fact(values: Sequence[float | str]) -> str:
     numbers = [value for value in values if not isinstance(value, str)]
     return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else str(values[0])
+
+
+def claims(by_seed: BySeed, ours: str) -> Columns:
+    """Make a table of one arm's accuracy minus that of every other, in points, pooled over seeds.
+
+    A question counts if both arms scored it on every seed. The p-values are adjusted after Holm over the whole table.
+    Raises `KeyError` if a seed lacks the arm.
+    """
+    means = [{arm.name: question_means(arm.rows) for arm in arms} for arms in by_seed.values()]
+    prices = {name: fmean(fmean(row.cost_usd for row in _scored(arm)) for arm in own) for name, own in _named(by_seed)}
+    groups = {name: own for name, own in benchmark_groups(next(iter(by_seed.values()))[0].rows).items() if own}
+    others = [name for name in prices if name != ours and all(name in seed for seed in means)]
+    made = [[_pooled(means, ours, name, own) for own in groups.values()] for name in others]
+    adjusted = holm([each.p_value for line in made for each in line]).reshape(len(others), len(groups)).tolist()
+    heads = [
+        head for group in groups for head in (f"{group}, points", f"p, {group}", f"detected from, {group}, points")
+    ]
+    rows: list[Cells] = [
+        [name, f"{prices[name] / prices[ours]:.2f}", *chain.from_iterable(map(_claim, line, p_values))]
+        for name, line, p_values in zip(others, made, adjusted, strict=True)
+    ]
+    return Columns([f"{ours}, minus", "its price ÷ ours", *heads], rows)
+
+
+def _named(by_seed: BySeed) -> Iterable[tuple[str, list[Arm]]]:
+    """Return the name of each arm, and the arms with this name."""
+    made: dict[str, list[Arm]] = defaultdict(list)
+    for arms in by_seed.values():
+        for arm in arms:
+            made[arm.name].append(arm)
+    return made.items()
+
+
+def _pooled(
+    seeds: Sequence[Mapping[str, Mapping[str, Mapping[str, float]]]], ours: str, other: str, benchmarks: Sequence[str]
+) -> Pooled:
+    strata = []
+    for benchmark in benchmarks:
+        pairs = [(seed[ours].get(benchmark, {}), seed[other].get(benchmark, {})) for seed in seeds]
+        shared = sorted(set.intersection(*(set(mine) & set(theirs) for mine, theirs in pairs)))
+        if shared:
+            strata.append([[mine[key] - theirs[key] for key in shared] for mine, theirs in pairs])
+    return pooled(strata)
+
+
+def _claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
+    p_value = f"{adjusted:.3f}" if adjusted >= 0.001 else "< 0.001"
+    return f"{100 * found.mean:.1f} ± {100 * found.standard_error:.1f}", p_value, f"{100 * found.detectable:.1f}"
+
+
+def plane(by_seed: BySeed) -> bytes:
+    """Draw each arm by its price and accuracy, in-domain and OOD, over all seeds; return a PNG.
+
+    The line joins the arms that no cheaper one matches, OOD (in-domain without OOD benchmarks).
+    """
+    points, line = list[Point](), list[int]()
+    for group, benchmarks in benchmark_groups(next(iter(by_seed.values()))[0].rows).items():
+        begun, offers = len(points), list[Offer]()
+        for name, own in _named(by_seed) if benchmarks else ():
+            asked = [[row for row in _scored(arm) if row.benchmark in benchmarks] for arm in own]
+            estimates = [accuracy([rows], benchmarks) for rows in asked]
+            estimate = estimates[0] if len(own) == 1 else mean_estimate([each.mean for each in estimates])
+            offers.append(Offer(fmean(fmean(row.cost_usd for row in rows) for rows in asked), estimate.mean))
+            points.append(Point(name, offers[-1].price, 100 * estimate.mean, 100 * estimate.standard_error, group))
+        line = [begun + place for place in frontier(offers)] or line
+    return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line))
 
 
 def per_seed(by_seed: BySeed) -> Columns:

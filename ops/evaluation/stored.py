@@ -41,7 +41,7 @@ def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> O
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
-        "settings": settings_key(setup, "repeats", "temperature"),
+        "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
     }
 
 

@@ -15,7 +15,7 @@ from ops.config.studies import Changes, RecipeStudy
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.evaluation.arms import Arm, BySeed, Findings, findings
+from ops.evaluation.arms import Arm, BySeed, Findings, arm_name, findings
 from ops.evaluation.reading import questions
 from ops.evaluation.report import Columns
 from ops.evaluation.rows import OutcomeRow
@@ -37,8 +37,12 @@ class Study:
 
     def findings(self, by_seed: BySeed, setup: Setup) -> Findings:
         """Return the findings over the arms of all seeds. Questions do not depend on the seed."""
+        if not isinstance(self.entry, Changes):
+            return findings(by_seed)
         families = {problem.key: problem.subject for problem in questions(setup)}
-        return findings(by_seed, families if isinstance(self.entry, Changes) and not self.entry.changes else None)
+        claimed = self.entry.claimed if self.entry.claimed in (self.only or self.entry.changes) else ""
+        ours = arm_name("Conductor", claimed) if claimed else ""
+        return findings(by_seed, None if self.entry.changes else families, claimed=ours)
 
 
 @dataclass(frozen=True)

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from ops.evaluation.statistics import Offer, frontier
 from ops.reports.evidence import QuestionCost, System
 
 Measure = Callable[[QuestionCost], float]
 """Extracts the limited quantity per question: USD or calls."""
-
-
-class Offer(NamedTuple):
-    """A price per question and the accuracy in [0, 1] at that price."""
-
-    price: float
-    accuracy: float
-
-
-def frontier(offers: Sequence[Offer]) -> list[int]:
-    """Indices of the offers that no other offer matches at an equal or lower price, by ascending price."""
-    order = sorted(range(len(offers)), key=lambda place: (offers[place].price, -offers[place].accuracy))
-    kept: list[int] = []
-    for place in order:
-        if not kept or offers[place].accuracy > offers[kept[-1]].accuracy:
-            kept.append(place)
-    return kept
 
 
 def best_within(

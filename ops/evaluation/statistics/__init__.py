@@ -7,8 +7,10 @@ repeats of a question share its difficulty. Every benchmark has the same weight.
 
 from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts, holm
 from ops.evaluation.statistics.estimates import MeanEstimate, clustered, mean_estimate, mean_of, question_means
+from ops.evaluation.statistics.frontier import Offer, frontier
 from ops.evaluation.statistics.oracle import OracleEstimate, oracle_over_workers
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
+from ops.evaluation.statistics.pooled import Pooled, pooled
 from ops.evaluation.statistics.power import (
     WORST_CASE,
     Components,
@@ -29,19 +31,23 @@ __all__ = [
     "Interval",
     "McNemar",
     "MeanEstimate",
+    "Offer",
     "OracleEstimate",
+    "Pooled",
     "SamplePlan",
     "Stratum",
     "clustered",
     "contrasts",
     "detectable_paired",
     "detectable_unpaired",
+    "frontier",
     "holm",
     "mcnemar",
     "mean_estimate",
     "mean_of",
     "oracle_over_workers",
     "paired_bootstrap",
+    "pooled",
     "question_means",
     "sample_for",
     "score_interval",

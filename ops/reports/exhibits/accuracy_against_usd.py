@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ops.core.charts import Plane, Point
+from ops.evaluation.statistics import Offer, frontier
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
 from ops.reports.exhibit import accuracy as written
-from ops.reports.prices import Offer, frontier
 from ops.spending.books import usd
 
 

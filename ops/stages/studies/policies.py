@@ -48,6 +48,11 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
             f"would write next was never written: {entry.name} cannot be run on it. Run it on the policy before the "
             "recursive stage (a recipe without a `recursive` section)"
         )
+    if setup.recipe.evaluation.votes:
+        raise PodiumError(
+            f"several workflows vote on a question in recipe {setup.recipe.name}: {entry.name} changes a single one. "
+            "Run it on a recipe without `evaluation.vote`"
+        )
     team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
     base = _as_it_is(lab, policy, card, making, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}

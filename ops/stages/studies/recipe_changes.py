@@ -10,7 +10,7 @@ from statistics import fmean
 from ops.config import Setup
 from ops.config.studies import STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
-from ops.evaluation.arms import AS_IT_IS, Arm
+from ops.evaluation.arms import AS_IT_IS, Arm, arm_name
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.outcomes import sources
 from ops.evaluation.rows import OutcomeRow
@@ -62,22 +62,17 @@ def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str
         if not entry.changes:
             facts |= _seconds(run)
         for temperature in entry.temperatures:
-            labels = [_label(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
-            bases = [_label(each, "", temperature) for each in ("Conductor", "cold start")]
+            labels = [arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
+            bases = [arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
             conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
             facts = {}  # state the facts once
             cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
             made.append(Arm(labels[1], [cold], other[1]))
-    if entry.baselines and lab.setup.recipe.seed == entry.seeds[0]:
+    if entry.baselines:
         made += _baselines(name, entry, lab, making, made[0].name)
     return made
-
-
-def _label(policy: str, change: str, temperature: float) -> str:
-    drawn = f", temperature {temperature:g}" if temperature else ""
-    return f"{change}: {policy}{drawn}" if change else f"{policy}{drawn}"
 
 
 def _seconds(run: Path) -> dict[str, float | str]:
@@ -96,9 +91,13 @@ def _scored(
 ) -> Sequence[OutcomeRow]:
     """The policy's rows on every question, scored again if any stored row is unscorable."""
     evaluation, execution = setup.recipe.evaluation, setup.recipe.execution
-    if temperature != evaluation.temperature:  # store the scores of another temperature in separate files
-        name = f"{name}_at_{temperature:g}"
+    if temperature != evaluation.temperature:
         evaluation = evaluation.model_copy(update={"temperature": temperature})
+    given = lab.setup.recipe.evaluation
+    if (evaluation.temperature, evaluation.vote) != (given.temperature, given.vote):  # scores in files of their own
+        vote = evaluation.vote
+        voted = f"_{vote.workflows}_until_{vote.enough}_at_{vote.temperature:g}" if vote != given.vote else ""
+        name = f"{name}_at_{temperature:g}{voted}"
     update = {"evaluation": evaluation, "execution": execution.model_copy(update={"traces": 0})}
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)

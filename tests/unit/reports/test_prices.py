@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.reports.prices import Offer, frontier, reached_by_mixing
+from ops.evaluation.statistics import Offer, frontier
+from ops.reports.prices import reached_by_mixing
 
 OFFERS = st.lists(st.builds(Offer, st.floats(1e-6, 10), st.floats(0, 1)), min_size=1, max_size=30)
 

@@ -40,6 +40,7 @@ _REPEATING = (SUBSETS, ROUNDS)
 """Stages whose rollouts repeat calls as those of training do."""
 
 
+ONE = Range.of(1.0)
 ANEW = Range(0.0, 0.5, 1.0)
 """Share of recursive rounds that call workers again instead of keeping the answer."""
 
@@ -256,18 +257,20 @@ class Stages:
 
     def _played(self, what: str, policies: int, answers: Mapping[str, float], again: Range = NOTHING) -> Cost:
         """Cost of the policy's workflows on these numbers of questions, and of writing them if a worker does."""
-        policy = self._setup.recipe.policy
+        policy, vote = self._setup.recipe.policy, self._setup.recipe.evaluation.vote
+        if vote.workflows > 1:
+            what = f"{what}, up to {vote.workflows} workflows each"
         if isinstance(policy, StaticPolicy):
             return self._fixed(policy, f"{what}, one workflow of {counted(len(policy.workflow), 'step')}", answers)
-        asked = Range.of(policies * sum(answers.values()))
-        played = self._workflows(EVALUATION, what, asked, _shares(answers), again, on=self._evaluated)
+        asked, times = Range.of(policies * sum(answers.values())), self._voting(1)
+        played = self._workflows(EVALUATION, what, asked, _shares(answers), again, on=self._evaluated, voting=times)
         if not isinstance(policy, PromptedPolicy):
             return played
         costs = WorkerCosts()
         for benchmark, count in answers.items():
             prices = self._evaluated[benchmark]
             worker = next(each for each in prices.workers if each.name == policy.worker)
-            costs.of(prices, worker).take(prices.writing(worker, self._prompt), Range.of(count))
+            costs.of(prices, worker).take(prices.writing(worker, self._prompt), self._voting(count))
         written = self._stage("", "", costs)
         slower = max(played, written, key=lambda part: part.worker_s.expected)
         what = f"{what}; {policy.worker} writes each workflow, in a call of its own"
@@ -285,10 +288,15 @@ class Stages:
                 said = reduce(Range.plus, (calls[earlier].answer for earlier in sees), NOTHING)
                 more = said.plus(Range.of(SUBTASK_TOKENS * (1 + len(sees))))
                 costs.of(prices, workers[step.worker]).take(
-                    call._replace(prompt=call.prompt.plus(more)), Range.of(count)
+                    call._replace(prompt=call.prompt.plus(more)), self._voting(count)
                 )
             costs.judge(prices, benchmark, calls[-1].answer, Range.of(count))
         return self._stage(EVALUATION, what, costs)
+
+    def _voting(self, answers: float) -> Range:
+        """Return the number of workflows that give so many answers: from as many as must agree to all that may vote."""
+        vote = self._setup.recipe.evaluation.vote
+        return Range(vote.enough, (vote.enough + vote.workflows) / 2, vote.workflows).times(answers)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
@@ -312,8 +320,9 @@ class Stages:
         again: Range = NOTHING,
         waits: float = 0,
         on: Mapping[str, Prices] | None = None,
+        voting: Range = ONE,
     ) -> Cost:
-        """Cost of `count` workflows.
+        """Cost of `count` workflows, or `count` times as many as vote on an answer, which is judged once.
 
         `again`: additional workflows of later rounds. `waits`: number of batches that end when their last workflow
         ends. `on`: benchmark → prices of its pool, if it is not the recipe's pool.
@@ -324,6 +333,7 @@ class Stages:
             prices = (on or {}).get(benchmark, self._prices)
             for later, workflows in ((False, count), (True, again)):
                 steps, calls = self._longest(*self._workflow(prices, benchmark, again=later))
+                steps = steps.times(voting)
                 each = workflows.times(share / len(calls)).times(steps)
                 for worker in prices.workers:
                     costs.of(prices, worker).take(calls[worker.name], each)

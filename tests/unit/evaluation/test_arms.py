@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.evaluation.arms import AS_IT_IS, Arm, findings, table
+from ops.evaluation.arms import AS_IT_IS, Arm, claims, findings, table
 from ops.evaluation.rows import OutcomeRow
 
 
@@ -68,3 +68,20 @@ def test_findings_hold_each_seed_and_each_family_and_count_unreachable_workers()
     away = Arm("away", [[*rows("1", "1"), row("math500", 9, 0, unscorable=True)]])
     assert findings({1: [away]}).said == "1 rows of unreachable workers are left out."
     assert findings({1: BASE}).details.rows == []
+
+
+def test_claims_pair_an_arm_with_every_other_over_all_seeds_and_adjust_their_p_values() -> None:
+    better, worse = rows("1" * 40, "1" * 40), rows("0" * 30 + "1" * 10, "0" * 20 + "1" * 20)
+    seeds = {seed: [Arm("ours", [better]), Arm("theirs", [worse]), Arm("the same", [better])] for seed in range(3)}
+    made = claims(seeds, "ours")
+    assert made.head[:4] == ["ours, minus", "its price ÷ ours", "in-domain, points", "p, in-domain"]
+    theirs, same = made.rows
+    assert theirs[:2] == ["theirs", "1.00"] and str(theirs[2]).startswith("75.0 ± ") and theirs[3] == "< 0.001"
+    assert str(theirs[5]).startswith("50.0 ± ")
+    assert same[2:4] == ["0.0 ± 0.0", "1.000"]
+
+
+def test_an_arm_that_one_seed_lacks_is_no_claim_and_a_picture_shows_prices() -> None:
+    seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD])], 2: [Arm("ours", [COLD])]}
+    assert claims(seeds, "ours").rows == []
+    assert findings({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed="ours").picture.startswith(b"\x89PNG")

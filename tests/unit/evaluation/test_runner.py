@@ -152,6 +152,70 @@ def test_batches_repeats_and_progress() -> None:
     assert summarize(rows)["math500"].accuracy.n == 5
 
 
+class Drawn(Fixed):
+    """A writer whose workflows depend on the seed: the number of the workflow."""
+
+    def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
+        self.calls.append((len(prompts), temperature, seed))
+        return [self.completions[seed]] * len(prompts)
+
+
+GUESS = Workflow.single(1).render()
+
+
+@pytest.mark.parametrize(
+    ("written", "vote", "asked", "correct"),
+    [
+        ((ALONE, ALONE), {"workflows": 3, "agree": 2}, 2, 1),  # the first two agree
+        ((GUESS, ALONE, ALONE), {"workflows": 3, "agree": 2}, 3, 1),  # the third decides
+        ((GUESS, ALONE, "nothing", ALONE), {"workflows": 4, "agree": 2}, 4, 1),  # an invalid one has no vote
+        ((GUESS, ALONE), {"workflows": 2, "agree": 2}, 2, 0),  # of equals the one given first
+        (("nothing", ALONE), {"workflows": 2}, 2, 1),  # any answer before none
+        ((GUESS, GUESS, ALONE, ALONE, ALONE), {"workflows": 5}, 5, 1),  # more than half
+        (("nothing", "nothing"), {"workflows": 2}, 2, 0),
+    ],
+)
+def test_workflows_vote_until_enough_agree(
+    written: tuple[str, ...], vote: dict[str, int], asked: int, correct: int
+) -> None:
+    writer, client = Drawn(*written), Table()
+    [row] = run(writer, [problem(0)], client, vote=vote)  # type: ignore[arg-type]
+    assert writer.calls == [(1, 0.0 if number == 0 else 0.7, number) for number in range(asked)]
+    valid = [number for number in range(asked) if written[number] != "nothing"]
+    assert client.samples == valid  # answers of its own for each workflow
+    assert (row.correct, row.steps, len(row.workers)) == (correct, len(valid), len(valid))
+    assert row.cost_usd == pytest.approx(0.001 * len(valid))
+
+
+def test_a_vote_takes_the_time_of_its_waves_and_each_repeat_has_other_samples() -> None:
+    writer, client = Drawn(GUESS, ALONE, ALONE, ALONE, ALONE, ALONE), Table()
+    first, second = run(writer, [problem(0)], client, vote={"workflows": 3, "agree": 2}, repeats=2)  # type: ignore[arg-type]
+    assert (first.latency_s, second.latency_s) == (pytest.approx(1.0), pytest.approx(0.5))  # two waves, one
+    assert sorted(client.samples) == [0, 1, 2, 3, 4] and sorted(seed for *_, seed in writer.calls) == [0, 1, 2, 3, 4]
+
+
+def test_questions_of_a_set_vote_each_for_itself() -> None:
+    class Sometimes(Table):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+            odd = messages[0]["content"].startswith("Question 1") and Sample.of(sample).index == 0
+            return await super().complete(WORKERS[1] if odd else worker, messages, sample=sample)
+
+    client = Sometimes()
+    rows = run(Drawn(ALONE, ALONE, ALONE), [problem(i) for i in range(3)], client, vote={"workflows": 3, "agree": 2})  # type: ignore[arg-type]
+    assert [(row.correct, row.steps) for row in rows] == [(1, 2), (1, 3), (1, 2)]
+
+
+def test_a_vote_in_which_a_worker_is_unreachable_is_unscorable() -> None:
+    class Away(Table):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+            if Sample.of(sample).index == 1:
+                raise WorkerUnreachable("timed out")
+            return await super().complete(worker, messages, sample=sample)
+
+    [row] = run(Drawn(ALONE, ALONE, ALONE), [problem(0)], Away(), vote={"workflows": 3, "agree": 2})  # type: ignore[arg-type]
+    assert row.unscorable and row.correct == 0
+
+
 def test_a_spent_budget_ends_the_evaluation() -> None:
     client = Table({"Question 1": OverBudget("cap reached")})
     with pytest.raises(OverBudget, match="cap reached"):

@@ -114,6 +114,15 @@ def test_evaluation_and_every_worker_alone() -> None:
     assert taught.evaluation().calls == Range(80, 240, 400)
 
 
+def test_a_vote_takes_from_as_many_workflows_as_must_agree_to_all_that_may_vote() -> None:
+    once = stages(worker("a"), worker("b"))
+    voted = stages(worker("a"), worker("b"), evaluation={"repeats": 4, "vote": {"workflows": 5, "agree": 3}})
+    assert voted.evaluation().calls == once.evaluation().calls.times(Range(3, 4, 5))
+    assert voted.evaluation().usd == pytest.approx(once.evaluation().usd.times(Range(3, 4, 5)))
+    assert "up to 5 workflows each" in voted.evaluation().what
+    assert (voted.training(), voted.baselines()) == (once.training(), once.baselines())
+
+
 def test_without_baselines_the_best_worker_alone_is_counted() -> None:
     """The promotion gate needs its answers; which worker it is follows from what is precached."""
     workers = worker("a"), worker("b", price={"input": 3.0, "output": 30.0})

@@ -180,6 +180,23 @@ def test_the_seven_best_workers_of_a_large_pool_propose() -> None:
     assert {1, 2, 3} < set(workers[:7]) and workers[7] in workers[:7]
 
 
+@pytest.mark.parametrize(
+    ("said", "asked", "correct"),
+    [
+        (("7", "7"), 2, 1),
+        (("8", "7", "\\frac{14}{2}"), 3, 1),
+        (("8", "8", "7", "7", "7"), 2, 0),  # two agree: no other is asked
+        (tuple("12345687"), 8, 0),  # none agree: the first counts
+    ],
+)
+def test_samples_are_drawn_until_two_agree(said: tuple[str, ...], asked: int, correct: int) -> None:
+    client = votes(*map(boxed, said))
+    method = asks("until_agreed", client)
+    [row] = evaluated(method, [problem(0)], client)
+    assert (row.steps, row.correct, len(client.asked), method.detail) == (asked, correct, asked, "bob")
+    assert row.latency_s == pytest.approx(0.5 * (asked - 1))  # two at once, then one at a time
+
+
 # ── the best static workflow ─────────────────────────────────────────────────
 
 MIX = [problem(i, benchmark, split="train", domain=benchmark) for benchmark in ("math500", "rlpr") for i in range(9)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import Evaluation, Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Worker
+from ops.config import Evaluation, Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
@@ -308,6 +308,13 @@ def test_a_policy_that_works_in_rounds_is_refused(scored: Scored) -> None:
     card.write(scored.policy)
     with pytest.raises(PodiumError, match=r"goes on from its own answers.*one_worker cannot be run"):
         scored.run("one_worker", Silent())
+
+
+def test_a_recipe_whose_workflows_vote_is_refused(scored: Scored) -> None:
+    evaluation = scored.setup.recipe.evaluation.model_copy(update={"vote": Vote(workflows=3)})
+    recipe = scored.setup.recipe.model_copy(update={"evaluation": evaluation})
+    with pytest.raises(PodiumError, match=r"several workflows vote .* Run it on a recipe without `evaluation\.vote`"):
+        study(replace(scored.setup, recipe=recipe), scored.policy, one_worker, Silent())
 
 
 def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: Scored) -> None:

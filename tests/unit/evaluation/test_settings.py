@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ops.benchmarks.store import evaluation_questions, held_out
-from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker, asked_alike, load_recipe
+from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
@@ -52,6 +52,21 @@ def test_a_target_error_asks_for_what_right_or_wrong_needs_at_worst(
     target: float | None, cap: int | None, most: int | None
 ) -> None:
     assert Evaluation(target_error=target, questions=cap).most_questions == most
+
+
+def test_a_vote_that_cannot_end_is_refused_and_agreement_is_more_than_half_unless_it_is_given() -> None:
+    assert [Vote(workflows=count).enough for count in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
+    assert Vote(workflows=8, agree=2).enough == 2
+    for wrong in ({"workflows": 2, "agree": 3}, {"workflows": 0}, {"workflows": 65}, {"workflows": 3, "agree": 0}):
+        with pytest.raises(ValidationError):
+            Vote.model_validate(wrong)
+
+
+def test_the_scores_of_a_vote_have_a_key_of_their_own(tmp_path: Path) -> None:
+    setups = [Setup(Workspace(tmp_path), asking(**own), SHORT) for own in ({}, {"vote": {"workflows": 3}})]
+    origins = [scores_origin(setup, tmp_path / "policy-1", []) for setup in setups]
+    assert origins[0] != origins[1]
+    assert origins[0] == scores_origin(replace(setups[0], recipe=RECIPE), tmp_path / "policy-1", [])
 
 
 def test_an_unknown_benchmark_is_refused() -> None:

@@ -12,7 +12,7 @@ from assets.conductor import train
 from assets.recursive_conductor import training_runs
 from assets.resources import Calls, Podium, Reporter, servers
 from ops.config.studies import STUDIES as FILE
-from ops.config.studies import Changes, RecipeStudy, Rounds, Studies, readable, studies_now
+from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import Lab, Study
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
@@ -62,7 +62,7 @@ def lab_of(podium: Podium) -> Lab:
 
 def needs(entry: RecipeStudy | PolicyStudy) -> tuple[Need, ...]:
     """Check the requirements of a study on machine, recipe and data before its first call or training."""
-    if isinstance(entry, Intervention | Rounds):
+    if isinstance(entry, Intervention | Rounds | Samples):
         return ("workers", "evaluation")
     return ("workers", "training", "evaluation") if isinstance(entry, RecipeStudy) else ()
 

@@ -111,7 +111,18 @@ class Rounds(RecipeStudy):
         return "recursive_conductor"
 
 
-AnyStudy = Annotated[Changes | Subsets | Rounds, Field(discriminator="kind")]
+class Samples(RecipeStudy):
+    """What several workflows of the policy for the same question could reach."""
+
+    kind: Literal["samples"]
+    """Draws workflows of the trained policy; trains nothing."""
+    samples: int = Field(default=16, ge=2, le=64)
+    """Workflows for each question."""
+    temperature: float = Field(default=0.7, gt=0)
+    """Temperature at which they are drawn."""
+
+
+AnyStudy = Annotated[Changes | Subsets | Rounds | Samples, Field(discriminator="kind")]
 
 
 class Studies(Settings):
@@ -120,7 +131,7 @@ class Studies(Settings):
     studies: dict[StudyName, AnyStudy] = Field(default_factory=dict)
     """Name → study, of the class for its `kind`."""
 
-    def named(self, name: str, recipe_file: str, file: Path) -> Changes | Subsets | Rounds:
+    def named(self, name: str, recipe_file: str, file: Path) -> AnyStudy:
         """Return the study of that name. Raises `ConfigError` that names `file` if there is none, or it is of another
         recipe."""
         if name not in self.studies:

@@ -11,7 +11,7 @@ from typing import Any
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.config.studies import Changes, RecipeStudy
+from ops.config.studies import Changes, RecipeStudy, Samples
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -37,9 +37,9 @@ class Study:
 
     def findings(self, by_seed: BySeed, setup: Setup) -> Findings:
         """Return the findings over the arms of all seeds. Questions do not depend on the seed."""
-        if not isinstance(self.entry, Changes):
-            return findings(by_seed)
         families = {problem.key: problem.subject for problem in questions(setup)}
+        if not isinstance(self.entry, Changes):
+            return findings(by_seed, families if isinstance(self.entry, Samples) else None)
         claimed = self.entry.claimed if self.entry.claimed in (self.only or self.entry.changes) else ""
         ours = arm_name("Conductor", claimed) if claimed else ""
         return findings(by_seed, None if self.entry.changes else families, claimed=ours)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from ops.config import Setup
+from ops.config import Setup, digest
 from ops.config.studies import STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
 from ops.evaluation.arms import AS_IT_IS, Arm, arm_name
@@ -65,10 +65,10 @@ def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str
             labels = [arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
             bases = [arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
-            conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
+            conductor = scored(setup, lab, run / "policy", CONDUCTOR, making, temperature=temperature)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
             facts = {}  # state the facts once
-            cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
+            cold = scored(setup, lab, base_policy_folder(setup), COLD_START, making, temperature=temperature)
             made.append(Arm(labels[1], [cold], other[1]))
     if entry.baselines:
         made += _baselines(name, entry, lab, making, made[0].name)
@@ -86,18 +86,18 @@ def _seconds(run: Path) -> dict[str, float | str]:
     }
 
 
-def _scored(
-    setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
+def scored(
+    setup: Setup, lab: Lab, policy: Path, name: str, making: Making, **asked: object
 ) -> Sequence[OutcomeRow]:
-    """The policy's rows on every question, scored again if any stored row is unscorable."""
-    evaluation, execution = setup.recipe.evaluation, setup.recipe.execution
-    if temperature != evaluation.temperature:
-        evaluation = evaluation.model_copy(update={"temperature": temperature})
-    given = lab.setup.recipe.evaluation
-    if (evaluation.temperature, evaluation.vote) != (given.temperature, given.vote):  # scores in files of their own
-        vote = evaluation.vote
-        voted = f"_{vote.workflows}_until_{vote.enough}_at_{vote.temperature:g}" if vote != given.vote else ""
-        name = f"{name}_at_{temperature:g}{voted}"
+    """The policy's rows on every question, scored again if any stored row is unscorable.
+
+    `asked`: settings of the evaluation in place of the recipe's. Scores of other settings than those of the lab's
+    recipe are stored in files of their own.
+    """
+    evaluation, execution = setup.recipe.evaluation.model_copy(update=asked), setup.recipe.execution
+    given = lab.setup.recipe.evaluation.model_dump()
+    if others := {key: value for key, value in evaluation.model_dump().items() if value != given[key]}:
+        name = f"{name}_{digest(others)}"
     update = {"evaluation": evaluation, "execution": execution.model_copy(update={"traces": 0})}
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ops.config import Setup
-from ops.config.studies import Changes, Rounds, Subsets
+from ops.config.studies import Changes, Rounds, Samples, Subsets
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import Intervention, Observation
 from ops.stages.making import Making
-from ops.stages.studies import policies, recipe_changes, rounds, subsets
+from ops.stages.studies import policies, recipe_changes, rounds, samples, subsets
 
 
 def check_study(study: Study, setup: Setup) -> None:
@@ -54,5 +54,7 @@ def _arms(study: Study, lab: Lab, making: Making) -> list[Arm]:
         return subsets.arms(name, entry, lab, making)
     if isinstance(entry, Rounds):
         return rounds.arms(name, entry, lab, making)
+    if isinstance(entry, Samples):
+        return samples.arms(entry, lab, making)
     assert isinstance(entry, Intervention)
     return policies.intervene(entry, lab, making)

@@ -1,0 +1,63 @@
+"""Measure what several workflows of a policy for the same question could reach: the best of them, and the most frequent
+answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from ops.config.studies import Samples
+from ops.core.problem import Problem
+from ops.evaluation.arms import Arm
+from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.stored import CONDUCTOR
+from ops.evaluation.stored_studies import Lab
+from ops.grading.answer_clusters import elected
+from ops.stages.making import Making
+from ops.stages.studies.recipe_changes import scored
+
+QUARTERS = 4
+"""The number of parts into which the share of equal answers is divided."""
+
+
+def arms(entry: Samples, lab: Lab, making: Making) -> list[Arm]:
+    """Make the arms: one workflow, and the best and the most frequent answer of 2, 4, 8 … workflows."""
+    asked = {"repeats": entry.samples, "temperature": entry.temperature}
+    rows = scored(lab.setup, lab, lab.last, CONDUCTOR, making, **asked)
+    problems = {problem.key: problem for own in lab.questions.values() for problem in own}
+    drawn: dict[str, list[OutcomeRow]] = {key: [] for key in problems}
+    for row in sorted(rows, key=lambda row: row.repeat):
+        drawn[row.problem_key].append(row)
+    made = [Arm(f"one workflow at temperature {entry.temperature:g}", [rows])]
+    for count in [count for count in (64, 32, 16, 8, 4, 2) if count <= entry.samples]:
+        parts = {key: own[:count] for key, own in drawn.items()}
+        best = [_whole(max(part, key=lambda row: row.correct), part) for part in parts.values()]
+        made.append(Arm(f"the best of {count}", [best]))
+        if count > 2:  # of two different answers the first counts
+            winners = {key: _winners(problems[key], part) for key, part in parts.items()}
+            voted = [_whole(part[winners[key][0]], part) for key, part in parts.items()]
+            shares = {key: len(each) / count for key, each in winners.items()}
+            made.append(Arm(f"the most frequent answer of {count}", [voted], facts=_calibration(voted, shares)))
+    return made
+
+
+def _winners(problem: Problem, part: Sequence[OutcomeRow]) -> list[int]:
+    return elected(problem, [row.answer or None for row in part]) or [0]
+
+
+def _whole(row: OutcomeRow, part: Sequence[OutcomeRow]) -> OutcomeRow:
+    """Return the row with the cost of all of them."""
+    return replace(row, repeat=0, cost_usd=sum(each.cost_usd for each in part))
+
+
+def _calibration(voted: Sequence[OutcomeRow], shares: Mapping[str, float]) -> dict[str, float | str]:
+    """Return, for each part of the share of equal answers, the share of right answers and of questions, in %."""
+    facts: dict[str, float | str] = {}
+    for quarter in range(QUARTERS):
+        low, high = quarter / QUARTERS, (quarter + 1) / QUARTERS
+        own = [row.correct for row in voted if low < shares[row.problem_key] <= high]
+        part = f"{100 * low:.0f} to {100 * high:.0f} % agree"
+        facts[f"right, {part}, %"] = 100 * fmean(own) if own else ""
+        facts[f"questions, {part}, %"] = 100 * len(own) / len(voted)
+    return facts

@@ -90,21 +90,22 @@ def _score_policy(
 
         for asked, names in asked_alike(setup, questions_of):
             questions = [question for benchmark in names for question in questions_of[benchmark]]
-            asyncio.run(_scoring(conductor, weights, questions, asked, client, count, journals))
+            asyncio.run(answer_all(conductor, weights, questions, asked, client, journals, count))
         journals.finish()
     sample.export(setup.workspace, name)
     return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
 
 
-async def _scoring(
+async def answer_all(
     conductor: AnyConductor,
     weights: str,
     questions: Sequence[Problem],
     asked: Setup,
     client: WorkerClient,
-    count: OnPlayed,
     rows: RowSink,
+    on_played: OnPlayed | None = None,
 ) -> None:
+    """Let a policy with these weights answer questions that are `asked` alike, into `rows`; as `evaluate` otherwise."""
     recipe = asked.recipe
     card, workspace = conductor.card, asked.workspace
     team = card.team(asked.pool, workspace.texts, recipe.execution, client)
@@ -115,7 +116,7 @@ async def _scoring(
             writer = stack.enter_context(closing(StoredWriter(conductor, weights, workspace.cache)))
         await evaluate(
             writer, questions, team, recipe.evaluation,
-            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=count, into=rows,
+            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=on_played, into=rows,
         )  # fmt: skip
 
 

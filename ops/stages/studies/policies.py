@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
+from ops.conductor.stored_writer import policy_id
 from ops.conductor.writer import load_here
 from ops.config import Setup, asked_alike, digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.evaluation.arms import AS_IT_IS, Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
+from ops.evaluation.journal import RowList
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -24,6 +27,7 @@ from ops.evaluation.stored_baselines import answers_to
 from ops.evaluation.stored_studies import Lab
 from ops.evaluation.study import Compliance, Habits, Intervention, Observation, Training
 from ops.precaching.profiles import best_single
+from ops.stages.evaluation import answer_all
 from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.plan import read_curve
@@ -54,7 +58,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
             "Run it on a recipe without `evaluation.vote`"
         )
     team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
-    base = _as_it_is(lab, policy, card, making, entry.name)
+    base = _as_it_is(lab, policy, making, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
     written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
@@ -99,7 +103,7 @@ def _executed(
     return rows
 
 
-def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: str) -> list[OutcomeRow]:
+def _as_it_is(lab: Lab, policy: Path, making: Making, name: str) -> list[OutcomeRow]:
     """The policy's stored rows with its completions.
 
     Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
@@ -110,18 +114,30 @@ def _as_it_is(lab: Lab, policy: Path, card: PolicyCard, making: Making, name: st
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
+    again = answers_with_texts(lab, policy, making, name, [name for name in lab.questions if name in veiled])
+    return [*(row for row in rows if row.benchmark not in veiled), *again]
+
+
+def answers_with_texts(
+    lab: Lab, policy: Path, making: Making, name: str, benchmarks: Sequence[str], **settings: object
+) -> list[OutcomeRow]:
+    """Let the policy answer these benchmarks anew, in memory: files hold no text of a confidential benchmark.
+
+    `settings`: settings of the evaluation in place of the recipe's. Completions and responses come from the caches
+    where they are there.
+    """
     from ops.conductor.writer import load_conductor
 
-    again: list[OutcomeRow] = []
-    client = making.client(setup, "experiment", beside=name)
+    setup, made = lab.setup, list[OutcomeRow]()
+    client, weights = making.client(setup, "experiment", beside=name), policy_id(policy)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
-        for asked, names in asked_alike(setup, [name for name in lab.questions if name in veiled]):
-            questions = [question for name in names for question in lab.questions[name]]
-            recipe = asked.recipe
-            team = card.team(asked.pool, asked.workspace.texts, recipe.execution, client)
-            made = asyncio.run(evaluate(conductor, questions, team, recipe.evaluation, seed=recipe.seed))
-            again += at_prices(made, asked.pool)
-    return [*(row for row in rows if row.benchmark not in veiled), *again]
+        for asked, names in asked_alike(setup, benchmarks):
+            questions = [question for benchmark in names for question in lab.questions[benchmark]]
+            evaluation = asked.recipe.evaluation.model_copy(update=settings)
+            own, rows = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation})), RowList()
+            asyncio.run(answer_all(conductor, weights, questions, own, client, rows))
+            made += at_prices(rows, asked.pool)
+    return made
 
 
 def observe(entry: Observation, lab: Lab) -> Findings:

@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from ops.config import Vote
 from ops.config.studies import Samples
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.stored import CONDUCTOR
 from ops.evaluation.stored_studies import Lab
 from ops.grading.answer_clusters import elected
 from ops.stages.making import Making
-from ops.stages.studies.recipe_changes import scored
+from ops.stages.studies.policies import answers_with_texts
 
 QUARTERS = 4
 """The number of parts into which the share of equal answers is divided."""
 
 
-def arms(entry: Samples, lab: Lab, making: Making) -> list[Arm]:
+def arms(name: str, entry: Samples, lab: Lab, making: Making) -> list[Arm]:
     """Make the arms: one workflow, and the best and the most frequent answer of 2, 4, 8 … workflows."""
-    asked = {"repeats": entry.samples, "temperature": entry.temperature}
-    rows = scored(lab.setup, lab, lab.last, CONDUCTOR, making, **asked)
+    asked = {"repeats": entry.samples, "temperature": entry.temperature, "vote": Vote()}
+    rows = answers_with_texts(lab, lab.last, making, name, list(lab.questions), **asked)
     problems = {problem.key: problem for own in lab.questions.values() for problem in own}
     drawn: dict[str, list[OutcomeRow]] = {key: [] for key in problems}
     for row in sorted(rows, key=lambda row: row.repeat):

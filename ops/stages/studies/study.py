@@ -55,6 +55,6 @@ def _arms(study: Study, lab: Lab, making: Making) -> list[Arm]:
     if isinstance(entry, Rounds):
         return rounds.arms(name, entry, lab, making)
     if isinstance(entry, Samples):
-        return samples.arms(entry, lab, making)
+        return samples.arms(name, entry, lab, making)
     assert isinstance(entry, Intervention)
     return policies.intervene(entry, lab, making)

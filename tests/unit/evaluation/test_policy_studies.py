@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
+from ops.config.studies import Samples
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
@@ -43,6 +44,7 @@ from ops.evaluation.study import (
     WorkflowChange,
 )  # fmt: skip
 from ops.precaching.precache import write_responses
+from ops.quality.gold import gold_response
 from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
 from ops.stages.studies import policies
@@ -221,6 +223,12 @@ class Writes:
 
     text = Workflow.single(1, "Guess.").render()
 
+    def __init__(self, card: PolicyCard | None = None) -> None:
+        self.card = card
+
+    def fits(self, messages: Sequence[Message]) -> bool:
+        return True
+
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         return [self.text] * len(prompts)
 
@@ -252,7 +260,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     for name in NAMES:
         rows = [answer(name, each, float(name == "cid")) for each in mix]
         write_responses(rows, response_file(workspace.data / "responses", name, "math500"))
-    monkeypatch.setattr("ops.conductor.writer.load_conductor", lambda *_: Writes())
+    monkeypatch.setattr("ops.conductor.writer.load_conductor", lambda *_: Writes(card))
     return Scored(setup, policy)
 
 
@@ -325,6 +333,41 @@ def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: S
     write_problems(data / "shortlist.jsonl", listed[:4])
     with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem outside the training mix"):
         not_taught(scored.setup)
+
+
+# ── several workflows of one policy ──────────────────────────────────────────
+
+
+class SometimesRight:
+    """Right with the samples 1 and 2 of each question, and wrong in another way with each other sample."""
+
+    def __init__(self, asked: Mapping[str, Sequence[Problem]]) -> None:
+        self.golds = {each.question: gold_response(each) for own in asked.values() for each in own}
+
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        index = Sample.of(sample).index
+        [right] = [gold for question, gold in self.golds.items() if question in messages[0]["content"]]
+        wrong = f"The answer is \\boxed{{{1000 + index}}}."
+        return Response(right if index in (1, 2) else wrong, 10, 5, 0.001, 0.5, "stop")
+
+
+def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scored) -> None:
+    """Also on a confidential benchmark, of whose answers no file holds the text."""
+    entry = Samples(kind="samples", title="Several", recipe="small", samples=4)
+    client = SometimesRight(evaluation_questions(scored.setup.workspace, RECIPE))
+    lab = Lab(scored.setup, {"conductor": scored.policy.parent}, scored.policy)
+    found = run_study(Study("several", entry), lab, With(client))
+    shown = [dict(zip(found.summary.head, row, strict=True)) for row in found.summary.rows]
+    percents = {str(row["system"]): (str(row["in-domain, %"])[:5], str(row["OOD, %"])[:5]) for row in shown}
+    assert percents == {
+        "one workflow at temperature 0.7": ("50.0 ", "50.0 "),
+        "the best of 4": ("100.0", "100.0"),
+        "the most frequent answer of 4": ("100.0", "100.0"),
+        "the best of 2": ("100.0", "100.0"),
+    }
+    voted = shown[2]
+    assert (voted["right, 25 to 50 % agree, %"], voted["questions, 25 to 50 % agree, %"]) == ("100", "100")
+    assert [row["USD a question"] for row in shown] == ["0.001000", "0.004000", "0.004000", "0.002000"]
 
 
 # ── observations ─────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """Load this checkout's champion through `podium serve` (`python -m tests.bench.serving`), into docs/serving.md.
 
-`--misbehaving` measures the normal clients beside five misbehaving ones instead.
+`--misbehaving` measures the normal clients beside five misbehaving ones instead, `--options` what the options of a
+request do to accuracy and price.
 
 Questions are new ones of the embedded families, so that nothing comes from a cache. Embedded workers answer at once:
 the measurement is the time that serving adds to a workflow's critical path, whose seconds are those that the pool
@@ -48,7 +49,16 @@ from tests.serving.misbehaving import Misbehaving
 DOC = Path("docs") / "serving.md"
 MARK = "<!-- made by `python -m tests.bench.serving` -->"
 MISBEHAVING = "<!-- made by `python -m tests.bench.serving --misbehaving` -->"
+OPTIONS_MARK = "<!-- made by `python -m tests.bench.serving --options` -->"
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "`vote: {workflows: 3, agree: 2}`": {"vote": {"workflows": 3, "agree": 2}},
+    "`vote: {workflows: 5, agree: 2}`": {"vote": {"workflows": 5, "agree": 2}},
+    "`preference: cost`": {"preference": "cost"},
+}
 START_S = 300.0
+OOD = ("aime25", "gpqa_diamond", "bigcodebench")
+"""The benchmarks of the quickstart that it is not trained on."""
 AHEAD = 8
 """Sets of 240 questions."""
 PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
@@ -152,13 +162,15 @@ def _some(seed: int) -> list[str]:
     return [problem.question for each in zip(*sets, strict=True) for problem in each]
 
 
-async def graded(url: str, problems: Sequence[Problem], preference: str) -> list[tuple[bool, float, float, bool]]:
+async def graded(
+    url: str, problems: Sequence[Problem], more: dict[str, Any]
+) -> list[tuple[bool, float, float, bool]]:
     """Return (right, USD, critical path in seconds, whether there was a fallback) of each problem."""
     places = asyncio.Semaphore(32)
 
     async def one(session: aiohttp.ClientSession, problem: Problem) -> Reply:
         async with places:
-            options = {"grader": problem.grader, "choices": list(problem.choices), "preference": preference}
+            options = {"grader": problem.grader, "choices": list(problem.choices), **more}
             return await ask(session, url, problem.question, **options)
 
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600)) as session:
@@ -235,20 +247,25 @@ def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> li
     return rows
 
 
-def preferences(workspace: Workspace, each: int) -> list[str]:
+def options(workspace: Workspace, each: int) -> list[str]:
+    """Return a row for each option: accuracy, price, critical path and fallbacks, in-domain and OOD."""
     configure(Grading(isolation="resource_limits"), workspace.root)
-    problems = [problem for name in training_benchmarks() for problem in generate(name, "test", each, 77)]
+    groups = [
+        [problem for name in names for problem in generate(name, "test", each, 77)]
+        for names in (training_benchmarks(), OOD)
+    ]
     lines = []
     with serving(workspace, traced_share=0.0) as server:
-        for preference in ("quality", "cost"):
-            rows = asyncio.run(graded(server.url, problems, preference))
-            right = mean_estimate([float(row[0]) for row in rows])
-            usd, seconds = (statistics.fmean(row[i] for row in rows) for i in (1, 2))
-            led = statistics.fmean(row[3] for row in rows)
-            lines.append(
-                f"| `{preference}` | {100 * right.mean:.1f} ± {100 * right.standard_error:.1f} % | ${usd:.5f} | "
-                f"{seconds:.2f} s | {led:.0%} |"
-            )
+        for name, more in OPTIONS.items():
+            cells = []
+            for problems in groups:
+                rows = asyncio.run(graded(server.url, problems, more))
+                right = mean_estimate([float(row[0]) for row in rows])
+                usd, seconds = (statistics.fmean(row[i] for row in rows) for i in (1, 2))
+                led = statistics.fmean(row[3] for row in rows)
+                cells += [f"{100 * right.mean:.1f} ± {100 * right.standard_error:.1f}", f"{usd:.5f}"]
+                cells += [f"{seconds:.2f}", f"{100 * led:.0f}"]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
@@ -261,7 +278,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--clients", type=int, nargs="+", default=[1, 10, 50, 200])
     arguments.add_argument("--seconds", type=float, default=60.0, help="of each row")
-    arguments.add_argument("--each", type=int, default=60, help="questions of each training benchmark, per preference")
+    arguments.add_argument("--each", type=int, default=60, help="questions of each benchmark, per option")
+    arguments.add_argument("--options", action="store_true", help="accuracy and price by option of a request")
     arguments.add_argument("--misbehaving", action="store_true", help="good clients beside five misbehaving ones")
     chosen = arguments.parse_args()
     workspace, most = Workspace.find(), max(chosen.clients)
@@ -284,6 +302,20 @@ def main() -> None:
         write_between(workspace.root / DOC, MISBEHAVING, "\n".join(text))
         print("\n".join(text))
         return
+    if chosen.options:
+        heads = [f"{group}{head}" for group in ("", "OOD: ") for head in (
+            "right, %", "USD a question", "declared critical path, s", "with a fallback, %"
+        )]  # fmt: skip
+        text = [
+            f"The quickstart's champion, {chosen.each} fresh questions of each benchmark of its recipe.",
+            "",
+            f"| option | {' | '.join(heads)} |",
+            f"| --- |{' --- |' * len(heads)}",
+            *options(workspace, chosen.each),
+        ]
+        write_between(workspace.root / DOC, OPTIONS_MARK, "\n".join(text))
+        print("\n".join(text))
+        return
     wanted = [*((clients, 0.0) for clients in sorted(chosen.clients)), (most, 1.0)]
     loads = [under_load(workspace, clients, chosen.seconds, traced) for clients, traced in wanted]
     busy, cores = psutil.getloadavg()[0], os.cpu_count()
@@ -303,12 +335,6 @@ def main() -> None:
         columns,
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(each.row for each in loads),
-        "",
-        f"What a preference does, on {4 * chosen.each} fresh questions of the training benchmarks:",
-        "",
-        "| preference | right | USD a question | declared critical path | with a fallback |",
-        "| --- | --- | --- | --- | --- |",
-        *preferences(workspace, chosen.each),
     ]
     write_between(workspace.root / DOC, MARK, "\n".join(text))
     print("\n".join(text))

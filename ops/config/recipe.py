@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, Strict, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, PoolName, Seed, Settings, find_in_url
 from ops.config.graders import BenchmarkGrader, JudgeGrader
@@ -191,11 +191,11 @@ WORST_VARIANCE = 0.25
 class Vote(Settings):
     """How many workflows answer a question. The first is written as without a vote, the others are drawn."""
 
-    workflows: int = Field(default=1, ge=1, le=64)
+    workflows: Annotated[int, Strict()] = Field(default=1, ge=1, le=64)
     """The most workflows that answer a question; the most frequent answer counts, of equals the one given first."""
-    agree: int | None = Field(default=None, ge=1)
+    agree: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """Workflows with the same answer after which no other is written. None: more than half of `workflows`."""
-    temperature: float = Field(default=0.7, gt=0)
+    temperature: Annotated[float, Strict()] = Field(default=0.7, gt=0, le=10, allow_inf_nan=False)
     """Temperature of the workflows after the first."""
 
     @model_validator(mode="after")

@@ -19,6 +19,11 @@ workflow was requested, and none was valid), "over_budget" (of the request), "se
 "cancelled" (the client disconnected)."""
 
 
+Then = Literal["rewritten", "best_worker", "kept", "nothing"]
+"""The action after a failure: another workflow without the worker, the best remaining worker alone, the answer of the
+previous round or of the other workflows that vote, or none because no worker is left."""
+
+
 class Fallback(NamedTuple):
     """A failure, and the action taken instead."""
 
@@ -27,12 +32,21 @@ class Fallback(NamedTuple):
     "writer_failed", "over_budget", "server_budget"."""
     worker: str
     """The worker that failed; "" if no worker failed."""
-    then: Literal["rewritten", "best_worker", "kept", "nothing"]
-    """The action: another workflow without the worker, the best remaining worker alone, the answer of the previous
-    round, or none because no worker is left."""
+    then: Then
     by: str = ""
     """The worker that was called alone and the reason for its choice: "solver, by profile"."""
     error: str = ""
+
+
+class VoteResult(NamedTuple):
+    """A vote over several workflows."""
+
+    workflows: int
+    """Number of workflows that ran."""
+    agreed: int
+    """Number of them with the answer that counts."""
+    latency_s: float
+    """Seconds of the slowest workflow of each wave, wave after wave, on its critical path."""
 
 
 class TimedCompletion(NamedTuple):
@@ -59,6 +73,8 @@ class Answer:
     error: str = ""
     standing: Trace | None = None
     """The execution that gave the answer."""
+    vote: VoteResult | None = None
+    """None: one workflow answered."""
     runs: list[Trace] = field(default_factory=list)
     """All finished executions, in order."""
     steps: list[StepTrace] = field(default_factory=list)
@@ -79,9 +95,9 @@ class Answer:
     waited_s: float = 0.0
     """Seconds from then until the request was admitted."""
     writing_s: float = 0.0
-    """Seconds of the Conductor, including its queue."""
+    """Seconds of the Conductor, including its queue; summed over workflows that vote side by side."""
     working_s: float = 0.0
-    """Seconds of the workers."""
+    """Seconds of the workers; summed likewise."""
 
     @property
     def responses(self) -> list[tuple[str, Response]]:
@@ -128,6 +144,9 @@ class Answer:
             "writing_s": self.writing_s,
             "working_s": self.working_s,
         }
+        if self.vote is not None:
+            facts["vote"] = {"workflows": self.vote.workflows, "agreed": self.vote.agreed}
+            facts["latency_s"] = self.vote.latency_s
         if ran is not None and ran.stop:
             facts |= {"rounds": len(ran.rounds), "stop": ran.stop}
         if texts:

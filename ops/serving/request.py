@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from ops.conductor.policy import Completion
 from ops.conductor.untrained import PromptedConductor
-from ops.config import Serving
+from ops.config import Serving, Vote
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.serving.answer import Answer, Fallback, Status, TimedCompletion
+from ops.serving.answer import Answer, Fallback, Status, Then, TimedCompletion, VoteResult
 from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
@@ -24,6 +24,7 @@ from ops.workflow.play import Question, play
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, StepTrace, Trace, WorkflowTrace
+from ops.workflow.vote import Ballot
 
 OnProgress = Callable[[StepTrace | Fallback], None]
 RETRY_TEMPERATURE = 0.7
@@ -87,6 +88,61 @@ class ServedRequest:
         return answer
 
     async def _run(self) -> None:
+        vote = self._options.vote or self._settings.vote
+        if vote.workflows == 1 or not self._options.execute:
+            await self._first()
+        else:
+            await self._vote(vote)
+
+    async def _vote(self, vote: Vote) -> None:
+        """Let several workflows answer: the first as without a vote, the others without its fallbacks."""
+        answer, ballot, latency_s = self.answer, Ballot.of(self.answer.problem, vote), 0.0
+        made: dict[int, tuple[str, str, Trace]] = {}
+
+        async def run(number: int) -> Trace | None:
+            if number:
+                ran = await self._further(number, vote.temperature)
+            else:
+                await self._first()
+                ran = (answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
+            if ran is not None:
+                made[number] = ran
+            return ran and ran[2]
+
+        while wave := await asyncio.to_thread(ballot.next):
+            # All end before an error is raised, because calls in flight are paid for and must be cached.
+            ended = await asyncio.gather(*map(run, wave), return_exceptions=True)
+            if errors := [each for each in ended if isinstance(each, BaseException)]:
+                raise errors[0]
+            runs = [each for each in ended if isinstance(each, Trace)]
+            ballot.take([each.answer if isinstance(each, Trace) else None for each in ended])
+            latency_s += max((each.latency_s for each in runs), default=0.0)
+            winners = await asyncio.to_thread(lambda: ballot.winners)
+            answer.vote = VoteResult(len(ballot.answers), len(winners), latency_s)
+            if winners[0] in made:
+                answer.completion, answer.workflow, answer.standing = made[winners[0]]
+                self._end("answered", "")
+
+    async def _further(self, number: int, temperature: float) -> tuple[str, str, Trace] | None:
+        """Write and execute another workflow; its completion, text and trace, or None, with a fallback, without an
+        answer. The seed is none of those with which the first workflow is tried."""
+        team = self._team()
+        messages = team.messages(self.answer.problem)
+        with self._clock("writing_s"):
+            try:
+                completion = await self._draft(messages, temperature, seed=self._settings.attempts + number)
+            except PodiumError as error:
+                self._note("writer_failed", error, "kept")
+                return None
+        parsed = team.read(completion)
+        if parsed.workflow is None:
+            self._fall_back("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
+            return None
+        run = await self._execute(WrittenWorkflow(parsed.workflow, completion), number)
+        return None if run is None or run.answer is None else (completion, parsed.workflow.render(), run)
+
+    async def _first(self) -> None:
+        """Write the first workflow and execute it, with all fallbacks."""
         written = await self._write()
         if not self._options.execute:
             if written is None and self.answer.fallbacks[-1].reason in ("over_budget", "server_budget"):
@@ -168,24 +224,27 @@ class ServedRequest:
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _execute(self, written: WrittenWorkflow) -> Trace | None:
-        """Execute the workflow with its further rounds; None, with a fallback, where that is broken off."""
+    async def _execute(self, written: WrittenWorkflow, number: int = 0) -> Trace | None:
+        """Execute the workflow with this number and its further rounds; None, with a fallback, where that is broken
+        off."""
         limits = None if self._options.preference == "cost" else self.loaded.card.rounds
-        question = Question(self.answer.problem, self._team(), 0, written.completion, Parsed(written.workflow))
+        question = Question(self.answer.problem, self._team(), number, written.completion, Parsed(written.workflow))
+        then: Then = "kept" if number else "nothing"
         with self._clock("working_s"):
             try:
                 [run] = await play(
                     [question], self._write_on, limits,
-                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits, on_step=self._progress,
+                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits,
+                    on_step=self._step if number else self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
-                self._note("", error)
+                self._note("", error, then)
                 return None
         self.answer.runs.append(run)
         for step in _failures(run):
-            self._fall_back(step.status, step.worker, step.error)
+            self._fall_back(step.status, step.worker, step.error, then)
         if run.answer is None and run.status == "timed_out":
-            self._fall_back("timed_out", "", run.error)
+            self._fall_back("timed_out", "", run.error, then)
         return run
 
     async def _write_on(self, prompts: list[list[Message]]) -> list[str]:
@@ -216,12 +275,15 @@ class ServedRequest:
 
     # ── results ──────────────────────────────────────────────────────────────
 
-    def _progress(self, item: StepTrace | WorkflowTrace) -> None:
+    def _step(self, item: StepTrace | WorkflowTrace) -> None:
         if isinstance(item, StepTrace):
             self.answer.steps.append(item)
             if self._on_progress is not None:
                 self._on_progress(item)
-        elif item.answer is not None:  # in case the next round fails
+
+    def _progress(self, item: StepTrace | WorkflowTrace) -> None:
+        self._step(item)
+        if isinstance(item, WorkflowTrace) and item.answer is not None:  # in case the next round fails
             self.answer.standing = Trace.of(item)
 
     def _keep(self, run: Trace) -> None:
@@ -242,7 +304,7 @@ class ServedRequest:
         names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
 
-    def _note(self, reason: str, error: PodiumError) -> None:
+    def _note(self, reason: str, error: PodiumError, then: Then = "nothing") -> None:
         """Add the fallback for a call that was not made: a budget's, a wrong setting's, or `reason`."""
         worker = ""
         if isinstance(error, RequestOverBudget):
@@ -252,10 +314,10 @@ class ServedRequest:
             reason = "server_budget"
         elif isinstance(error, ConfigError):
             reason, worker = "misconfigured", self._worker_in(error)
-        self._fall_back(reason, worker, str(error))
+        self._fall_back(reason, worker, str(error), then)
 
-    def _fall_back(self, reason: str, worker: str, error: str) -> None:
-        self.answer.fallbacks.append(Fallback(reason, worker, "nothing", error=error))
+    def _fall_back(self, reason: str, worker: str, error: str, then: Then = "nothing") -> None:
+        self.answer.fallbacks.append(Fallback(reason, worker, then, error=error))
 
     def _resolve(self, then: str, by: str = "") -> None:
         """Complete the fallbacks that are still open."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, Strict, ValidationError, field_validator, model_validator
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Settings
+from ops.config import Settings, Vote
 from ops.config.loading import correction, in_words
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -61,6 +61,8 @@ class RequestOptions(Settings):
     preference: Literal["quality", "cost"] = "quality"
     """"quality": all workers on offer and all rounds that the policy was trained for. "cost": the more expensive half
     of the workers is not offered, and there is one round."""
+    vote: Vote | None = None
+    """Several workflows answer the question; None: as the server's settings say."""
     workflow: Flag = False
     """Whether the response shows the workflow and every step's subtask and response."""
     _field: str = PrivateAttr(default="podium")
@@ -115,7 +117,8 @@ def read_options(values: object, field: str) -> RequestOptions:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in (field, *first["loc"]))
-        remedy = known if first["type"] == "extra_forbidden" else correction(first["input"])
+        keys = known if first["loc"][0] != "vote" else f"Known keys: {', '.join(Vote.model_fields)}"
+        remedy = keys if first["type"] == "extra_forbidden" else correction(first["input"])
         raise RequestError(place, in_words(first), remedy) from None
     options._field = field
     return options

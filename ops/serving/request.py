@@ -98,10 +98,11 @@ class ServedRequest:
         """Let several workflows answer: the first as without a vote, the others without its fallbacks."""
         answer, ballot, latency_s = self.answer, Ballot.of(self.answer.problem, vote), 0.0
         made: dict[int, tuple[str, str, Trace]] = {}
+        team = self._team()
 
         async def run(number: int) -> Trace | None:
             if number:
-                ran = await self._further(number, vote.temperature)
+                ran = await self._further(number, vote.temperature, team)
             else:
                 await self._first()
                 ran = (answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
@@ -123,10 +124,9 @@ class ServedRequest:
                 answer.completion, answer.workflow, answer.standing = made[winners[0]]
                 self._end("answered", "")
 
-    async def _further(self, number: int, temperature: float) -> tuple[str, str, Trace] | None:
+    async def _further(self, number: int, temperature: float, team: Team) -> tuple[str, str, Trace] | None:
         """Write and execute another workflow; its completion, text and trace, or None, with a fallback, without an
         answer. The seed is none of those with which the first workflow is tried."""
-        team = self._team()
         messages = team.messages(self.answer.problem)
         with self._clock("writing_s"):
             try:
@@ -138,7 +138,7 @@ class ServedRequest:
         if parsed.workflow is None:
             self._fall_back("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
             return None
-        run = await self._execute(WrittenWorkflow(parsed.workflow, completion), number)
+        run = await self._execute(WrittenWorkflow(parsed.workflow, completion), team, number)
         return None if run is None or run.answer is None else (completion, parsed.workflow.render(), run)
 
     async def _first(self) -> None:
@@ -224,11 +224,12 @@ class ServedRequest:
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _execute(self, written: WrittenWorkflow, number: int = 0) -> Trace | None:
+    async def _execute(self, written: WrittenWorkflow, team: Team | None = None, number: int = 0) -> Trace | None:
         """Execute the workflow with this number and its further rounds; None, with a fallback, where that is broken
         off."""
         limits = None if self._options.preference == "cost" else self.loaded.card.rounds
-        question = Question(self.answer.problem, self._team(), number, written.completion, Parsed(written.workflow))
+        team = team or self._team()
+        question = Question(self.answer.problem, team, number, written.completion, Parsed(written.workflow))
         then: Then = "kept" if number else "nothing"
         with self._clock("working_s"):
             try:

@@ -1,0 +1,168 @@
+"""A served question that several workflows answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.conductor.policy import Completion
+from ops.config import Pool, Vote, Worker, load_pool
+from ops.core.errors import OverBudget, WorkerUnreachable
+from ops.core.response import Message, Response, Sample
+from ops.serving.answer import Answer
+from ops.serving.in_thread import EngineThread
+from ops.serving.request_budget import RequestBudget
+from ops.serving.request_options import RequestError, RequestOptions, question, read_options
+from ops.workflow.grammar import Workflow
+from tests.serving.script import Scripted, engine_of
+
+ROOT = Path(__file__).resolve().parents[3]
+FLOW = Workflow.single(0).render()
+OTHER = Workflow.single(1).render()
+Said = str | Exception
+
+
+class Numbered(Scripted):
+    """Writes the text with the number of the workflow, and FLOW beyond them."""
+
+    def complete(
+        self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Completion]:
+        number = seed - 3 if temperature == 0.5 else 0  # three attempts at the first one
+        text = self.completions[number] if number < len(self.completions) else FLOW
+        return [Completion(text, True, 100, len(text)) for _ in prompts]
+
+
+class Serve:
+    """Answers one question with the workflows of a writer; the worker's answer depends on the workflow's number."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.monkeypatch, self.engines = folder, monkeypatch, list[EngineThread]()
+        self.pool: Pool = load_pool(ROOT / "config", "quickstart")
+        self.asked: list[tuple[int, str]] = []
+
+    def __call__(self, said: Sequence[Said], *written: str, seconds: float = 0.0, **settings: Any) -> EngineThread:
+        async def complete(
+            budget: RequestBudget, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0
+        ) -> Response:
+            number = Sample.of(sample).index
+            self.asked.append((number, worker.name))
+            if number:
+                await asyncio.sleep(seconds)
+            if isinstance(answer := said[number], Exception):
+                raise answer
+            return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+
+        self.monkeypatch.setattr(RequestBudget, "complete", complete)
+        writer = Numbered(*written or (FLOW,))
+        self.engines.append(engine_of(self.folder, self.pool, writer, "algebraist", "guesser", **settings))
+        return self.engines[-1]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    made = Serve(tmp_path, monkeypatch)
+    yield made
+    for engine in made.engines:
+        engine.close()
+
+
+def options(workflows: int = 3, agree: int | None = 2, **more: Any) -> RequestOptions:
+    vote = Vote(workflows=workflows, agree=agree, temperature=0.5)
+    return RequestOptions(grader="math", vote=vote, **more)
+
+
+def ask(engine: EngineThread, asked: RequestOptions) -> Answer:
+    return engine.ask(question(r"What is $6 \cdot 7$?", asked), asked)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "right", "ran", "agreed", "latency_s"),
+    [
+        (("42", "42"), options(), "42", 2, 2, 0.5),
+        (("41", "42", "42"), options(), "42", 3, 2, 1.0),  # the third decides, after the first two
+        (("41", "42", "43"), options(), "41", 3, 1, 1.0),  # of equals the one given first
+        (("41", "42", "42", "42"), options(5, None), "42", 4, 3, 1.0),  # more than half of five: three, then one
+    ],
+)
+def test_the_most_frequent_answer_counts(
+    serve: Serve, said: Sequence[str], asked: RequestOptions, right: str, ran: int, agreed: int, latency_s: float
+) -> None:
+    answer = ask(serve(said), asked)
+    account = answer.account(texts=True)
+    assert (answer.text, answer.status) == (f"\\boxed{{{right}}}", "answered")
+    assert account["vote"] == {"workflows": ran, "agreed": agreed}
+    assert account["latency_s"] == pytest.approx(latency_s)
+    assert (account["calls"], account["cost_usd"]) == (ran, pytest.approx(0.001 * ran))
+    assert sorted(serve.asked) == [(number, "algebraist") for number in range(ran)]
+    assert account["answer"] == answer.text
+
+
+def test_the_workflow_that_is_shown_is_the_elected_one(serve: Serve) -> None:
+    account = ask(serve(("41", "42", "42"), FLOW, OTHER, OTHER), options()).account(texts=True)
+    assert (account["workflow"], [step["worker"] for step in account["steps"]]) == (OTHER, ["guesser"])
+
+
+def test_an_invalid_workflow_has_no_vote(serve: Serve) -> None:
+    answer = ask(serve(("42", "", "42"), FLOW, "I would rather not.", FLOW), options())
+    assert (answer.text, answer.vote and answer.vote[:2]) == ("\\boxed{42}", (3, 2))
+    assert [(each.reason, each.then) for each in answer.fallbacks] == [("no_workflow", "kept")]
+
+
+@pytest.mark.parametrize("error", [OverBudget("the month is spent"), WorkerUnreachable("connection refused")])
+def test_a_further_workflow_that_fails_leaves_the_answer_of_the_first(serve: Serve, error: Exception) -> None:
+    answer = ask(serve(("42", error, error)), options())
+    assert (answer.text, answer.status, answer.vote and answer.vote[:2]) == ("\\boxed{42}", "answered", (3, 1))
+    assert {each.then for each in answer.fallbacks} == {"kept"} and len(answer.fallbacks) == 2
+
+
+def test_another_workflow_answers_where_the_first_and_its_fallbacks_fail(serve: Serve) -> None:
+    answer = ask(serve((WorkerUnreachable("away"), "42", "42")), options())
+    assert (answer.text, answer.status) == ("\\boxed{42}", "answered")
+    assert answer.account(texts=False)["vote"] == {"workflows": 3, "agreed": 2}
+
+
+def test_no_answer_at_all_has_the_reason_of_the_first(serve: Serve) -> None:
+    answer = ask(serve([WorkerUnreachable("away")] * 3), options())
+    assert (answer.text, answer.status) == (None, "unreachable") and "away" in answer.error
+
+
+def test_the_deadline_leaves_the_answer_that_is_there(serve: Serve) -> None:
+    answer = ask(serve(("42", "43", "43"), seconds=60.0), options(deadline_s=1.0))
+    assert (answer.text, answer.status) == ("\\boxed{42}", "answered")
+    assert [(each.reason, each.then) for each in answer.fallbacks] == [("timed_out", "kept")]
+
+
+def test_a_request_votes_as_the_server_says_unless_it_says_otherwise(serve: Serve) -> None:
+    engine = serve(("41", "42", "42"), vote={"workflows": 3, "agree": 2, "temperature": 0.5})
+    plain = RequestOptions(grader="math")
+    assert ask(engine, plain).text == "\\boxed{42}"
+    alone = ask(engine, RequestOptions(grader="math", vote=Vote()))
+    assert alone.text == "\\boxed{41}" and "vote" not in alone.account(texts=False)
+    assert ask(engine, RequestOptions(grader="math", execute=False)).status == "not_run"
+
+
+def test_the_steps_of_all_workflows_are_reported_before_the_answer(serve: Serve) -> None:
+    asked = options()
+    news = list(serve(("41", "42", "42")).stream(question("What?", asked), asked))
+    assert [type(item).__name__ for item in news] == ["StepTrace"] * 3 + ["Answer"]
+
+
+@pytest.mark.parametrize(
+    ("vote", "said"),
+    [
+        ({"workflows": 3, "agree": 4}, r"podium\.vote: .*4 of 3 workflows can never agree"),
+        ({"workflows": "3"}, r"podium\.vote\.workflows"),
+        ({"workflows": 65}, r"podium\.vote\.workflows"),
+        ({"workflows": 3, "temperature": 0}, r"podium\.vote\.temperature"),
+        ({"workflow": 3}, r"podium\.vote\.workflow: .*Known keys: workflows, agree, temperature"),
+        (3, r"podium\.vote"),
+    ],
+)
+def test_a_wrong_vote_is_refused_with_its_field(vote: object, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        read_options({"vote": vote}, "podium")

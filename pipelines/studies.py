@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from textwrap import fill
 
 from assets.resources import Podium
@@ -11,6 +12,7 @@ from ops.config.studies import RecipeStudy, load_studies
 from ops.core.documents import markdown_table
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
+from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import STUDIES, Observation, PolicyStudy
 from ops.stages.studies.study import check_study
@@ -34,8 +36,9 @@ def made(
     seeds: Sequence[int] = (),
     yes: bool = True,
     dry_run: bool = False,
+    picture: Path | None = None,
 ) -> str:
-    """Run the study on each seed (default: its own seeds) and return its tables as Markdown.
+    """Run the study on each seed (default: its own seeds) and return its tables as Markdown; write its `picture`, a PNG.
 
     A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
     Finished work is reused. Without `yes` a person is asked before paid workers are called; `dry_run` prints what would
@@ -71,7 +74,14 @@ def made(
         found = store.findings()
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
+    if picture is not None:
+        picture.write_bytes(found.picture)
+    return shown(name, entry, found)
+
+
+def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
+    """Return the tables of a study as Markdown."""
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
-    made = (found.summary, found.claims, found.details, found.families)
-    tables = [markdown_table(*each) for each in made if each.rows]
+    every = (found.summary, found.claims, found.details, found.families)
+    tables = [markdown_table(*each) for each in every if each.rows]
     return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"

@@ -71,7 +71,9 @@ class Changes(RecipeStudy):
     @property
     def about(self) -> str:
         """Return the change in one sentence."""
-        changed = f", trained again with: {'; '.join(self.changes)}" if self.changes else ""
+        evaluated = all(set(change) == {"evaluation"} for change in self.changes.values())
+        verb = "evaluated" if evaluated else "trained"
+        changed = f", {verb} again with: {'; '.join(self.changes)}" if self.changes else ""
         return f"the cold start and the Conductor of recipe {self.recipe}{changed}"
 
 

@@ -80,13 +80,14 @@ def findings(
     """Summarize the arms of every seed.
 
     With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
-    has a table of the first two arms by family, and with `claimed` the table `claims` of the arm with this name.
+    has a table of the first two arms by family. With `claimed` it has the table `claims` of the arm with this name in
+    place of the details, and the picture shows prices.
     """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
     notes = [said, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
     none, first = Columns([], []), next(iter(by_seed.values()))
-    details = per_seed(by_seed) if len(by_seed) > 1 else none
+    details = per_seed(by_seed) if len(by_seed) > 1 and not claimed else none
     shares = by_family(arms, families, [arm.name for arm in first[:2]]) if families else none
     drawn = plane(by_seed) if claimed else picture(first)
     pairs = claims(by_seed, claimed) if claimed else none

@@ -20,6 +20,7 @@ from pipelines.commands.shown import print_json
     "--into", type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the table into this page, between its two lines `<!-- made by `podium study NAME` -->`.",
 )  # fmt: skip
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also write its picture, a PNG.")
 @AS_JSON
 @dry_run_option
 @yes_option
@@ -29,6 +30,7 @@ def study(
     recipe: str | None,
     seeds: tuple[int, ...],
     into: Path | None,
+    picture: Path | None,
     as_json: bool,
     dry_run: bool,
     yes: bool,
@@ -55,7 +57,7 @@ def study(
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
-    text = made(workspace, name, changes, recipe, seeds, yes, dry_run)
+    text = made(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
     if dry_run:
         return
     click.echo(text, nl=False)

@@ -38,7 +38,7 @@ def made(
     dry_run: bool = False,
     picture: Path | None = None,
 ) -> str:
-    """Run the study on each seed (default: its own seeds) and return its tables as Markdown; write its `picture`, a PNG.
+    """Run the study on each seed (default: its own seeds) and return its tables as Markdown; `picture` gets a PNG.
 
     A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
     Finished work is reused. Without `yes` a person is asked before paid workers are called; `dry_run` prints what would

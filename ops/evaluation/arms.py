@@ -216,7 +216,9 @@ def plane(by_seed: BySeed) -> bytes:
             estimates = [accuracy([rows], benchmarks) for rows in asked]
             estimate = estimates[0] if len(own) == 1 else mean_estimate([each.mean for each in estimates])
             offers.append(Offer(fmean(fmean(row.cost_usd for row in rows) for rows in asked), estimate.mean))
-            points.append(Point(name, offers[-1].price, 100 * estimate.mean, 100 * estimate.standard_error, group))
+            kind = "Conductor" if name.endswith("Conductor") else "others"
+            error = 100 * estimate.standard_error
+            points.append(Point(name, offers[-1].price, 100 * estimate.mean, error, f"{kind}, {group}"))
         line = [begun + place for place in frontier(offers)] or line
     return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line))
 

@@ -156,7 +156,8 @@ class Serving(Settings):
     """How often the Conductor may write another workflow without the workers that failed, before the best of the
     remaining workers is called alone."""
     vote: Vote = Vote()
-    """How many workflows answer a request that does not say it."""
+    """How many workflows answer a request that does not say it. One answers where the answer may have any form (grader
+    `open`), because such answers cannot be compared."""
     follow_s: float = Field(default=5.0, gt=0)
     """Seconds between checks of the alias `champion`."""
     drain_s: float = Field(default=30.0, ge=0)

@@ -89,7 +89,7 @@ class ServedRequest:
 
     async def _run(self) -> None:
         vote = self._options.vote or self._settings.vote
-        if vote.workflows == 1 or not self._options.execute:
+        if vote.workflows == 1 or self._options.is_open or not self._options.execute:
             await self._first()
         else:
             await self._vote(vote)

@@ -62,7 +62,7 @@ class RequestOptions(Settings):
     """"quality": all workers on offer and all rounds that the policy was trained for. "cost": the more expensive half
     of the workers is not offered, and there is one round."""
     vote: Vote | None = None
-    """Several workflows answer the question; None: as the server's settings say."""
+    """Several workflows answer the question, whose form must not be `open`; None: as the server's settings say."""
     workflow: Flag = False
     """Whether the response shows the workflow and every step's subtask and response."""
     _field: str = PrivateAttr(default="podium")
@@ -82,9 +82,14 @@ class RequestOptions(Settings):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if self.response_format is not None and (self.choices or self.grader not in (None, "open")):
+        if self.response_format is not None and not self.is_open:
             raise ValueError("JSON is asked for: leave grader and choices out")
         return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer may have any form."""
+        return not self.choices and self.grader in (None, "open")
 
     @property
     def field(self) -> str:
@@ -121,6 +126,9 @@ def read_options(values: object, field: str) -> RequestOptions:
         remedy = keys if first["type"] == "extra_forbidden" else correction(first["input"])
         raise RequestError(place, in_words(first), remedy) from None
     options._field = field
+    if options.vote is not None and options.vote.workflows > 1 and options.is_open:
+        problem = "needs answers that can be compared, and those of the grader `open` cannot"
+        raise RequestError(f"{field}.vote", problem, "Name the form of the answer: grader text, math, choice or code")
     return options
 
 

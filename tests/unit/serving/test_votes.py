@@ -144,6 +144,8 @@ def test_a_request_votes_as_the_server_says_unless_it_says_otherwise(serve: Serv
     alone = ask(engine, RequestOptions(grader="math", vote=Vote()))
     assert alone.text == "\\boxed{41}" and "vote" not in alone.account(texts=False)
     assert ask(engine, RequestOptions(grader="math", execute=False)).status == "not_run"
+    anything = ask(engine, RequestOptions())
+    assert anything.text == "\\boxed{41}" and anything.vote is None, "answers in any form cannot be compared"
 
 
 def test_the_steps_of_all_workflows_are_reported_before_the_answer(serve: Serve) -> None:
@@ -165,4 +167,12 @@ def test_the_steps_of_all_workflows_are_reported_before_the_answer(serve: Serve)
 )
 def test_a_wrong_vote_is_refused_with_its_field(vote: object, said: str) -> None:
     with pytest.raises(RequestError, match=said):
+        read_options({"vote": vote, "grader": "math"}, "podium")
+
+
+def test_answers_in_any_form_cannot_vote() -> None:
+    vote = {"workflows": 3}
+    with pytest.raises(RequestError, match=r"podium\.vote: needs answers that can be compared.*grader text, math"):
         read_options({"vote": vote}, "podium")
+    assert read_options({"vote": vote, "choices": ["a", "b"]}, "podium").vote == Vote(workflows=3)
+    assert read_options({"vote": {"workflows": 1}}, "podium").vote == Vote()

@@ -294,7 +294,7 @@ class Stages:
         return self._stage(EVALUATION, what, costs)
 
     def _voting(self, answers: float) -> Range:
-        """Return the number of workflows that give so many answers: from as many as must agree to all that may vote."""
+        """Return the number of workflows that give these answers: from those that must agree to all that may vote."""
         vote = self._setup.recipe.evaluation.vote
         return Range(vote.enough, (vote.enough + vote.workflows) / 2, vote.workflows).times(answers)
 

@@ -98,13 +98,15 @@ class ServedRequest:
         """Let several workflows answer: the first as without a vote, the others without its fallbacks."""
         answer, ballot, latency_s = self.answer, Ballot.of(self.answer.problem, vote), 0.0
         made: dict[int, tuple[str, str, Trace]] = {}
-        team = self._team()
+        team, ended_as = self._team(), answer.status
 
         async def run(number: int) -> Trace | None:
+            nonlocal ended_as
             if number:
                 ran = await self._further(number, vote.temperature, team)
             else:
                 await self._first()
+                ended_as, answer.status = answer.status, "cancelled"  # unless the vote ends
                 ran = (answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
             if ran is not None:
                 made[number] = ran
@@ -122,7 +124,9 @@ class ServedRequest:
             answer.vote = VoteResult(len(ballot.answers), len(winners), latency_s)
             if winners[0] in made:
                 answer.completion, answer.workflow, answer.standing = made[winners[0]]
-                self._end("answered", "")
+        answer.status = ended_as
+        if answer.standing is not None:
+            self._end("answered", "")
 
     async def _further(self, number: int, temperature: float, team: Team) -> tuple[str, str, Trace] | None:
         """Write and execute another workflow; its completion, text and trace, or None, with a fallback, without an

@@ -51,9 +51,10 @@ EXPERIMENTS = {
     "study/subsets": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
     "study/subsets_with_descriptions": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
     "study/rounds": {"raw_problems", "recursive_conductor", "worker_pool"},
+    "study/samples": {"benchmark_scores", "raw_problems", "worker_pool"},
     **{
         f"study/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
-        for name in ("seeds", "ablations", "prompting_and_size")
+        for name in ("seeds", "vote", "ablations", "prompting_and_size")
     },
 }
 """Materialized by separate jobs, on request."""

@@ -137,6 +137,23 @@ def test_the_deadline_leaves_the_answer_that_is_there(serve: Serve) -> None:
     assert [(each.reason, each.then) for each in answer.fallbacks] == [("timed_out", "kept")]
 
 
+def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: Serve) -> None:
+    asked = options()
+    thread = serve(("42", "43", "43"), seconds=60.0)
+
+    async def leave() -> Answer:
+        request = await thread.engine.request(question("What?", asked), asked)
+        running = asyncio.create_task(thread.engine.answer(request))
+        while request.answer.standing is None:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running], timeout=30)
+        assert running.cancelled() and asyncio.all_tasks() == {asyncio.current_task()}, "no call goes on"
+        return request.answer
+
+    assert thread.run(leave()).status == "cancelled"
+
+
 def test_a_request_votes_as_the_server_says_unless_it_says_otherwise(serve: Serve) -> None:
     engine = serve(("41", "42", "42"), vote={"workflows": 3, "agree": 2, "temperature": 0.5})
     plain = RequestOptions(grader="math")

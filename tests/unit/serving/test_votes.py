@@ -142,10 +142,12 @@ def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: S
     thread = serve(("42", "43", "43"), seconds=60.0)
 
     async def leave() -> Answer:
-        request = await thread.engine.request(question("What?", asked), asked)
+        first = asyncio.Event()
+        request = await thread.engine.request(question("What?", asked), asked, lambda _: first.set())
         running = asyncio.create_task(thread.engine.answer(request))
-        while request.answer.standing is None:
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(first.wait(), timeout=30)
+        await asyncio.sleep(0.3)  # the first workflow has ended by now
+        assert request.answer.standing is not None
         running.cancel()
         await asyncio.wait([running], timeout=30)
         assert running.cancelled() and asyncio.all_tasks() == {asyncio.current_task()}, "no call goes on"

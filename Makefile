@@ -35,7 +35,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,10 @@ reproduce: $(STAMP)  ## every baseline, experiment and exhibit of one seed, into
 
 seeds: $(STAMP)  ## the quickstart on five seeds, into docs/reference: SEEDS="1 2 3 4 5"
 	@$(BIN)/podium study seeds $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md
+
+vote: $(STAMP)  ## several workflows for each question of the five seeds, beside every baseline, into docs: SEEDS="1 2 3 4 5"
+	@$(BIN)/podium study vote $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md \
+	  --picture docs/images/vote.png
 
 ablations: $(STAMP)  ## one change at a time to the quickstart's training, into docs/reference: SEEDS="1"
 	@$(BIN)/podium study ablations $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md

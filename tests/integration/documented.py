@@ -37,7 +37,9 @@ def _run(root: Path) -> None:
     (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
     asking = ["best_single", "five_consensus"]
     study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
-    studies = {"seeds": {**study, "seeds": [3], "temperatures": [0.0, 1.0], "baselines": asking},
+    voted = {"until 2 agree": {"evaluation": {"vote": {"workflows": 3, "agree": 2}}}}
+    claims = {**study, "seeds": [3], "changes": voted, "claimed": "until 2 agree", "baselines": asking}
+    studies = {"seeds": {**claims, "temperatures": [0.0, 1.0]}, "vote": claims,
                "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
     (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
     make(root, "run")

@@ -8,8 +8,8 @@ import pytest
 
 from tests.integration.documented import finished, make
 
-LONG = ("reproduce", "seeds", "ablations")
-"""The last is the second one's command with another study."""
+LONG = ("reproduce", "seeds", "vote", "ablations")
+"""The last two are the second one's command with another study."""
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(1400)  # less than of test_documented_commands.py, which begins first and makes the run
-@pytest.mark.parametrize("target", ["reproduce", "seeds", pytest.param("ablations", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "target", ["reproduce", "seeds", *(pytest.param(name, marks=pytest.mark.soak) for name in ("vote", "ablations"))]
+)
 def test_a_target_that_studies_a_policy(project: Path, target: str) -> None:
     make(project, target, "SEED=3" if target == "reproduce" else "SEEDS=3")

@@ -7,6 +7,7 @@ from pathlib import Path
 from assets.report import evidence_of, publish
 from assets.resources import Podium
 from assets.studies import asset_name as study_asset
+from ops.config.studies import load_studies
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.evaluation.study import STUDIES
@@ -32,7 +33,8 @@ def reproduced(workspace: Workspace, seed: int | None = None, yes: bool = True) 
     asked before paid workers are called. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
     live(workspace, RECIPE, seed, yes=yes)
-    materialize(workspace, RECIPE, seed, [study_asset(name) for name in STUDIES])
+    own = [name for name, entry in load_studies(workspace.config).studies.items() if entry.recipe == RECIPE]
+    materialize(workspace, RECIPE, seed, [study_asset(name) for name in (*STUDIES, *own)])
     materialize(workspace, RECIPE, seed, ["report"])
     evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
     page = report_file(workspace, evidence.about)

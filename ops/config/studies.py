@@ -37,6 +37,11 @@ class RecipeStudy(Settings):
         return "benchmark_scores"
 
     @property
+    def trains(self) -> bool:
+        """Return whether the study trains policies other than the recipe's own."""
+        return False
+
+    @property
     def about(self) -> str:
         """Return the change in one sentence."""
         return self.title
@@ -69,10 +74,14 @@ class Changes(RecipeStudy):
         return self
 
     @property
+    def trains(self) -> bool:
+        """Return whether a change changes more than the evaluation; without changes only the seeds do."""
+        return not self.changes or any(set(change) != {"evaluation"} for change in self.changes.values())
+
+    @property
     def about(self) -> str:
         """Return the change in one sentence."""
-        evaluated = all(set(change) == {"evaluation"} for change in self.changes.values())
-        verb = "evaluated" if evaluated else "trained"
+        verb = "trained" if self.trains else "evaluated"
         changed = f", {verb} again with: {'; '.join(self.changes)}" if self.changes else ""
         return f"the cold start and the Conductor of recipe {self.recipe}{changed}"
 
@@ -90,6 +99,11 @@ class Subsets(RecipeStudy):
     """A worker for one row, which evaluates policies trained without it; empty: no such row."""
     retrained: int = Field(default=0, ge=0)
     """Number of middle-size subsets for each of which a Conductor is trained."""
+
+    @property
+    def trains(self) -> bool:
+        """Return whether a policy is trained without a worker, or on a subset."""
+        return bool(self.unseen or self.retrained)
 
     @property
     def after(self) -> str:

@@ -49,7 +49,7 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
         answers=_answers(rows) if every else {},
         experiments=_experiments(setup, runs, base_policy),
-        retrained=tuple(load_studies(setup.workspace.config).studies),
+        retrained=tuple(name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains),
         absent=absent,
     )
 
@@ -93,14 +93,22 @@ def _system(name: str, rows: list[OutcomeRow]) -> System:
 
 
 def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
-    """Experiments that were run on these policies, by name."""
-    lab, made = Lab(setup, runs, base_policy), {}
-    for name, entry in STUDIES.items():
+    """Experiments that were run on these policies, by name; those of config/studies.yaml that train nothing, too."""
+    lab, made = Lab(setup, runs, base_policy), dict[str, Experiment]()
+    own = {
+        name: entry
+        for name, entry in load_studies(setup.workspace.config).studies.items()
+        if entry.recipe == setup.recipe.name and not entry.trains
+    }
+    for name, entry in {**STUDIES, **own}.items():
         try:
             found = StudyStore(Study(name, entry), lab).findings()
         except DataError:  # not run, or run on another policy; the exhibit reports it
             continue
         made[name] = Experiment(entry.title, entry.about, found.summary, found.said)
+        if found.claims.rows:
+            about = "one system minus every other; p-values after Holm over the table"
+            made[f"{name} claims"] = Experiment(f"{entry.title}: claims", about, found.claims)
     return made
 
 

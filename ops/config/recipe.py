@@ -195,7 +195,7 @@ class Vote(Settings):
     """The most workflows that answer a question; the most frequent answer counts, of equals the one given first."""
     agree: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """Workflows with the same answer after which no other is written. None: more than half of `workflows`."""
-    temperature: Annotated[float, Strict()] = Field(default=0.7, gt=0, le=10, allow_inf_nan=False)
+    temperature: Annotated[float, Strict()] = Field(default=0.7, ge=0.01, le=10, allow_inf_nan=False)
     """Temperature of the workflows after the first."""
 
     @model_validator(mode="after")

@@ -137,6 +137,11 @@ class Samples(RecipeStudy):
     temperature: float = Field(default=0.7, gt=0)
     """Temperature at which they are drawn."""
 
+    @property
+    def about(self) -> str:
+        """Return what is drawn in one sentence."""
+        return f"{self.samples} workflows for each question, drawn at temperature {self.temperature:g}"
+
 
 AnyStudy = Annotated[Changes | Subsets | Rounds | Samples, Field(discriminator="kind")]
 

@@ -47,8 +47,9 @@ def _winners(problem: Problem, part: Sequence[OutcomeRow]) -> list[int]:
 
 
 def _whole(row: OutcomeRow, part: Sequence[OutcomeRow]) -> OutcomeRow:
-    """Return the row with the cost of all of them."""
-    return replace(row, repeat=0, cost_usd=sum(each.cost_usd for each in part))
+    """Return the row with the tokens and the cost of all of them."""
+    usage = tuple(use for each in part for use in each.usage)  # prices are computed from it
+    return replace(row, repeat=0, cost_usd=sum(each.cost_usd for each in part), usage=usage)
 
 
 def _calibration(voted: Sequence[OutcomeRow], shares: Mapping[str, float]) -> dict[str, float | str]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import Evaluation, Execution, Pool, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
+from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.config.studies import Samples
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
@@ -190,7 +190,10 @@ RECIPE = Recipe.model_validate({
     "name": "small", "pool": "three", "policy": {"kind": "scratch"}, "cold_start": {},
     "benchmarks": {name: {"train": 6, "test": 3} for name in TRAINED} | {"gpqa_diamond": {"test": 2}},
 })  # fmt: skip
-POOL = Pool(name="three", workers=tuple(Worker(name=name, model=f"local/{name}") for name in NAMES))
+POOL = Pool(
+    name="three",
+    workers=tuple(Worker(name=name, model=f"local/{name}", price=Price(input=50, output=100)) for name in NAMES),
+)
 
 
 class With(Making):

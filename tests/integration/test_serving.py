@@ -84,6 +84,22 @@ def test_a_response_and_its_stream(client: openai.OpenAI) -> None:
     assert kinds.index("response.output_item.done") < kinds.index("response.output_text.delta")
 
 
+def test_a_vote_over_several_workflows(client: openai.OpenAI) -> None:
+    more = {"podium": {"vote": {"workflows": 3, "agree": 2}}}
+    reply = ask(client, extra_body=more)
+    assert "42" in reply.choices[0].message.content
+    assert reply.model_extra["podium"]["vote"] == {"workflows": 2, "agreed": 2}
+    chunks = list(ask(client, stream=True, extra_body=more))
+    shown = [next(iter((chunk.model_extra or {}).get("podium", {})), None) for chunk in chunks]
+    assert shown.count("step") == 4
+    assert [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content] == [
+        reply.choices[0].message.content
+    ]
+    with client.responses.stream(model="conductor", input=SIX_BY_SEVEN, extra_body=more) as stream:
+        final = [*stream][-1].response  # type: ignore[union-attr]
+    assert [item.type for item in final.output] == ["reasoning"] * 4 + ["message"]
+
+
 def test_the_model_is_listed(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["conductor"]
     with pytest.raises(openai.NotFoundError, match="not served here"):
@@ -103,6 +119,8 @@ def test_the_model_is_listed(client: openai.OpenAI) -> None:
         ({"extra_body": {"stream": "false"}}, openai.BadRequestError, "invalid_value", "stream"),
         ({"extra_body": {"podium": {"budget_usd": True}}}, openai.BadRequestError, "invalid_value",
          "podium.budget_usd"),
+        ({"extra_body": {"podium": {"vote": {"workflows": "3"}}}}, openai.BadRequestError, "invalid_value",
+         "podium.vote.workflows"),
         ({"messages": [{"role": "user", "content": "Why? " * 4000}]}, openai.BadRequestError,
          "context_length_exceeded", "messages"),
         ({"messages": [{"role": "user", "content": "POISON"}]}, openai.InternalServerError, "internal_error", None),

@@ -85,7 +85,7 @@ def test_a_response_and_its_stream(client: openai.OpenAI) -> None:
 
 
 def test_a_vote_over_several_workflows(client: openai.OpenAI) -> None:
-    more = {"podium": {"vote": {"workflows": 3, "agree": 2}}}
+    more = {"podium": {"vote": {"workflows": 3, "agree": 2}, "grader": "math"}}
     reply = ask(client, extra_body=more)
     assert "42" in reply.choices[0].message.content
     assert reply.model_extra["podium"]["vote"] == {"workflows": 2, "agreed": 2}

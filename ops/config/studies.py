@@ -59,7 +59,7 @@ class Changes(RecipeStudy):
     baselines: tuple[str, ...] = ()
     """Registered baselines to compare with, each learned from the mix of its seed."""
     claimed: str = ""
-    """A change whose Conductor is compared with every other system, pooled over the seeds; empty: none."""
+    """A change whose Conductor is compared with every baseline, pooled over the seeds; empty: none."""
 
     @field_validator("baselines")
     @classmethod

@@ -26,6 +26,8 @@ from ops.evaluation.statistics import (
 )
 from ops.evaluation.subsets import accuracy, difference
 
+OPPONENT = "minus Conductor"
+"""The heading of the column in which an opponent is compared with the Conductor."""
 AS_IT_IS = "as it is"
 """The name of the unchanged arm."""
 Cells = list[str | int | float]
@@ -62,7 +64,7 @@ class Findings(NamedTuple):
     families: Columns = Columns([], [])
     """A table by family of questions; may be empty."""
     claims: Columns = Columns([], [])
-    """One arm beside every other, pooled over the seeds; may be empty."""
+    """One arm beside every opponent, pooled over the seeds; may be empty."""
 
 
 BySeed = Mapping[int, Sequence[Arm]]
@@ -156,15 +158,17 @@ def _fact(values: Sequence[float | str]) -> str:
 
 
 def claims(by_seed: BySeed, ours: str) -> Columns:
-    """Make a table of one arm's accuracy minus that of every other, in points, pooled over seeds.
+    """Make a table of one arm's accuracy minus that of every opponent, in points, pooled over seeds.
 
-    A question counts if both arms scored it on every seed. The p-values are adjusted after Holm over the whole table.
-    Raises `KeyError` if a seed lacks the arm.
+    An opponent is an arm that is compared with the Conductor (`OPPONENT`) on every seed. A question counts if both arms
+    scored it on every seed. The p-values are adjusted after Holm over the whole table. Raises `KeyError` if a seed has
+    no such arm.
     """
     means = [{arm.name: question_means(arm.rows) for arm in arms} for arms in by_seed.values()]
     prices = {name: fmean(fmean(row.cost_usd for row in _scored(arm)) for arm in own) for name, own in _named(by_seed)}
     groups = {name: own for name, own in benchmark_groups(next(iter(by_seed.values()))[0].rows).items() if own}
-    others = [name for name in prices if name != ours and all(name in seed for seed in means)]
+    opponents = {arm.name for arms in by_seed.values() for arm in arms if OPPONENT in arm.beside}
+    others = [name for name in prices if name in opponents and all(name in seed for seed in means)]
     made = [[_pooled(means, ours, name, own) for own in groups.values()] for name in others]
     adjusted = holm([each.p_value for line in made for each in line]).reshape(len(others), len(groups)).tolist()
     heads = [

@@ -107,7 +107,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
             continue
         made[name] = Experiment(entry.title, entry.about, found.summary, found.said)
         if found.claims.rows:
-            about = "one system minus every other; p-values after Holm over the table"
+            about = "one system minus every opponent; p-values after Holm over the table"
             made[f"{name} claims"] = Experiment(f"{entry.title}: claims", about, found.claims)
     return made
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from ops.config import Setup, digest
 from ops.config.studies import STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
-from ops.evaluation.arms import AS_IT_IS, Arm, arm_name
+from ops.evaluation.arms import AS_IT_IS, OPPONENT, Arm, arm_name
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.outcomes import sources
 from ops.evaluation.rows import OutcomeRow
@@ -125,7 +125,7 @@ def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: s
     score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
-        Arm(title.get(system, f"{system}, alone"), [list(rows)], {"minus Conductor": conductor})
+        Arm(title.get(system, f"{system}, alone"), [list(rows)], {OPPONENT: conductor})
         for source, read in sources(setup, lab.policy("conductor"), None).items()
         if source != CONDUCTOR
         for system, rows in read().items()

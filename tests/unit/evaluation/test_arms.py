@@ -70,9 +70,11 @@ def test_findings_hold_each_seed_and_each_family_and_count_unreachable_workers()
     assert findings({1: BASE}).details.rows == []
 
 
-def test_claims_pair_an_arm_with_every_other_over_all_seeds_and_adjust_their_p_values() -> None:
+def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_p_values() -> None:
     better, worse = rows("1" * 40, "1" * 40), rows("0" * 30 + "1" * 10, "0" * 20 + "1" * 20)
-    seeds = {seed: [Arm("ours", [better]), Arm("theirs", [worse]), Arm("the same", [better])] for seed in range(3)}
+    beside = {"minus Conductor": "ours"}
+    opponents = [Arm("theirs", [worse], beside), Arm("the same", [better], beside)]
+    seeds = {seed: [Arm("ours", [better]), *opponents, Arm("own", [worse])] for seed in range(3)}
     made = claims(seeds, "ours")
     assert made.head[:4] == ["ours, minus", "its price ÷ ours", "in-domain, points", "p, in-domain"]
     theirs, same = made.rows
@@ -82,6 +84,6 @@ def test_claims_pair_an_arm_with_every_other_over_all_seeds_and_adjust_their_p_v
 
 
 def test_an_arm_that_one_seed_lacks_is_no_claim_and_a_picture_shows_prices() -> None:
-    seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD])], 2: [Arm("ours", [COLD])]}
+    seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD], {"minus Conductor": "ours"})], 2: [Arm("ours", [COLD])]}
     assert claims(seeds, "ours").rows == []
     assert findings({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed="ours").picture.startswith(b"\x89PNG")

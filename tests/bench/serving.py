@@ -1,4 +1,4 @@
-"""Load this checkout's champion through `podium serve` (`python -m tests.bench.serving`), into docs/serving.md.
+"""Load this checkout's champion through `podium serve` (`python -m tests.bench.serving`), into the measurements.
 
 `--misbehaving` measures the normal clients beside five misbehaving ones instead, `--options` what the options of a
 request do to accuracy and price.
@@ -46,7 +46,7 @@ from ops.synthetic.problems import generate
 from tests.command import PODIUM
 from tests.serving.misbehaving import Misbehaving
 
-DOC = Path("docs") / "serving.md"
+DOC = Path("docs") / "reference" / "measurements.md"
 MARK = "<!-- made by `python -m tests.bench.serving` -->"
 MISBEHAVING = "<!-- made by `python -m tests.bench.serving --misbehaving` -->"
 OPTIONS_MARK = "<!-- made by `python -m tests.bench.serving --options` -->"

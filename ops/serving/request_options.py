@@ -122,7 +122,7 @@ def read_options(values: object, field: str) -> RequestOptions:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in (field, *first["loc"]))
-        keys = known if first["loc"][0] != "vote" else f"Known keys: {', '.join(Vote.model_fields)}"
+        keys = f"Known keys: {', '.join(Vote.model_fields)}" if first["loc"][:1] == ("vote",) else known
         remedy = keys if first["type"] == "extra_forbidden" else correction(first["input"])
         raise RequestError(place, in_words(first), remedy) from None
     options._field = field

@@ -145,7 +145,8 @@ def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: S
         first = asyncio.Event()
         request = await thread.engine.request(question("What?", asked), asked, lambda _: first.set())
         running = asyncio.create_task(thread.engine.answer(request))
-        await asyncio.wait_for(first.wait(), timeout=30)
+        async with asyncio.timeout(30):
+            await first.wait()
         await asyncio.sleep(0.3)  # the first workflow has ended by now
         assert request.answer.standing is not None
         running.cancel()

@@ -44,7 +44,7 @@ class ConnectionLimits:
     """The open connections of one server."""
 
     def __init__(self, settings: Serving, open_files: int) -> None:
-        room = open_files - min(RESERVED_FILES, open_files // 2)
+        room = open_files - min(RESERVED_FILES, 2 * open_files // 3)
         self.most = min(settings.connections or MOST, room)
         self.head_s, self.body_s = settings.head_s, settings.body_s
         self._phases: dict[Phase, dict[LimitedConnection, None]] = {"new": {}, "idle": {}, "body": {}, "working": {}}

@@ -155,4 +155,4 @@ def test_the_limit_of_open_files_bounds_connections() -> None:
     assert ConnectionLimits(Serving(), 1024).most == 768
     assert ConnectionLimits(Serving(), 65_536).most == 20_000
     assert ConnectionLimits(Serving(connections=100), 65_536).most == 100
-    assert ConnectionLimits(Serving(connections=100), 128).most == 64
+    assert ConnectionLimits(Serving(connections=100), 128).most == 43

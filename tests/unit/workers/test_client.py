@@ -106,13 +106,16 @@ def test_a_setting_that_can_change_an_answer_causes_a_new_call(
 @pytest.mark.parametrize("cancelled", ["first", "second"])
 def test_either_of_two_identical_calls_may_be_cancelled(loopback: Any, make_client: Any, cancelled: str) -> None:
     client, worker = make_client(), loopback.worker()
-    loopback.latency_s = 0.2
+    loopback.latency_s = 1.0
+
+    def arrives() -> None:
+        ends = time.monotonic() + 30
+        while not loopback.requests and time.monotonic() < ends:
+            time.sleep(0.01)
 
     async def race() -> Any:
-        calls = {}
-        for name in ("first", "second"):
-            calls[name] = asyncio.create_task(client.complete(worker, ASK))
-            await asyncio.sleep(0.05)
+        calls = {name: asyncio.create_task(client.complete(worker, ASK)) for name in ("first", "second")}
+        await asyncio.to_thread(arrives)  # the first one's request is in flight
         calls.pop(cancelled).cancel()
         [other] = calls.values()
         return await other

@@ -127,6 +127,8 @@ class ServedRequest:
         answer.status = ended_as
         if answer.standing is not None:
             self._end("answered", "")
+        else:  # nothing was kept
+            answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
 
     async def _further(self, number: int, temperature: float, team: Team) -> tuple[str, str, Trace] | None:
         """Write and execute another workflow; its completion, text and trace, or None, with a fallback, without an

@@ -67,10 +67,10 @@ def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str
             labels = [arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
             bases = [arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
-            conductor = scored(setup, lab, run / "policy", CONDUCTOR, making, temperature=temperature)
+            conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
             facts = {}  # state the facts once
-            cold = scored(setup, lab, base_policy_folder(setup), COLD_START, making, temperature=temperature)
+            cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
             made.append(Arm(labels[1], [cold], other[1]))
     if entry.baselines:
         made += _baselines(name, entry, lab, making, made[0].name)
@@ -88,15 +88,15 @@ def _seconds(run: Path) -> dict[str, float | str]:
     }
 
 
-def scored(
-    setup: Setup, lab: Lab, policy: Path, name: str, making: Making, **asked: object
+def _scored(
+    setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
 ) -> Sequence[OutcomeRow]:
     """The policy's rows on every question, scored again if any stored row is unscorable.
 
-    `asked`: settings of the evaluation in place of the recipe's. Scores of other settings than those of the lab's
-    recipe are stored in files of their own.
+    Scores of other settings than those of the lab's recipe are stored in files of their own.
     """
-    evaluation, execution = setup.recipe.evaluation.model_copy(update=asked), setup.recipe.execution
+    evaluation = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
+    execution = setup.recipe.execution
     given = lab.setup.recipe.evaluation.model_dump()
     if others := {key: value for key, value in evaluation.model_dump().items() if value != given[key]}:
         name = f"{name}_{digest(others)}"

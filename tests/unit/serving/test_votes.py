@@ -129,6 +129,7 @@ def test_another_workflow_answers_where_the_first_and_its_fallbacks_fail(serve: 
 def test_no_answer_at_all_has_the_reason_of_the_first(serve: Serve) -> None:
     answer = ask(serve([WorkerUnreachable("away")] * 3), options())
     assert (answer.text, answer.status) == (None, "unreachable") and "away" in answer.error
+    assert {each.then for each in answer.fallbacks} == {"nothing"}
 
 
 def test_the_deadline_leaves_the_answer_that_is_there(serve: Serve) -> None:

@@ -20,13 +20,12 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.config import digest
-from ops.core.charts import png
 from ops.core.errors import DataError
 from ops.release import registry
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Made, Shown, Table, label, make, report_file
 from ops.reports.gathering import about, gather
-from ops.reports.page import write_page, write_pictures
+from ops.reports.page import picture_file, write_page, write_pictures
 from ops.reports.summary import released
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import CURVE
@@ -78,7 +77,7 @@ def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeR
     if said := label(evidence.about):
         facts["label"] = said
     for each in made:
-        facts |= _facts(each, said)
+        facts |= _facts(each, page)
     return dg.MaterializeResult(metadata={**facts, **step.keys()})
 
 
@@ -92,7 +91,7 @@ def _step(context: dg.AssetExecutionContext, podium: Podium) -> AssetStep:
     return AssetStep(context, podium, inputs, [page, page.with_suffix("")], also=[digest([policy, *entries])])
 
 
-def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:
+def _facts(made: Made, page: Path) -> dict[str, dg.MetadataValue | str]:
     """Return an exhibit's metadata: its result with n, its tables and its pictures."""
     exhibit, shown = made
     if not isinstance(shown, Shown):
@@ -103,5 +102,7 @@ def _facts(made: Made, shown_label: str) -> dict[str, dg.MetadataValue | str]:
         if isinstance(part, Table):
             facts[f"{exhibit.name}_table_{number}"] = metadata.table(part.head, part.rows)
         else:
-            facts[f"{exhibit.name}_picture_{number}"] = metadata.picture(exhibit.title, png(part, shown_label))
+            facts[f"{exhibit.name}_picture_{number}"] = metadata.picture(
+                exhibit.title, picture_file(page, exhibit, number).read_bytes()
+            )
     return facts

@@ -17,7 +17,7 @@ from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
 from ops.core.documents import markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Made, Shown, Table, label, report_file
+from ops.reports.exhibit import Exhibit, Made, Shown, Table, label, report_file
 from ops.reports.summary import Released, facts, sentences
 
 
@@ -63,16 +63,21 @@ def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], k
 
 
 def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
-    """Write every chart to `reports/POLICY/EXHIBIT-NUMBER.png` and return the files."""
-    home = report_file(workspace, evidence.about).with_suffix("")
-    home.mkdir(parents=True, exist_ok=True)
+    """Write every chart as a PNG and return the files."""
+    page = report_file(workspace, evidence.about)
+    page.with_suffix("").mkdir(parents=True, exist_ok=True)
     files = []
     for exhibit, shown in made:
         for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
             if not isinstance(part, Table):
-                files.append(home / f"{exhibit.name}-{number}.png")
+                files.append(picture_file(page, exhibit, number))
                 files[-1].write_bytes(png(part, label(evidence.about)))
     return files
+
+
+def picture_file(page: Path, exhibit: Exhibit, number: int) -> Path:
+    """Return the file of a part of an exhibit, which is a chart: `reports/POLICY/EXHIBIT-NUMBER.png`."""
+    return page.with_suffix("") / f"{exhibit.name}-{number}.png"
 
 
 def markdown(evidence: Evidence, made: Sequence[Made]) -> str:

@@ -31,6 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+@pytest.mark.long
 def test_five_misbehaving_clients_do_not_disturb_195_good_ones(server: Running) -> None:
     process = psutil.Process(server.process.pid)
 
@@ -68,8 +69,9 @@ def test_five_misbehaving_clients_do_not_disturb_195_good_ones(server: Running) 
     assert "Traceback" not in server.text and len(server.text) < 5_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("connections", "open_files"), [(200, 96), pytest.param(10_000, 1024, marks=pytest.mark.soak)]
+    ("connections", "open_files"), [(400, 256), pytest.param(10_000, 1024, marks=pytest.mark.soak)]
 )
 def test_more_slow_connections_than_open_files(tmp_path: Path, connections: int, open_files: int) -> None:
     command = f"ulimit -n {open_files}; exec {sys.executable} -m tests.serving.server {tmp_path}"

@@ -30,6 +30,7 @@ def test_a_folder_without_recipes_is_reported(project: Workspace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 @pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_the_ui_shows_why_the_code_location_does_not_load(
     project: Workspace, monkeypatch: pytest.MonkeyPatch, broken: bool

@@ -88,6 +88,7 @@ def champion(workspace: Workspace) -> str:
     return known.version
 
 
+@pytest.mark.long
 def test_a_rollback_is_done_once_for_a_run(released: Workspace) -> None:
     """A daemon that starts a run again does not roll back further."""
     for _ in range(2):
@@ -117,6 +118,7 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
     assert champion(released) == "2", "gone back once"
 
 
+@pytest.mark.long
 def test_promote_and_rollback_bypass_the_queue(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as below, with a launcher that only counts."""
     monkeypatch.setenv("DAGSTER_HOME", "")

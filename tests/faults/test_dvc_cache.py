@@ -32,6 +32,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(root)
 
 
+@pytest.mark.long
 def test_the_cache_is_deleted_and_made_again_from_the_data(workspace: Workspace) -> None:
     file = workspace.data / "raw" / "x.jsonl"
     file.write_text("precious\n", encoding="utf-8")

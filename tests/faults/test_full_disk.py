@@ -40,6 +40,7 @@ def test_the_cache_is_on_a_full_disk(tmp_path: Path) -> None:
     assert seen["after"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_model_store_is_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def unlocked(workspace: Workspace) -> None:
         client.delete_registered_model(LOCK)
 
 
+@pytest.mark.parametrize("workspace", ["file", pytest.param("server", marks=pytest.mark.long)], indirect=True)
 def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -> None:
     for _ in range(2):
         version(workspace)

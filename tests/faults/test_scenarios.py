@@ -94,6 +94,7 @@ def test_repeated_kills_pay_for_each_answer_once(server: FaultServer, tmp_path: 
     assert max(counts.values()) <= 1 + kills
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_cap_holds_under_200_queued_calls_and_a_larger_one_goes_on(
     server: FaultServer, make_client: MakeClient, tmp_path: Path

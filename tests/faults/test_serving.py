@@ -71,6 +71,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield Fleet(server, endpoints)
 
 
+@pytest.mark.long
 def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet) -> None:
     before = fleet.calls("first")
     fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])

@@ -103,7 +103,7 @@ def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(workspa
         assert process_of(kept_going) is None and process_of(first) == "1:0.01"
 
 
-@pytest.mark.parametrize("person", [False, True], ids=["cron", "person"])
+@pytest.mark.parametrize("person", [False, pytest.param(True, marks=pytest.mark.long)], ids=["cron", "person"])
 def test_an_unattended_run_that_does_not_start_sends_an_alert(workspace: Workspace, person: bool) -> None:
     file = workspace.config / "recipes" / "quickstart.yaml"
     values = yaml.safe_load(file.read_text(encoding="utf-8"))

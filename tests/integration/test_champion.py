@@ -366,6 +366,7 @@ def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
     return [(str(each.metadata["decision"].value), str(each.metadata["champion"].value)) for each in seen if each]
 
 
+@pytest.mark.long
 def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

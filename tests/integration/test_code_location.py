@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 QUERY = "{repositoriesOrError {... on RepositoryConnection {nodes {name location {name}}}}}"
 
 
+@pytest.mark.long
 def test_the_code_location_is_podium_and_runs_of_the_command_line_belong_to_it(
     project: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -300,6 +300,7 @@ except dg.DagsterExecutionInterruptedError:
 """
 
 
+@pytest.mark.long
 def test_a_signal_while_a_run_is_closed_is_not_lost(workspace: Workspace) -> None:
     """Dagster captures a signal there, and forgets it at the end of the run."""
     ended = subprocess.run(

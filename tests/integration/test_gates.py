@@ -138,6 +138,7 @@ def test_a_failed_check_blocks_later_steps_of_the_run(
     assert gold.metadata["sandbox"].value in ("bubblewrap", "resource_limits")
 
 
+@pytest.mark.long
 def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_is_asked(
     gated: Planted, instance: dg.DagsterInstance
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     assert materialize(podium, instance, "worker_responses", partition="math500").success
 
 
+@pytest.mark.long
 def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.DagsterInstance) -> None:
     project, recipe = gated
     podium = write_recipe(project, recipe)
@@ -209,6 +211,7 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
     assert evaluations(materialize(lower, instance, "base_policy"))["writes_workflows"].passed
 
 
+@pytest.mark.long
 def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted, instance: dg.DagsterInstance) -> None:
     project, recipe = gated
     tests = {"kind": "unittest", "code": "import absent_library\nimport unittest\n"}
@@ -223,6 +226,7 @@ def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted
     assert "No module named 'absent_library'" in str(warned.description)
 
 
+@pytest.mark.long
 def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(
     gated: Planted, instance: dg.DagsterInstance
 ) -> None:
@@ -245,6 +249,7 @@ def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(
     )
 
 
+@pytest.mark.long
 def test_the_lifecycle_stops_at_a_bad_row_and_names_it(
     gated: Planted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

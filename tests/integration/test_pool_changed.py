@@ -237,6 +237,7 @@ def test_whitespace_order_tags_and_limits_are_no_change(ticking: Ticking) -> Non
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
+@pytest.mark.long
 def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
     requests = []
     for edit in range(30):
@@ -255,15 +256,19 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
 @pytest.mark.parametrize(
     ("edit", "plan", "estimate"),
     [
-        (costlier, "another price: algebraist (costs)", "nothing to pay"),
         (without_the_last, "removed: solver (evaluate, fine-tune if below the gate)", "evaluation"),
-        (another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching"),
-        (
+        pytest.param(costlier, "another price: algebraist (costs)", "nothing to pay", marks=pytest.mark.long),
+        pytest.param(
+            another_model, "changed: algebraist (precache, evaluate, fine-tune if below the gate)", "precaching",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             lambda pool: pool["workers"].append(NOVICE),
             "new: novice (precache, evaluate; not offered: the champion has no worker descriptions)", "precaching",
+            marks=pytest.mark.long,
         ),
     ],
-    ids=["price", "remove", "model", "add"],
+    ids=["remove", "price", "model", "add"],
 )  # fmt: skip
 def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
     ticking: Ticking, edit: Callable[[dict[str, Any]], object], plan: str, estimate: str
@@ -305,6 +310,7 @@ def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -
         shutil.rmtree(decided, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     run = launch(ticking.instance, ticking.job, ticking.settled())
@@ -318,6 +324,7 @@ def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None
     assert "unchanged" in ticking.said(SETTLE_S)
 
 
+@pytest.mark.long
 def test_an_edit_undone_during_its_run_is_handled_as_a_new_change(ticking: Ticking) -> None:
     before = ticking.file.read_text(encoding="utf-8")
     ticking.change(without_the_last)
@@ -327,6 +334,7 @@ def test_an_edit_undone_during_its_run_is_handled_as_a_new_change(ticking: Ticki
     assert ticking.settled().tags["podium/plan"].startswith("new: solver")
 
 
+@pytest.mark.long
 def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
     before = ticking.file.read_text(encoding="utf-8")
     for planned in ("removed", "new", "removed", "new"):
@@ -339,6 +347,7 @@ def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
         succeed(ticking.instance, launch(ticking.instance, ticking.job, request))
 
 
+@pytest.mark.long
 def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> None:
     ticking.change(costlier)
     run = launch(ticking.instance, ticking.job, ticking.settled())
@@ -385,6 +394,7 @@ def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
     assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
 
 
+@pytest.mark.long
 def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     job = definitions(ticking.podium).resolve_job_def("lifecycle")
@@ -398,6 +408,7 @@ def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticki
         assert due(ticking.podium, ticking.workspace, ticking.instance).plan.evaluate == planned
 
 
+@pytest.mark.long
 def test_a_part_of_the_lifecycle_deals_with_nothing(ticking: Ticking) -> None:
     ticking.change(without_the_last)
     podium, part = Podium(root=str(ticking.workspace.root), recipe="small"), frozenset([dg.AssetKey("worker_pool")])

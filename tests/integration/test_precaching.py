@@ -96,6 +96,7 @@ def materialize(workspace: Workspace, instance: dg.DagsterInstance, asset: str) 
     return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
 
+@pytest.mark.long
 def test_a_new_worker_is_one_more_column_and_nothing_else(
     shortlisted: Workspace, instance: dg.DagsterInstance
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_new_worker_is_one_more_column_and_nothing_else(
     assert "±" in profiles["oracle"]
 
 
+@pytest.mark.long
 def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
     materialize(shortlisted, instance, "worker_pool")
     materialize(shortlisted, instance, "worker_responses")
@@ -128,6 +130,7 @@ def test_the_table_again_costs_nothing_and_says_so(shortlisted: Workspace, insta
     assert again["unchanged"].startswith("since run ")
 
 
+@pytest.mark.long
 def test_a_change_without_a_worker_to_ask_sets_the_removed_ones_answers_aside(
     shortlisted: Workspace, instance: dg.DagsterInstance
 ) -> None:
@@ -186,6 +189,7 @@ def test_profiles_know_domains_subjects_and_what_a_call_uses(shortlisted: Worksp
     assert set(librarian.usage) == set(training_benchmarks())
 
 
+@pytest.mark.long
 def test_a_rehearsal_of_the_whole_table_calls_no_worker(shortlisted: Workspace, instance: dg.DagsterInstance) -> None:
     materialize(shortlisted, instance, "worker_pool")
     materialize(shortlisted, instance, "worker_responses")

@@ -506,6 +506,7 @@ def test_ask_without_a_champion_says_what_to_do(bare: Workspace) -> None:
     assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_champion_is_served_and_followed_until_ctrl_c(
     tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch

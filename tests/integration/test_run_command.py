@@ -26,6 +26,7 @@ def test_a_mistake_in_the_configuration_is_one_line(
     assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed.out + printed.err)
 
 
+@pytest.mark.long
 def test_a_run_stopped_by_hand_prints_the_command_that_continues(project: Workspace) -> None:
     process = start_run(project.root, "quickstart")
     assert process.stdout is not None

@@ -294,6 +294,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             http_server.run(None, "127.0.0.1", port)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(30.0, marks=pytest.mark.soak)])
 def test_two_hundred_at_once(tmp_path: Path, seconds: float) -> None:
     running = Running(tmp_path, load_pool(ROOT / "config", "quickstart")).settings()

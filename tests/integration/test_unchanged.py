@@ -100,6 +100,7 @@ def _write_pool(workspace: Workspace, *more: str, usd: float = 10.0) -> None:
     (workspace.config / "pools" / "few.yaml").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.long
 def test_nothing_is_done_twice_and_the_metadata_stays(made: Made) -> None:
     before = {name: _latest(made.instance, name) for name in STAGES}
     assert made.run() == set()

@@ -80,6 +80,7 @@ def test_neither_help_nor_a_plan_imports_anything_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(100)
 def test_commands_that_read_the_registry_load_neither_a_policy_nor_pandas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

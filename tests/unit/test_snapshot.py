@@ -136,6 +136,7 @@ def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
     assert price(snapshot_of(project, instance, read_pool(podium, instance))) == 777.0
 
 
+@pytest.mark.long
 def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
     project: Workspace, podium: Podium, instance: dg.DagsterInstance
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_run_in_process_has_the_origin_by_which_the_ui_lists_it(
         assert run.tags["dagster/max_retries"] == "0"  # the command decides whether it begins again
 
 
+@pytest.mark.long
 def test_a_run_from_a_launchpad_covers_the_range_of_its_recipe(
     project: Workspace, instance: dg.DagsterInstance
 ) -> None:

@@ -178,6 +178,7 @@ def load(folder: Path, name: str, benchmark: str, domain: Domain, grader: Grader
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> None:
     clean = load(shared, "math_train", "math500", "math", "math", "train")
     held_out = load(shared, "math500", "math500", "math", "math", "test")
@@ -203,6 +204,7 @@ def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> Non
     assert set(wrong.values()) <= {"near", "reworded"} and len(wrong) <= 40
 
 
+@pytest.mark.long
 def test_evaluation_questions_inside_webinstruct_train_are_found(shared: Path) -> None:
     train = load(shared, "webinstruct_train", "rlpr", "rlpr", "text", "train")
     held_out = load(shared, "webinstruct_test", "rlpr", "rlpr", "text", "test")

@@ -36,6 +36,7 @@ def test_all_nine_files_are_covered(shared: Path) -> None:
     assert {file.name for file in shared.glob("*.gz")} == set(re.findall(r"benchmarks/(\w+\.jsonl\.gz)", recipe))
 
 
+@pytest.mark.long
 def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, workspace: Workspace) -> None:
     shutil.copytree(CONFIG, workspace.config)
     (workspace.root / "benchmarks").symlink_to(shared)
@@ -69,6 +70,7 @@ def test_v1_rows_cannot_be_held_out_as_v6(shared: Path) -> None:
         load("livecodebench", "test", shared / "livecodebench_v1.jsonl.gz")
 
 
+@pytest.mark.long
 def test_real_contamination_is_found(shared: Path) -> None:
     train = load("mmlu", "train", shared / "mmlu_val.jsonl.gz")
     test = load("mmlu", "test", shared / "mmlu_test_part.jsonl.gz")

@@ -88,6 +88,7 @@ def test_the_real_matrix_is_read_whole(outcomes: selectors.Outcomes) -> None:
     assert Counter(problem.level for problem in outcomes.problems).keys() == {"easy", "medium", "hard"}
 
 
+@pytest.mark.long
 def test_on_real_outcomes_signal_keeps_more_disagreement_than_chance(outcomes: selectors.Outcomes) -> None:
     lines = [line.split("|") for line in selectors.selector_rows(outcomes, pools=2)]
     rows = {cells[1].strip(): [float(cell.split("%")[0]) for cell in cells[2:4]] for cells in lines}

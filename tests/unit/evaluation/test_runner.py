@@ -410,6 +410,7 @@ def test_rows_are_read_and_written_in_parts(tmp_path: Path, monkeypatch: pytest.
     assert load_rows(tmp_path / "rows.parquet") == rows
 
 
+@pytest.mark.long
 def test_kills_repeat_no_text_and_no_call(tmp_path: Path) -> None:
     made = measure(200, tmp_path, kills=2)
     assert (made.rows, made.distinct_rows, made.kills, made.accuracy) == (200, 200, 2, 0.5)

@@ -103,6 +103,7 @@ def test_a_program_that_fails_early_is_not_run_on_the_rest(runs: list[Any]) -> N
     assert len(runs) == 3
 
 
+@pytest.mark.long
 def test_long_outputs_do_not_share_a_run(runs: list[Any]) -> None:
     lines = "7\n" * (3 << 20)
     tests = [CodeTest("stdin", "", lines, hidden=True)] * 2

@@ -44,6 +44,7 @@ HALVES = {
 """Gold answers of training rows that are the last of two boxes which the solution joins by "and" or "or"."""
 
 
+@pytest.mark.long
 def test_math_train_solutions_score_one() -> None:
     missed = [
         row["answer"]

@@ -83,7 +83,10 @@ def taught(setup: Setup) -> Path:
     return make_base_policy(setup, client=None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("lora", "dtype"), [(None, "float32"), (Lora(rank=8, alpha=32), "bfloat16")])
+@pytest.mark.parametrize(
+    ("lora", "dtype"),
+    [(None, "float32"), pytest.param(Lora(rank=8, alpha=32), "bfloat16", marks=pytest.mark.long)],
+)
 def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
     make: Make, pretrained: Path, lora: Lora | None, dtype: str
 ) -> None:

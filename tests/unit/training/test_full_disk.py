@@ -17,7 +17,7 @@ from tests.unit.training.full_disk import ATTEMPTS, SETTINGS, STEPS
 from tests.unit.training.tiny import ROOT, tiny_plan, train
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(600),
     needs.bubblewrap,  # which creates the small file system
 ]

@@ -78,7 +78,9 @@ def trained(folder: Path, *, cut_at: int | None = None, adaptive: bool = False, 
 
 
 @pytest.mark.parametrize(
-    "grpo", [{"sampling": "signal"}, {"sampling": "signal", "adaptive": True}], ids=["signal", "signal on subsets"]
+    "grpo",
+    [{"sampling": "signal"}, pytest.param({"sampling": "signal", "adaptive": True}, marks=pytest.mark.long)],
+    ids=["signal", "signal on subsets"],
 )
 def test_an_interrupted_run_makes_the_same_calls_and_updates(tmp_path: Path, grpo: dict[str, Any]) -> None:
     whole, resumed = trained(tmp_path / "whole", **grpo), trained(tmp_path / "cut", cut_at=3, **grpo)

@@ -27,7 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("resume") / "whole")
 
 
-@pytest.mark.parametrize("cut_at", [3, 5, 7, 9, 10])
+@pytest.mark.parametrize("cut_at", [5, *(pytest.param(step, marks=pytest.mark.long) for step in (3, 7, 9, 10))])
 def test_rewards_and_weights_equal_those_of_an_uninterrupted_run(whole: Path, tmp_path: Path, cut_at: int) -> None:
     cut = trained(tmp_path / "cut", cut_at)
     rewards = [[row["reward"] for row in read_curve(folder)] for folder in (whole, cut)]

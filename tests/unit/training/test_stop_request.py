@@ -77,6 +77,7 @@ def test_a_pause_for_workers_ends_at_once() -> None:
         asyncio.run(request.sleep(3600))
 
 
+@pytest.mark.long
 def test_a_launcher_passes_each_request_on_and_ends_with_its_ranks() -> None:
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, RANK], stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None

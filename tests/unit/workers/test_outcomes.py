@@ -13,6 +13,7 @@ from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 pytestmark = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the published outcomes in ../shared")
 
 
+@pytest.mark.long
 def test_the_pool_of_published_models() -> None:
     rows = matrix_rows()
     workers = {worker.worker: worker.overall for worker in profile(rows)}

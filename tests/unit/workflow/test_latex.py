@@ -80,6 +80,7 @@ def questions() -> list[str]:
         return [json.loads(line)["question"] for line in lines]
 
 
+@pytest.mark.long
 def test_every_training_question_of_math_is_read_as_it_is_quoted() -> None:
     every = questions()
     assert len(every) == 7500

@@ -159,6 +159,7 @@ def test_steps_record_their_times() -> None:
     assert trace.critical_path in ((0, 2, 3), (1, 2, 3))
 
 
+@pytest.mark.long
 def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
     class Short:
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:

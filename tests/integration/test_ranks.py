@@ -159,6 +159,7 @@ def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_p
     assert set(curve(folder)[0]) - set(curve(ranks.folder)[0]) <= {n for n in curve(folder)[0] if "invalid/" in n}
 
 
+@pytest.mark.soak  # test_engines.py holds its memory against the plan
 def test_an_optimizer_in_the_hosts_memory_trains_alike(tmp_path: Path) -> None:
     rewards, weights = [], []
     for deepspeed in ("zero3.json", "zero3-offload.json"):
@@ -174,6 +175,7 @@ def test_an_optimizer_in_the_hosts_memory_trains_alike(tmp_path: Path) -> None:
     assert any(not torch.equal(plain[name], base[name]) for name in plain)
 
 
+@pytest.mark.soak  # of one process: tests/unit/training
 def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
     options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1e-3}
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=6, stop_without_signal=2, **options)
@@ -183,6 +185,7 @@ def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
     assert result.stopped.startswith("ended after step 2 of 6")
 
 
+@pytest.mark.soak  # groups on both ranks: test_same_training.py
 def test_both_ranks_ask_the_same_questions_by_signal(tmp_path: Path) -> None:
     """Three groups on two ranks: the middle one is on both."""
     chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}
@@ -195,6 +198,7 @@ def test_both_ranks_ask_the_same_questions_by_signal(tmp_path: Path) -> None:
         assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
 
 
+@pytest.mark.soak  # rounds on both ranks: test_same_training.py
 def test_both_ranks_write_both_rounds(tmp_path: Path) -> None:
     """Three groups again: each rank generates a first round of the middle one, and continues from its own."""
     chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}

@@ -151,6 +151,7 @@ def test_it_learns_to_vote_where_a_vote_pays() -> None:
     assert accuracy(method, asked, NOISY) > 0.68  # one worker: 0.55
 
 
+@pytest.mark.long
 def test_it_asks_one_worker_where_calls_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mas_router, "ROUNDS", 20)
     method = trained(NOISY, penalty=0.5)
@@ -158,6 +159,7 @@ def test_it_asks_one_worker_where_calls_are_dear(monkeypatch: pytest.MonkeyPatch
     assert method.detail == "single 100%"
 
 
+@pytest.mark.long
 def test_it_gives_each_kind_to_its_specialist() -> None:
     assert accuracy(trained(SPECIALISTS, kinds=("fruit", "metal")), UNSEEN, SPECIALISTS) > 0.9
 

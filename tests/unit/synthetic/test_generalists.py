@@ -46,16 +46,16 @@ def right(problem: Problem, thought: Thought) -> bool:
 
 @pytest.mark.parametrize("name", SKILLS)
 def test_every_wrong_answer_has_a_misstep(name: str) -> None:
-    for problem in problems(14):
+    for problem in problems(8):
         thought = think(name, asked(problem), temperature=0.7)
         assert thought.missteps or right(problem, thought), (problem.question, problem.answer, thought.text)
 
 
 def test_a_generalist_without_missteps_answers_everything_correctly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
-    families = Counter(problem.family for problem in problems(14))
+    families = Counter(problem.family for problem in problems(8))
     failed = Counter(
-        problem.family for problem in problems(14) if not right(problem, think("flawless", asked(problem)))
+        problem.family for problem in problems(8) if not right(problem, think("flawless", asked(problem)))
     )
     assert set(families) == {family.name for family in FAMILIES}
     # A rule of up to three operations can explain the examples without being the intended one.

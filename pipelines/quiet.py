@@ -38,6 +38,8 @@ def quiet() -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
+    # Dagster's own call, in a run whose earlier steps were unchanged.
+    warnings.filterwarnings("ignore", message=r"Function `PipesMessageReader\.\w+` is currently in preview")
 
 
 def defer_gc(command: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ops.core.cpython import parse
 from ops.core.errors import PodiumError
+from ops.core.installation import pip_install
 
 OPTIONAL = {
     "vllm": "PODIUM_WRITER=vllm",
@@ -38,7 +39,8 @@ def requirements(agent: Path, ops: Path) -> list[str]:
         try:
             found[chosen.lower()] = version(chosen).partition("+")[0]
         except PackageNotFoundError:
-            raise PodiumError(f"{name} is not installed, and the serving agent imports it. Run make setup") from None
+            remedy = f"Run {pip_install(chosen)}"
+            raise PodiumError(f"{name} is not installed, and the serving agent imports it. {remedy}") from None
     return [f"{name}=={number}" for name, number in sorted(found.items())]
 
 

@@ -19,7 +19,9 @@ import pytest
 from click.testing import CliRunner
 
 from ops.core import installation
+from ops.core.errors import PodiumError
 from ops.core.installation import DISTRIBUTION, install_extra, make, pip_install
+from ops.release import requirements
 from pipelines.commands.main import podium
 
 ROOT = Path(__file__).parents[2]
@@ -186,3 +188,10 @@ def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
     shown = CliRunner().invoke(podium, ["--version"], prog_name="podium")
     assert shown.output == f"podium, version {version(DISTRIBUTION)}\n"
     assert installation.resources() == ROOT
+
+
+def test_a_library_that_a_version_needs_and_is_absent_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "imported", lambda *_: {"no_such_library"})
+    with pytest.raises(PodiumError, match=r"^no_such_library is not installed") as error:
+        requirements.requirements(ROOT / "mlflow" / "agent.py", ROOT / "ops")
+    assert str(error.value).endswith(f"Run {pip_install('no_such_library')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -90,7 +91,7 @@ def check_total(text: str, mode: str, recursive: bool, offered: int, most: int) 
 
 
 @given(texts, st.sampled_from(["binary", "fine_grained"]), st.booleans(), st.integers(1, 7), st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_gives_a_valid_workflow_or_a_reason(
     text: str, mode: str, recursive: bool, offered: int, most: int
 ) -> None:
@@ -102,7 +103,7 @@ of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
 of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
 SOME, MANY = (
     settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    for count in (400, 10_000)
+    for count in (200, 10_000)
 )
 
 
@@ -146,20 +147,20 @@ def check_placed(text: str, place: int) -> None:
 
 
 @given(workflows(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_rendered_workflow_reads_back_the_same(workflow: Workflow, recursive: bool) -> None:
     assert parse(workflow.render(), offered=OFFERED, recursive=recursive).workflow == workflow
 
 
 @given(workflows(mode="fine_grained"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_rendered_fine_grained_workflow_reads_back_the_same(workflow: Workflow) -> None:
     assert parse(workflow.render(), offered=OFFERED, access="fine_grained").workflow == workflow
 
 
 @pytest.mark.parametrize("mode", ["binary", "fine_grained"])
 @given(count=st.integers(11, 50), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_workflows_of_fifty_steps_read_back_the_same(mode: str, count: int, data: st.DataObject) -> None:
     def access(index: int) -> str | tuple[int, ...]:
         every = tuple(range(index)) if mode == "fine_grained" and index else "all"
@@ -176,20 +177,20 @@ def test_the_densest_graph_of_fifty_steps_is_read() -> None:
 
 
 @given(workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text)))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_free_reasoning_around_the_lists_changes_nothing(workflow: Workflow, prose: str) -> None:
     text = f"{prose}\n{workflow.render()}\n{prose}"
     assert parse(text, offered=OFFERED).workflow == workflow
 
 
 @given(workflows(), workflows())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_last_of_two_workflows_wins(first: Workflow, last: Workflow) -> None:
     assert parse(f"{first.render()}\nBetter:\n{last.render()}", offered=OFFERED).workflow == last
 
 
 @given(texts | workflows(mode="fine_grained").map(Workflow.render))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) -> None:
     strict = parse(text, offered=OFFERED)
     if strict.workflow is not None:
@@ -197,7 +198,7 @@ def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) 
 
 
 @given(workflows(mode="fine_grained"))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> None:
     parsed = parse(workflow.render(), offered=OFFERED)
     if any(isinstance(step.access, tuple) for step in workflow.steps):
@@ -207,7 +208,7 @@ def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> 
 
 
 @given(workflows(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(workflow: Workflow, data: st.DataObject) -> None:
     text = workflow.render()
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
@@ -216,63 +217,79 @@ def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(workflow:
         assert parse(cut, offered=OFFERED).failure is not None
 
 
-def _long(piece: str, before: str = "", after: str = "") -> str:
-    return before + piece * (1_000_000 // len(piece)) + after
+class Repeated(NamedTuple):
+    """A piece that is repeated up to a length, between two texts."""
+
+    piece: str
+    before: str = ""
+    after: str = ""
+
+    def text(self, length: int) -> str:
+        return self.before + self.piece * (length // len(self.piece)) + self.after
 
 
 ADVERSARIAL = {
-    "quotes": _long('"', "subtasks = ["),
-    "other quotes": _long("'", "subtasks = ["),
-    "opening brackets": _long("[", "access_list = "),
-    "empty lists": _long("[],", "access_list = [", "]"),
-    "numbers": _long("1,", "model_id = [", "]"),
-    "signs": _long("+", "model_id = [", "1]"),
-    "one huge number": _long("9", "model_id = [", "]"),
-    "backslashes": _long("\\", 'subtasks = ["'),
-    "NULs": _long("\0", 'subtasks = ["', '"]'),
-    "names": _long("model_id"),
-    "assignments": _long("model_id="),
-    "unclosed assignments": _long("model_id=["),
-    "unreadable assignments": _long('subtasks=["\\x"]model_id=["\\x"]access_list=["\\x"]'),
-    "long unreadable lists": _long("model_id=[" + "1," * 120 + "1 1]"),
-    "strings that hide assignments": _long('"access_list=[ #"\n', "access_list=["),
-    "nested ones that hide assignments": _long('"access_list=[[ #"\n', "access_list=[["),
-    "unclosed triple quotes": _long("""subtasks = ['a\""" """),
-    "triple quotes in both kinds": _long("subtasks=['''x\"\"\" "),
-    "escaped quotes": _long('subtasks=["\\"'),
-    "comments": _long("model_id=[#"),
-    "blanks after a name": _long(" ", "model_id", "= [0]"),
-    "annotations": _long("model_id: list[int]"),
-    "assignments in assignments": _long("subtasks=[subtasks=[[[# ", "**1,"),
-    "assignments that sum": _long("subtasks=[[+\n\n", "(0\n"),
-    "bold names": _long("**model_id** ="),
-    "keys": _long("model_id:"),
-    "keys in bold": _long("access_list**"),
-    "keys in quotes": _long("'model_id':"),
-    "labels": _long("Access List: "),
-    "blank lines after names": _long("subtasks:\n\n \n"),
-    "fences after names": _long("Model ID:\n```python\n"),
-    "bare values": _long("model_id=0"),
-    "curly quotes": _long("subtasks=[“"),
-    "nested curly quotes": _long("“", "subtasks = [“"),
-    "closed curly quotes": _long("“”", "subtasks = [“"),
-    "single curly quotes": _long("subtasks=[‘Don’"),
-    "escapes": _long("\\\\\\n\\tan\\x", 'subtasks = ["', '"] + []'),
-    "new lines": _long("\n"),
-    "roles": _long("\nAssistant"),
-    "roles that are its own": _long("Assistant: "),
-    "questions": _long("\nQuestion: "),
-    "tokens of another kind": _long("<|im_"),
-    "lists out of order": _long("subtasks=[]model_id=[]access_list=[]", "", "subtasks=[]"),
-    "lists of two names": _long("subtasks=[]model_id=[]"),
-    "broken blocks": _long("subtasks=[1 1]model_id=[1 1]access_list=[1 1]"),
+    "quotes": Repeated('"', "subtasks = ["),
+    "other quotes": Repeated("'", "subtasks = ["),
+    "opening brackets": Repeated("[", "access_list = "),
+    "empty lists": Repeated("[],", "access_list = [", "]"),
+    "numbers": Repeated("1,", "model_id = [", "]"),
+    "signs": Repeated("+", "model_id = [", "1]"),
+    "one huge number": Repeated("9", "model_id = [", "]"),
+    "backslashes": Repeated("\\", 'subtasks = ["'),
+    "NULs": Repeated("\0", 'subtasks = ["', '"]'),
+    "names": Repeated("model_id"),
+    "assignments": Repeated("model_id="),
+    "unclosed assignments": Repeated("model_id=["),
+    "unreadable assignments": Repeated('subtasks=["\\x"]model_id=["\\x"]access_list=["\\x"]'),
+    "long unreadable lists": Repeated("model_id=[" + "1," * 120 + "1 1]"),
+    "strings that hide assignments": Repeated('"access_list=[ #"\n', "access_list=["),
+    "nested ones that hide assignments": Repeated('"access_list=[[ #"\n', "access_list=[["),
+    "unclosed triple quotes": Repeated("""subtasks = ['a\""" """),
+    "triple quotes in both kinds": Repeated("subtasks=['''x\"\"\" "),
+    "escaped quotes": Repeated('subtasks=["\\"'),
+    "comments": Repeated("model_id=[#"),
+    "blanks after a name": Repeated(" ", "model_id", "= [0]"),
+    "annotations": Repeated("model_id: list[int]"),
+    "assignments in assignments": Repeated("subtasks=[subtasks=[[[# ", "**1,"),
+    "assignments that sum": Repeated("subtasks=[[+\n\n", "(0\n"),
+    "bold names": Repeated("**model_id** ="),
+    "keys": Repeated("model_id:"),
+    "keys in bold": Repeated("access_list**"),
+    "keys in quotes": Repeated("'model_id':"),
+    "labels": Repeated("Access List: "),
+    "blank lines after names": Repeated("subtasks:\n\n \n"),
+    "fences after names": Repeated("Model ID:\n```python\n"),
+    "bare values": Repeated("model_id=0"),
+    "curly quotes": Repeated("subtasks=[“"),
+    "nested curly quotes": Repeated("“", "subtasks = [“"),
+    "closed curly quotes": Repeated("“”", "subtasks = [“"),
+    "single curly quotes": Repeated("subtasks=[‘Don’"),
+    "escapes": Repeated("\\\\\\n\\tan\\x", 'subtasks = ["', '"] + []'),
+    "new lines": Repeated("\n"),
+    "roles": Repeated("\nAssistant"),
+    "roles that are its own": Repeated("Assistant: "),
+    "questions": Repeated("\nQuestion: "),
+    "tokens of another kind": Repeated("<|im_"),
+    "lists out of order": Repeated("subtasks=[]model_id=[]access_list=[]", "", "subtasks=[]"),
+    "lists of two names": Repeated("subtasks=[]model_id=[]"),
+    "broken blocks": Repeated("subtasks=[1 1]model_id=[1 1]access_list=[1 1]"),
 }
 
 
+@pytest.mark.parametrize("length", [250_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ADVERSARIAL)
-def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
-    text = ADVERSARIAL[kind]
-    assert parse(text, offered=OFFERED).failure is not None
+def test_a_long_malicious_text_takes_linear_time_and_hides_nothing(kind: str, length: int) -> None:
+    text = ADVERSARIAL[kind].text(length)
+    part = min(_seconds(text[: len(text) // 16]) for _ in range(4))
+    # Linear time may grow by a factor of six, since a text outside the cache takes longer per character; quadratic time
+    # would grow sixteenfold.
+    allowed = 16 * 6 * part + 0.01
+    # Other work on the machine must not count: one measurement of four within the limit suffices.
+    measured: list[float] = []
+    while not measured or (len(measured) < 4 and measured[-1] >= allowed):
+        measured.append(_seconds(text, refused=True))
+    assert measured[-1] < allowed, f"{part * 1000:.1f} ms for a sixteenth, {min(measured) * 1000:.1f} ms for all"
     if kind in {"quotes", "other quotes"}:  # the workflow below is then part of the unterminated string
         tail = "\n\n"
     elif kind in {"comments", "backslashes"}:
@@ -283,24 +300,13 @@ def test_a_megabyte_of_malice_ends_and_hides_nothing(kind: str) -> None:
     assert parse(text + tail + wanted.render(), offered=OFFERED).workflow == wanted
 
 
-@pytest.mark.parametrize("kind", ADVERSARIAL)
-def test_time_is_linear_for_any_text(kind: str) -> None:
-    text = ADVERSARIAL[kind]
-    part = min(_seconds(text[: len(text) // 16]) for _ in range(4))
-    # Linear time may grow by a factor of six, since a text outside the cache takes longer per character; quadratic time
-    # would grow sixteenfold.
-    allowed = 16 * 6 * part + 0.01
-    # Other work on the machine must not count: one measurement of four within the limit suffices.
-    measured: list[float] = []
-    while not measured or (len(measured) < 4 and measured[-1] >= allowed):
-        measured.append(_seconds(text))
-    assert measured[-1] < allowed, f"{part * 1000:.1f} ms for a sixteenth, {min(measured) * 1000:.1f} ms for all"
-
-
-def _seconds(text: str) -> float:
+def _seconds(text: str, refused: bool = False) -> float:
+    """Return the time of a parse; with `refused`, check that it finds no workflow."""
     began = time.process_time()
-    parse(text, offered=OFFERED)
-    return time.process_time() - began
+    parsed = parse(text, offered=OFFERED)
+    took = time.process_time() - began
+    assert not refused or parsed.failure is not None
+    return took
 
 
 def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:

@@ -188,44 +188,23 @@ def verdicts(shape: str, *, choices: tuple[str, ...]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("choices", [(), TEXTS], ids=["letters alone", "with their texts"])
-@pytest.mark.parametrize("shape", SETTLED)
-def test_every_letter_is_read(shape: str, choices: tuple[str, ...]) -> None:
-    assert verdicts(shape, choices=choices) == dict.fromkeys(LETTERS, "X")
+@pytest.mark.parametrize(("shapes", "role"), [(SETTLED, "X"), (UNSETTLED, "")], ids=["settled", "unsettled"])
+def test_every_letter_is_read_alike(shapes: tuple[str, ...], role: str, choices: tuple[str, ...]) -> None:
+    for shape in shapes:
+        assert verdicts(shape, choices=choices) == dict.fromkeys(LETTERS, role), shape
 
 
-@pytest.mark.parametrize("choices", [(), TEXTS], ids=["letters alone", "with their texts"])
-@pytest.mark.parametrize("shape", UNSETTLED)
-def test_no_letter_is_read(shape: str, choices: tuple[str, ...]) -> None:
-    assert verdicts(shape, choices=choices) == dict.fromkeys(LETTERS, "")
+def test_a_letter_that_is_not_a_choice_is_not_read_as_one() -> None:
+    for sentence in ("{X} glucose is a sugar.", "vitamin {X} is found in fruit", "hepatitis {X} is a disease",
+                     "{X} good reason to wait", "{X} sound wave"):  # fmt: skip
+        assert verdicts(sentence, choices=TEXTS) == dict.fromkeys(LETTERS, ""), sentence
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "{X} glucose is a sugar.",
-        "vitamin {X} is found in fruit",
-        "hepatitis {X} is a disease",
-        "{X} good reason to wait",
-        "{X} sound wave",
-    ],
-)
-def test_a_letter_that_is_not_a_choice_is_not_read_as_one(sentence: str) -> None:
-    assert verdicts(sentence, choices=TEXTS) == dict.fromkeys(LETTERS, "")
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "I think so.",
-        "I cannot answer this.",
-        "I am not sure.",
-        "A hard question.",
-        "A",
-    ],
-)
-def test_an_article_and_a_pronoun_are_no_letters(sentence: str) -> None:
+def test_an_article_and_a_pronoun_are_no_letters() -> None:
     case = Problem("p", "mmlu", "mmlu", "test", "Which?", "I", "choice", TEXTS)
-    assert extracted(case, sentence) == ("A" if sentence == "A" else "")
+    for sentence in ("I think so.", "I cannot answer this.", "I am not sure.", "A hard question."):
+        assert extracted(case, sentence) == "", sentence
+    assert extracted(case, "A") == "A"
 
 
 def test_every_pair_of_letters_is_read_alike() -> None:

@@ -66,17 +66,22 @@ def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace) ->
         ("studies: {a b: {kind: rounds, title: t, recipe: recursive}}\n", "studies.a b"),
     ],
 )
-def test_a_file_that_cannot_be_read_stops_only_its_own_studies(project: Workspace, text: str, why: str) -> None:
-    write(project.config, {}, text)
-    podium = Podium(root=str(project.root))
-    assert names(project.config) == ["study/studies_yaml"]
-    [stands] = configured_studies(project.config)
+def test_the_asset_of_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, why: str) -> None:
+    write(tmp_path, {}, text)
+    assert names(tmp_path) == ["study/studies_yaml"]
+    [stands] = configured_studies(tmp_path)
     assert why in str(stands.specs_by_key[stands.key].description)
+    with pytest.raises(ConfigError, match=why):
+        load_studies(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_stops_only_its_own_studies(project: Workspace) -> None:
+    why = "studies.yaml: line 3: is not valid YAML"
+    write(project.config, {}, BROKEN)
+    podium = Podium(root=str(project.root))
     assert materialize(podium, "worker_pool").success
     with pytest.raises(PodiumError, match=why):
         materialize(podium, "study/studies_yaml")
-    with pytest.raises(ConfigError, match=why):
-        load_studies(project.config)
     write(project.config, WIDER)
     broken = podium.snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
     with pytest.raises(PodiumError, match=why):
@@ -96,32 +101,28 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
     assert caps == {3 * podium.load().recipe.budget.run_usd}  # the unchanged recipe, and two changes
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "recipe", "why"),
-    [
-        ("size", (), None, r"there is no study 'size'\. Studies: one_worker, .*sizes"),
-        ("sizes", ("narrower",), None, r"studies\.yaml: studies\.sizes\.changes: has no 'narrower'.*wider; wrong"),
-        ("sizes", (), "adaptive", r"studies\.sizes: is of recipe 'quickstart', not 'adaptive'"),
-        ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
-        ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
-        ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
-        ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
-    ],
+IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], str | None, str], ...] = (
+    ("size", (), None, r"there is no study 'size'\. Studies: one_worker, .*sizes"),
+    ("sizes", ("narrower",), None, r"studies\.yaml: studies\.sizes\.changes: has no 'narrower'.*wider; wrong"),
+    ("sizes", (), "adaptive", r"studies\.sizes: is of recipe 'quickstart', not 'adaptive'"),
+    ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
+    ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
+    ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
+    ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
 )
-def test_an_impossible_study_is_refused_before_anything_runs(
-    project: Workspace, name: str, changes: tuple[str, ...], recipe: str | None, why: str
-) -> None:
+"""Study, changes and recipe that are asked for, and why they are refused."""
+
+
+def test_an_impossible_study_is_refused_before_anything_runs(project: Workspace) -> None:
     write(project.config, WIDER | {"wrong": {"policy": {"hiddenn": 8}}})
     with (project.config / STUDIES).open("a", encoding="utf-8") as file:
         file.write(
             "  rounds: {kind: rounds, title: Rounds, recipe: quickstart}\n"
             "  subsets: {kind: subsets, title: Subsets, recipe: adaptive, unseen: unknown}\n"
         )
-    with pytest.raises(PodiumError, match=why):
-        made(project, name, changes, recipe)
-
-
-def test_a_study_that_reads_one_training_takes_one_seed(project: Workspace) -> None:
+    for name, changes, recipe, why in IMPOSSIBLE:
+        with pytest.raises(PodiumError, match=why):
+            made(project, name, changes, recipe)
     with pytest.raises(PodiumError, match="'strategy_emergence' reads one training: name one seed"):
         made(project, "strategy_emergence", (), seeds=(1, 2))
 

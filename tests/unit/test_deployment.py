@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -109,21 +110,25 @@ def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
 def variables_read() -> set[str]:
     """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported
     modules."""
-    trees = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts): ast.parse(file.read_text(encoding="utf-8"))
+    sources = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_text(encoding="utf-8")
         for layer in ("ops", "assets", "pipelines", "mlflow")
         for file in (ROOT / layer).rglob("*.py")
     }
-    constants = {
-        (module, target.id): value.value
-        for module, tree in trees.items()
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target, value in zip(*map(_each, (node.targets[0], node.value)), strict=False)
-        if isinstance(target, ast.Name) and isinstance(value, ast.Constant)
-    }
+
+    @cache
+    def constants(module: str) -> dict[str, Any]:
+        return {
+            target.id: value.value
+            for node in ast.parse(sources.get(module, "")).body
+            if isinstance(node, ast.Assign)
+            for target, value in zip(*map(_each, (node.targets[0], node.value)), strict=False)
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant)
+        }
+
     names: set[str] = set()
-    for module, tree in trees.items():
+    for module in (name for name, text in sources.items() if "environ" in text or "getenv" in text):
+        tree = ast.parse(sources[module])
         imported = {
             alias.asname or alias.name: (node.module, alias.name)
             for node in ast.walk(tree)
@@ -134,8 +139,8 @@ def variables_read() -> set[str]:
             if isinstance(asked, ast.Constant):
                 names.add(str(asked.value))
             elif isinstance(asked, ast.Name):
-                place = (module, asked.id)
-                names |= {str(constants[key]) for key in (place, imported.get(asked.id, place)) if key in constants}
+                places = {(module, asked.id), imported.get(asked.id, (module, asked.id))}
+                names |= {str(constants(where)[name]) for where, name in places if name in constants(where)}
     return names
 
 

@@ -138,9 +138,17 @@ def test_the_activations_are_those_that_autograd_keeps(
     assert planned == pytest.approx(real, rel=KEPT_TOLERANCE)
 
 
-@pytest.mark.parametrize(("name", "size"), [("wide", (2, 96)), ("wide", (2, 200)), ("deep", (2, 96))])
+@pytest.mark.parametrize(
+    ("name", "precision", "size"),
+    [
+        ("wide", "float32", (2, 96)),
+        ("deep", "float32", (2, 96)),
+        ("wide", "bfloat16", (2, 96)),
+        pytest.param("deep", "bfloat16", (2, 96), marks=pytest.mark.long),
+        *(pytest.param("wide", each, (2, 200), marks=pytest.mark.long) for each in ("float32", "bfloat16")),
+    ],
+)
 @pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_height_of_a_backward_pass_is_what_is_allocated(
     name: str, precision: Precision, checkpointing: bool, size: tuple[int, int]
 ) -> None:

@@ -15,6 +15,8 @@ from ops.training.step.packing import pack
 from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import as_llama, tiny_plan
 
+WITH_ENTROPY: dict[str, Any] = {"kl": 0.1, "entropy": 0.01, "micro_batch": 4}
+
 
 def test_every_completion_sees_its_prompt_and_itself_and_no_other() -> None:
     ids = torch.tensor([[0, 5, 6, 7, 8], [0, 5, 6, 9, 0], [3, 5, 6, 7, 0]])
@@ -36,8 +38,15 @@ def test_groups_beyond_the_length_limit_are_not_packed(monkeypatch: pytest.Monke
     assert pack(torch.tensor([[5, 6, 7], [5, 6, 8]]), torch.ones(2, 3), 1) is None
 
 
-@pytest.mark.parametrize("llama", [False, True], ids=["qwen2", "llama, shared keys"])
-@pytest.mark.parametrize("options", [{}, {"kl": 0.1, "entropy": 0.01, "micro_batch": 4}])
+@pytest.mark.parametrize(
+    ("options", "llama"),
+    [
+        pytest.param({}, False, id="qwen2"),
+        pytest.param(WITH_ENTROPY, True, id="llama, shared keys, entropy"),
+        pytest.param(WITH_ENTROPY, False, id="qwen2, entropy", marks=pytest.mark.long),
+        pytest.param({}, True, id="llama, shared keys", marks=pytest.mark.long),
+    ],
+)
 def test_the_trainer_scores_packed_groups_as_it_scores_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], llama: bool
 ) -> None:

@@ -48,10 +48,10 @@ def read(string: str) -> str | None:
 
 
 @pytest.mark.parametrize("quote", [pasted, pasted_on_lines, escaped])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_stays_as_it_stands(command: str, quote: Callable[[str], str]) -> None:
-    text = f"Find {command}{{x}} of ${command} y$, “{command}”."
-    assert read(quote(text)) == text
+def test_a_command_stays_as_it_stands(quote: Callable[[str], str]) -> None:
+    for command in COMMANDS:
+        text = f"Find {command}{{x}} of ${command} y$, “{command}”."
+        assert read(quote(text)) == text, command
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,11 @@ def questions() -> list[str]:
         return [json.loads(line)["question"] for line in lines]
 
 
-@pytest.mark.long
-def test_every_training_question_of_math_is_read_as_it_is_quoted() -> None:
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.long)])
+def test_every_training_question_of_math_is_read_as_it_is_quoted(step: int) -> None:
     every = questions()
     assert len(every) == 7500
+    every = every[::step]
     for text in every:
         workflow = Workflow.single(0, text)
         assert parse(workflow.render(), offered=1).workflow == workflow

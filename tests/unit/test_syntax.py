@@ -33,7 +33,7 @@ def test_threads_that_parse_at_once_all_get_their_tree() -> None:
     gc.set_threshold(20, 1, 1)  # a collection in the middle of every parse
     try:
         with ThreadPoolExecutor(8) as threads:
-            trees = set(threads.map(parsed, [TEXT] * 200))
+            trees = set(threads.map(parsed, [TEXT] * 60))
     finally:
         gc.set_threshold(*before)
     assert trees == {expected}

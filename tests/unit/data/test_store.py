@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.benchmarks.store import read_problems, write_problems
@@ -30,6 +30,7 @@ problems = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(st.lists(problems, max_size=5, unique_by=lambda problem: (problem.benchmark, problem.id)))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, written: list[Problem]) -> None:
     folder = tmp_path_factory.mktemp("store")

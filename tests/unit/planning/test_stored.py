@@ -15,8 +15,9 @@ from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.response import Response
 from ops.core.workspace import Workspace
+from ops.planning import stored
 from ops.planning.lengths import stored_shortlist
-from ops.planning.stored import LOOKED_UP, Left, left, share_of_run
+from ops.planning.stored import Left, left, share_of_run
 from ops.precaching.precache import solo_messages
 from ops.synthetic.problems import generate
 from ops.training.run.plan import CURVE
@@ -69,12 +70,13 @@ def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> Non
     assert left(larger, stored_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, "4 of 16 are there"
 
 
-def test_a_sample_of_many_answers_is_looked_up(setup: Setup) -> None:
-    problems = generate("math500", "train", 2 * LOOKED_UP + 1, 1)
+def test_a_sample_of_many_answers_is_looked_up(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "LOOKED_UP", 100)
+    problems = generate("math500", "train", 201, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]
     with closing(ResponseCache(setup.workspace.cache)) as cache:
-        for problem in problems[: LOOKED_UP + 1]:
+        for problem in problems[:101]:
             cache.put(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)
     assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(0.5, abs=0.01)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def asked(problem: Problem, subtask: str = "Solve the problem.", *earlier: str) 
     return messages(worker_prompt(problem), subtask, *earlier)
 
 
+@cache
 def problems(per_benchmark: int) -> list[Problem]:
     return [problem for name in sorted(mirrored()) for problem in generate(name, "test", per_benchmark, 3)]
 

@@ -30,7 +30,7 @@ from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, o
     st.lists(st.integers(1, 3), min_size=4, max_size=4) | st.none(),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_answer_is_that_of_the_sequential_reading(
     workflow: Workflow, sample: int, limits: list[int] | None, chance: random.Random
 ) -> None:
@@ -81,7 +81,7 @@ def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, statu
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataObject) -> None:
     batch = data.draw(st.lists(workflows(), min_size=2, max_size=12))
     limits = data.draw(st.lists(st.integers(1, 3), min_size=4, max_size=4))
@@ -109,7 +109,7 @@ def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataO
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_fifty_steps_are_as_good_as_five(data: st.DataObject) -> None:
     steps = []
     for index in range(50):

@@ -30,8 +30,8 @@ def workers(method: Method, asked: list) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train for a quarter of RouterDC's steps, which suffices here."""
-    monkeypatch.setattr(router_dc, "STEPS", 250)
+    """Train for a tenth of RouterDC's steps, which suffices here."""
+    monkeypatch.setattr(router_dc, "STEPS", 100)
 
 
 @pytest.mark.parametrize("name", ROUTERS)
@@ -143,7 +143,8 @@ def trained(right: Right, penalty: float = mas_router.PENALTY, kinds: tuple[str,
     return mas_router.trained(known(asked, right, client=Client(asked, right)), penalty)
 
 
-def test_it_learns_to_vote_where_a_vote_pays() -> None:
+def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mas_router, "ROUNDS", 22)
     method, asked = trained(NOISY), problems(["fruit"], 80, seed=7)
     flows = [branches[0] for branches in method.branches(asked, 0)]
     voting = [flow for flow in flows if flow.steps[-1].subtask == "Take the most common answer."]
@@ -151,16 +152,15 @@ def test_it_learns_to_vote_where_a_vote_pays() -> None:
     assert accuracy(method, asked, NOISY) > 0.68  # one worker: 0.55
 
 
-@pytest.mark.long
 def test_it_asks_one_worker_where_calls_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 20)
+    monkeypatch.setattr(mas_router, "ROUNDS", 10)
     method = trained(NOISY, penalty=0.5)
     assert {len(branches[0].steps) for branches in method.branches(UNSEEN, 0)} == {1}
     assert method.detail == "single 100%"
 
 
-@pytest.mark.long
-def test_it_gives_each_kind_to_its_specialist() -> None:
+def test_it_gives_each_kind_to_its_specialist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mas_router, "ROUNDS", 10)
     assert accuracy(trained(SPECIALISTS, kinds=("fruit", "metal")), UNSEEN, SPECIALISTS) > 0.9
 
 

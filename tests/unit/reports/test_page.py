@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from ops.core import charts
 from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, figure, svg
 from ops.core.workspace import Workspace
 from ops.release import aliases
@@ -57,29 +56,20 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-class Drawn(NamedTuple):
-    """The page, and its figures by chart and width."""
-
-    html: str
-    figures: dict[tuple[int, float], Any]
+@pytest.fixture(scope="module")
+def figures() -> dict[tuple[int, float], Any]:
+    """The figures of `html`, by a chart's identity and width."""
+    return {}
 
 
 @pytest.fixture(scope="module")
-def drawn(evidence: Evidence, made: list[Made]) -> Drawn:
-    figures: dict[tuple[int, float], Any] = {}
-
+def html(evidence: Evidence, made: list[Made], figures: dict[tuple[int, float], Any]) -> str:
     def kept(chart: Chart, width: float, label: str) -> Any:
-        figures[id(chart), width] = figure(chart, width, label)
-        return figures[id(chart), width]
+        return figures.setdefault((id(chart), width), figure(chart, width, label))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "figure", kept)
-        return Drawn(page(evidence, made, RELEASED), figures)
-
-
-@pytest.fixture(scope="module")
-def html(drawn: Drawn) -> str:
-    return drawn.html
+        patch.setattr("ops.core.charts.figure", kept)
+        return page(evidence, made, RELEASED)
 
 
 def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
@@ -204,36 +194,37 @@ def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence,
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in pictures)
 
 
-def charts_of(shown: Shown) -> list[Chart]:
+def charts(shown: Shown) -> list[Chart]:
     return [part for part in shown.parts if not isinstance(part, Table)]
 
 
-def words(picture: Any) -> list[Any]:
+def words(drawn: Any) -> list[Any]:
     """The drawn texts of a figure: ticks inside their axis, axis titles, labels, legend."""
-    axes = picture.axes[0]
+    axes = drawn.axes[0]
     ticks = [
         tick.label1
         for axis in (axes.xaxis, axes.yaxis)
         for tick in axis.get_major_ticks()
         if min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
     ]
-    legends = [text for legend in picture.legends for text in legend.get_texts()]
+    legends = [text for legend in drawn.legends for text in legend.get_texts()]
     shown = [*ticks, *axes.texts, axes.xaxis.label, axes.yaxis.label, axes._right_title, *legends]
     return [text for text in shown if text.get_text()]
 
 
+@pytest.mark.usefixtures("html")
 @pytest.mark.parametrize("width", [WIDE_IN, NARROW_IN], ids=["wide", "narrow"])
 @pytest.mark.parametrize("name", DRAWN)
-def test_no_words_of_a_picture_overlap_or_leave_it(name: str, width: float, made: list[Made], drawn: Drawn) -> None:
+def test_no_words_of_a_picture_overlap_or_leave_it(name: str, width: float, made: list[Made], figures: Any) -> None:
     (shown,) = (each.shown for each in made if each.exhibit.name == name)
     assert isinstance(shown, Shown)
-    for chart in charts_of(shown):
-        picture = drawn.figures[id(chart), width]
-        picture.canvas.draw()
-        boxes = {f"{number} {text.get_text()}": text.get_window_extent() for number, text in enumerate(words(picture))}
+    for chart in charts(shown):
+        drawn = figures[id(chart), width]
+        drawn.draw_without_rendering()
+        boxes = {f"{number} {text.get_text()}": text.get_window_extent() for number, text in enumerate(words(drawn))}
         for text, box in boxes.items():
-            assert box.x0 >= picture.bbox.x0 - 1 and box.x1 <= picture.bbox.x1 + 1, text
-            assert box.y0 >= picture.bbox.y0 - 1 and box.y1 <= picture.bbox.y1 + 1, text
+            assert box.x0 >= drawn.bbox.x0 - 1 and box.x1 <= drawn.bbox.x1 + 1, text
+            assert box.y0 >= drawn.bbox.y0 - 1 and box.y1 <= drawn.bbox.y1 + 1, text
         for (one, a), (other, b) in combinations(boxes.items(), 2):
             apart = a.x1 <= b.x0 + 1 or b.x1 <= a.x0 + 1 or a.y1 <= b.y0 + 1 or b.y1 <= a.y0 + 1
             assert apart, f"{one} on {other}"
@@ -250,7 +241,7 @@ def test_without_colours_no_two_look_alike() -> None:
 
 
 def test_two_pictures_share_no_id_and_the_same_one_is_drawn_alike(evidence: Evidence) -> None:
-    chart = charts_of(EXHIBITS["worker_use"].show(evidence))[0]
+    chart = charts(EXHIBITS["worker_use"].show(evidence))[0]
     one, again, other = (svg(chart, prefix) for prefix in ("a", "a", "b"))
     assert one == again
     ids = [set(re.findall(r' id="([^"]+)"', text)) for text in (one, other)]

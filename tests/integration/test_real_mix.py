@@ -169,7 +169,7 @@ def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
     assert report.failures == ["repeats an evaluation question: math500/planted"]
 
 
-@pytest.mark.soak  # from shuffled files it is the same as well, below
+@pytest.mark.soak  # from shuffled files it is the same as well, above
 def test_it_is_the_same_again(made: Curated, tmp_path: Path) -> None:
     again = curate(tmp_path / "again", ROWS).workspace
     for name in ("shortlist.jsonl", "contamination.json", "training_mix.jsonl", "data_card.md"):

@@ -6,12 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 import time
 import venv
+from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 
 import httpx
 import pytest
+from packaging.requirements import Requirement
 
 from ops.config import Pool
 from ops.release import aliases
@@ -31,8 +36,37 @@ print(json.dumps([answer["output"][-1]["content"][0]["text"], ops.__file__]))
 """
 
 
-def fresh_python(folder: Path, requirements: Path) -> Path:
-    """The Python of an environment with exactly these requirements."""
+def linked_python(folder: Path, requirements: Path) -> Path:
+    """The Python of an environment with exactly these requirements and what they need, linked from this one."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    packages = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    waiting = [Requirement(line) for line in requirements.read_text(encoding="utf-8").splitlines()]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        wanted = waiting.pop()
+        found = distribution(wanted.name)
+        assert wanted.specifier.contains(found.version.partition("+")[0], prereleases=True), (wanted, found.version)
+        for extra in ("", *wanted.extras):
+            if (found.name, extra) in seen:
+                continue
+            seen.add((found.name, extra))
+            needed = [Requirement(each) for each in found.requires or []]
+            waiting += [each for each in needed if not each.marker or each.marker.evaluate({"extra": extra})]
+        for file in found.files or []:
+            target = packages / file
+            if ".." not in file.parts and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(found.locate_file(file))
+        for each in found.entry_points.select(group="console_scripts"):
+            script = python.with_name(each.name)
+            script.write_text(f"#!{python}\nimport sys, {each.module}\nsys.exit({each.module}.{each.attr}())\n")
+            script.chmod(0o755)
+    return python
+
+
+def installed_python(folder: Path, requirements: Path) -> Path:
+    """The Python of an environment into which pip has installed exactly these requirements."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
@@ -44,8 +78,15 @@ def fresh_python(folder: Path, requirements: Path) -> Path:
     return python
 
 
+@pytest.mark.parametrize(
+    "environment_with", [linked_python, pytest.param(installed_python, marks=[pytest.mark.soak])]
+)  # fmt: skip
 def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_alone(
-    tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    environment_with: Callable[[Path, Path], Path],
+    tmp_path: Path,
+    policy: Path,
+    pool: Pool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     released = with_agent(tmp_path / "checkout")
@@ -55,7 +96,7 @@ def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_
     shutil.rmtree(released.root)
     home = tmp_path / "home"
     home.mkdir()
-    python = fresh_python(tmp_path / "environment", model / "requirements.txt")
+    python = environment_with(tmp_path / "environment", model / "requirements.txt")
     kept = ("PATH", "LANG", "LC_ALL")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment |= {"HOME": str(home), "MLFLOW_DISABLE_TELEMETRY": "true"}

@@ -18,7 +18,7 @@ from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
 from tests import once, preloaded
-from tests.databases import read_migrations_once
+from tests.databases import migrate_once, read_migrations_once
 from tests.needs import mark_by_fixtures, skip_without_programs
 from tests.report import pytest_terminal_summary as pytest_terminal_summary
 
@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # whose `with` block was left last, and a context that is collected as garbage leaves one: often of an earlier test.
     DefsStateStorage.get = staticmethod(lambda: None)
     read_migrations_once()
+    migrate_once()
     if not config.option.collectonly:
         once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code

@@ -25,8 +25,11 @@ SOCKET = "PODIUM_TEST_FORKS"
 _MODULES = (
     "dagster.components",
     "great_expectations",
+    "litellm",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
     "mlflow.artifacts",
-    "openai",
+    "openai.resources",
     "ops.serving.http.access",
     "ops.training.cold_start.supervised",
     "ops.training.grpo",

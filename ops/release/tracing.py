@@ -7,6 +7,7 @@ has open in this process (`attach`).
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
+log = logging.getLogger(__name__)
 WRITTEN_AGAINST = {"mlflow": "3.17.2"}
 """The MLflow version whose private names this module uses: the attributes below, and `TracingClient`."""
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
@@ -314,9 +316,20 @@ class TraceSample:
 
     def export(self, workspace: Workspace, system: str) -> list[str]:
         """Write the kept executions into the workspace's MLflow store and return the traces' ids. Confidential ones
-        have no texts."""
+        have no texts. What MLflow does not take is a warning: the rows, which cost money, are complete without it."""
         if not self._kept:
             return []
+        need_mlflow()
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return self._export(workspace, system)
+        except (MlflowException, OSError) as error:  # requests' errors are OSErrors
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            log.warning("MLflow took no traces of %s (%s); the scores are complete", system, said)
+            return []
+
+    def _export(self, workspace: Workspace, system: str) -> list[str]:
         from ops.release.store import connected, experiment
 
         with connected(workspace) as client:

@@ -33,9 +33,12 @@ def setup(gpu: int) -> None:
 
     from assets.placement import GPU
     from ops.spending.ledger import open_ledger
+    from ops.spending.store import LEDGER_URL
     from pipelines.home import open_instance, prepare
 
     workspace = _workspace()
+    for variable in (_DATABASE, LEDGER_URL):
+        _check_encoding(variable)
     prepare(workspace)
     with open_instance(workspace) as instance:
         instance.get_runs_count()
@@ -90,3 +93,20 @@ def _workspace() -> Workspace:
         remedy = "Dagster's storage needs this driver; dagster-postgres installs it"
         raise ConfigError(_DATABASE, "", f"does not begin with {_DRIVER}", remedy)
     return Workspace.find()
+
+
+def _check_encoding(variable: str) -> None:
+    """Raise `ConfigError` for a Postgres database that cannot store every text. Others find that it is down."""
+    import psycopg
+
+    url = os.environ.get(variable, "")
+    if not url.startswith("postgres"):
+        return
+    try:
+        with psycopg.connect(url.replace("+psycopg2", ""), connect_timeout=10) as connection:
+            encoding = connection.info.parameter_status("server_encoding")
+    except psycopg.OperationalError:
+        return
+    if encoding != "UTF8":
+        remedy = "Make it with ENCODING 'UTF8' TEMPLATE template0, as config/team/postgres.sql does"
+        raise ConfigError(variable, "", f"is a database with the encoding {encoding}, which lacks characters", remedy)

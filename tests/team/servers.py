@@ -87,19 +87,20 @@ class Postgres:
             entry = pwd.getpwnam(user)
             self._as = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
             shutil.chown(self.folder, user)
-        command = [str(self._programs / "initdb"), "-D", str(self.folder), "-U", "podium", "-A", "trust", "--no-sync"]
+        options = ("-U", "podium", "-A", "trust", "--no-sync", "--encoding", "UTF8")
+        command = [str(self._programs / "initdb"), "-D", str(self.folder), *options]
         subprocess.run([*self._as, *command], check=True, stdout=subprocess.DEVNULL, cwd="/", timeout=PATIENCE_S)
         self._number = 0
         self._control("start", "-l", str(self.folder / "log"))
 
-    def database(self) -> str:
+    def database(self, encoding: str = "UTF8") -> str:
         """Make a new, empty database and return its address."""
         import psycopg
 
         self._number += 1
         name = f"test_{self._number}"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0".encode())
         return self._url(name)
 
     def start(self) -> None:

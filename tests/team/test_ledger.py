@@ -20,6 +20,7 @@ from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
 from ops.spending.shared import SharedStore
+from tests.command import podium
 from tests.team.servers import Postgres, until
 
 NOWHERE = Path("/nonexistent/ledger.sqlite")
@@ -51,6 +52,20 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     assert shared.open_reservations() == {}
     shared.close()
     local.close()
+
+
+def test_databases_that_lack_characters_are_refused_before_anything_is_made(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PODIUM_TEAM", "1")
+    for lacking in ("PODIUM_DAGSTER_URL", "PODIUM_LEDGER_URL"):
+        for variable in ("PODIUM_DAGSTER_URL", "PODIUM_LEDGER_URL"):
+            url = postgres.database("SQL_ASCII" if variable == lacking else "UTF8")
+            monkeypatch.setenv(variable, url.replace("://", "+psycopg2://") if "DAGSTER" in variable else url)
+        assert podium("team", "setup") == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {lacking}: is a database with the encoding SQL_ASCII")
+        assert "ENCODING 'UTF8'" in said
 
 
 def test_the_variable_names_the_server_and_errors_are_reported(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -143,12 +145,8 @@ def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
     assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
 
-def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import mlflow
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def sampled() -> TraceSample:
+    """Return the first two executions of each of two benchmarks; a text without a workflow executes nothing."""
     problems = [
         Problem(f"{name}{number}", name, "math", "test", f"CANARY {name}{number}?", "42", "math")
         for name in ("math500", "gpqa_diamond")
@@ -160,6 +158,16 @@ def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
     completions = {(problem.key, 0): text for problem, text in zip(problems, texts, strict=True)}
     team = Team(WORKERS, Tool(), prompting)
     asyncio.run(evaluate(completions, problems, team, Evaluation(), on_played=sample.take))
+    return sample
+
+
+def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    sample = sampled()
     ids = sample.export(workspace, "conductor")
     with connected(workspace):
         traces = [mlflow.get_trace(trace_id) for trace_id in ids]
@@ -172,6 +180,29 @@ def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
         ("gpqa_diamond", "gpqa_diamond/gpqa_diamond1", "wrong"),
     ]
     assert ["CANARY" in trace.to_json() for trace in traces] == [True, True, False, False]
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An MLflow server that has no place to store a trace."""
+
+    def do_GET(self) -> None:
+        self.send_error(500)
+
+    def do_POST(self) -> None:
+        self.send_error(500)
+
+
+def test_traces_that_mlflow_does_not_take_are_one_warning_and_no_error(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        assert sampled().export(workspace, "conductor") == []
+        server.shutdown()
+    [said] = [each.getMessage() for each in caplog.records if each.name == "ops.release.tracing"]
+    assert said.startswith("MLflow took no traces of conductor (") and said.endswith("; the scores are complete")
 
 
 def test_nothing_kept_touches_no_store(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ if [ ! -f "$data/complete" ]; then
     find "$data" -mindepth 1 -delete
     printf %s "$POSTGRES_PASSWORD" >/tmp/password && chown postgres /tmp/password
     setpriv --reuid=postgres --regid=postgres --clear-groups sh -eu -c '
-        initdb --pgdata="$0" --username="$POSTGRES_USER" --pwfile=/tmp/password --auth-host=scram-sha-256 --auth-local=trust
+        initdb --pgdata="$0" --encoding=UTF8 --username="$POSTGRES_USER" --pwfile=/tmp/password --auth-host=scram-sha-256 --auth-local=trust
         echo "host all all all scram-sha-256" >>"$0/pg_hba.conf"
         pg_ctl --pgdata="$0" --wait --options="-c listen_addresses= -c unix_socket_directories=/tmp" start
         createdb --host=/tmp --username="$POSTGRES_USER" "$POSTGRES_DB"

@@ -27,6 +27,9 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(not os.environ.get("PODIUM_CONTAINERS"), reason="builds images for long: run `make containers`"),
 ]
+FAILURES = """query($run: ID!) {logsForRun(runId: $run) {... on EventConnection {events {
+    ... on ExecutionStepFailureEvent {stepKey error {message errorChain {error {message}}}}
+    ... on RunFailureEvent {message error {message}}}}}}"""
 RUNS = """query($filter: RunsFilter) {
     runsOrError(filter: $filter) {... on Runs {results {runId status rootRunId stepStats {stepKey status}}}}}"""
 
@@ -76,9 +79,10 @@ def use(services: Composition, say: images.Say) -> None:
     until(lambda: under_way(page, run, "conductor"), "the run trains", STARTS_S, 1)
     services.kill("code")
     until(lambda: ended(page, run), "the run and its retry have ended", 2 * STARTS_S, 1)
-    attempts = [each["status"] for each in attempts_of(page, run)]
-    say(f"attempts of the run: {', '.join(attempts)}")
-    assert attempts == ["FAILURE", "SUCCESS"], services.log("code")
+    attempts = attempts_of(page, run)
+    statuses = [each["status"] for each in attempts]
+    say(f"attempts of the run: {', '.join(statuses)}")
+    assert statuses == ["FAILURE", "SUCCESS"], [failures(page, each["runId"]) for each in attempts]
     asked = httpx.get(
         f"http://127.0.0.1:{services.ports['mlflow']}/api/2.0/mlflow/registered-models/alias",
         params={"name": "conductor", "alias": "champion"}, timeout=60, trust_env=False,
@@ -138,6 +142,11 @@ def attempts_of(page: str, run: str) -> list[dict[str, Any]]:
     again = graphql(page, RUNS, filter={"tags": [{"key": "dagster/root_run_id", "value": run}]})
     first = graphql(page, RUNS, filter={"runIds": [run]})
     return [*first["runsOrError"]["results"], *reversed(again["runsOrError"]["results"])]
+
+
+def failures(page: str, run: str) -> list[Any]:
+    """Return what failed in the run, with its message."""
+    return [each for each in graphql(page, FAILURES, run=run)["logsForRun"]["events"] if each]
 
 
 def under_way(page: str, run: str, step: str) -> bool:

@@ -6,3 +6,4 @@ RUN apt-get update \
     && ln -s /usr/lib/postgresql/*/bin/* /usr/local/bin/
 COPY postgres.sh /usr/local/bin/
 ENTRYPOINT ["sh", "/usr/local/bin/postgres.sh"]
+STOPSIGNAL SIGINT

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.core.backup import settle
-from ops.core.errors import PodiumError
+from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import need_mlflow
 from ops.core.workspace import Workspace
 
@@ -101,6 +101,24 @@ def experiment(client: MlflowClient, workspace: Workspace) -> str:
     local = workspace.mlflow_uri.startswith("sqlite:///")  # a server chooses the place of artifacts itself
     place = workspace.mlflow_artifacts.as_uri() if local else None
     return str(client.create_experiment(EXPERIMENT, place, {"mlflow.note.content": ABOUT_EXPERIMENT}))
+
+
+def check_characters(workspace: Workspace) -> None:
+    """Raise `ConfigError` if MLflow's server answers but cannot store every text. Others find that it is down."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    with connected(workspace) as client:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            client.search_experiments(max_results=1)
+        except (MlflowException, OSError):  # requests' errors are OSErrors
+            return
+        try:
+            client.set_experiment_tag(experiment(client, workspace), "podium.characters", "→")
+        except (MlflowException, OSError) as error:
+            remedy = "Give the server a Postgres database made with ENCODING 'UTF8' TEMPLATE template0"
+            problem = "is a server that does not store every text"
+            raise ConfigError("MLFLOW_TRACKING_URI", "", problem, remedy) from error
 
 
 def aliased(client: MlflowClient, alias: str) -> Registered | None:

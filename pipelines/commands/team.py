@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import click
 
@@ -32,6 +33,7 @@ def setup(gpu: int) -> None:
     """
 
     from assets.placement import GPU
+    from ops.release.store import check_characters
     from ops.spending.ledger import open_ledger
     from ops.spending.store import LEDGER_URL
     from pipelines.home import open_instance, prepare
@@ -39,6 +41,8 @@ def setup(gpu: int) -> None:
     workspace = _workspace()
     for variable in (_DATABASE, LEDGER_URL):
         _check_encoding(variable)
+    if workspace.mlflow_uri.startswith("http"):
+        check_characters(workspace)
     prepare(workspace)
     with open_instance(workspace) as instance:
         instance.get_runs_count()
@@ -97,15 +101,15 @@ def _workspace() -> Workspace:
 
 def _check_encoding(variable: str) -> None:
     """Raise `ConfigError` for a Postgres database that cannot store every text. Others find that it is down."""
-    import psycopg
+    import psycopg2  # Dagster's driver
 
-    url = os.environ.get(variable, "")
-    if not url.startswith("postgres"):
+    scheme, _, place = os.environ.get(variable, "").partition("://")
+    if not scheme.startswith("postgres"):
         return
     try:
-        with psycopg.connect(url.replace("+psycopg2", ""), connect_timeout=10) as connection:
-            encoding = connection.info.parameter_status("server_encoding")
-    except psycopg.OperationalError:
+        with closing(psycopg2.connect(f"postgresql://{place}", connect_timeout=10)) as connection:
+            encoding = connection.get_parameter_status("server_encoding")
+    except psycopg2.Error:
         return
     if encoding != "UTF8":
         remedy = "Make it with ENCODING 'UTF8' TEMPLATE template0, as config/team/postgres.sql does"

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from ops.config import Pool
+from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.ask import ask
+from ops.release.store import check_characters
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
     ROOT,
@@ -42,6 +44,7 @@ def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyP
 def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_version(
     workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
+    check_characters(workspace)
     store.pause()
     with pytest.raises(registry.RegistryError, match=r"MLflow.*did not accept the model.*run the same"):
         register(workspace, policy, pool, right=6)
@@ -64,3 +67,15 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     restarted.join(720)
     assert second.version != first.version and second.aliases == ("challenger",)
     assert len(registry.score_rows(workspace, second)) == len(rows(8))
+
+
+@pytest.mark.long
+def test_a_server_whose_database_lacks_characters_is_refused_and_one_that_is_down_is_left_to_others(
+    tmp_path: Path, postgres: Postgres, store: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Mlflow(tmp_path, postgres.database("SQL_ASCII").replace("://", "+psycopg2://"), store)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+    with pytest.raises(ConfigError, match=r"MLFLOW_TRACKING_URI: is a server that does not store every text.*UTF8"):
+        check_characters(Workspace(tmp_path))
+    server.stop()
+    check_characters(Workspace(tmp_path))

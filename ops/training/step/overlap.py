@@ -38,6 +38,8 @@ class Flight:
     rewards: Future[list[float | None]]
     statistics: list[StepStatistics]
     """Statistics of the rollouts once they have finished."""
+    figures: dict[str, list[float]]
+    """What TRL logs of the completions: their lengths."""
 
 
 class OverlappedTrainer(TimedTrainer):
@@ -80,6 +82,7 @@ class OverlappedTrainer(TimedTrainer):
         for rows in self._ahead[len(self._coming) :]:
             self._coming.append(self._start(rows))
         self._landing = flight
+        self.add_figures(flight.figures)
         scored = super().score_rollouts(inputs)
         self._landing = None
         if flight.logps is not None:
@@ -92,7 +95,10 @@ class OverlappedTrainer(TimedTrainer):
 
     def _start(self, rows: Rows) -> Flight:
         """Generate with the present policy, and call the workers without waiting for them."""
+        logged = self.take_figures()
         generated = super().generate_rollouts([row["prompt"] for row in rows])
+        figures = self.take_figures()
+        self.add_figures(logged)
         prompts, written, _, completions, *_ = generated
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         statistics: list[StepStatistics] = []
@@ -101,7 +107,7 @@ class OverlappedTrainer(TimedTrainer):
         )
         rewards = asyncio.run_coroutine_threadsafe(asked, self.async_loop)
         logps = None if self.use_vllm else self._logps(prompts, written)
-        return Flight(rows, generated, logps, rewards, statistics)
+        return Flight(rows, generated, logps, rewards, statistics, figures)
 
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:

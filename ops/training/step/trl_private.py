@@ -64,6 +64,17 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _generate(self, prompts: list[Any]) -> Any:
         return self.generate_rollouts(prompts)
 
+    def take_figures(self) -> dict[str, list[float]]:
+        """Return the figures that TRL has collected for its next log line, which then lacks them."""
+        figures = dict(self._metrics["train"])
+        self._metrics["train"].clear()
+        return figures
+
+    def add_figures(self, figures: dict[str, list[float]]) -> None:
+        """Add figures to TRL's next log line, which has the mean of each."""
+        for name, values in figures.items():
+            self._metrics["train"][name] += values
+
     def score_rollouts(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """Write, execute and reward a step's rollouts; return the tensors of its update, advantages included."""
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)

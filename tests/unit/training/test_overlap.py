@@ -116,6 +116,8 @@ def test_a_rollout_is_learned_from_that_many_updates_after_it_was_written(watche
     for step, written in enumerate(watched.written):
         parts = [completions(learned) for learned in watched.learned if learned.step == step]
         assert set.union(*parts) == set(map(tuple, written.completions))
+        lengths = [len(each) for each in written.completions]
+        assert watched.curve[step]["completion_tokens"] == pytest.approx(sum(lengths) / len(lengths))
 
 
 def test_the_loss_knows_the_probabilities_that_a_rollout_was_written_with(watched: Watched) -> None:

@@ -284,6 +284,15 @@ def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
     assert "can be reached from other machines" in (error := capsys.readouterr().err) and "openssl rand" in error
 
 
+def test_too_few_open_files_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ops.core.errors import PodiumError
+    from ops.serving.http import server as http_server
+
+    monkeypatch.setattr(http_server, "raise_open_files", lambda: 255)
+    with pytest.raises(PodiumError, match="may open 255 files, and serving needs 256"):
+        http_server.run(None, "127.0.0.1", 0)  # type: ignore[arg-type]
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     from ops.core.errors import PodiumError
     from ops.serving.http import server as http_server

@@ -30,6 +30,8 @@ MOST = 20_000
 """Maximum number of connections, regardless of the limit of open files."""
 RESERVED_FILES = 256
 """Open files reserved for everything else: cache, ledger, connections to workers, sockets being accepted."""
+LEAST_FILES = 256
+"""Open files without which a server could not answer every request that it accepts."""
 ACCEPTED_TOGETHER = 16
 """Sockets that asyncio accepts before it closes others: far fewer than the reserved files."""
 QUEUED = 2048

@@ -19,6 +19,7 @@ from ops.serving.http.app import ServingApp
 from ops.serving.http.connections import (
     ACCEPTED_TOGETHER,
     KEEP_ALIVE_S,
+    LEAST_FILES,
     QUEUED,
     ConnectionLimits,
     LimitedConnection,
@@ -66,8 +67,12 @@ class _Server(uvicorn.Server):
 def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] = lambda: None) -> None:
     """Answer until a signal. `port` 0: any that is free. `when_loaded` is called once, with the first version.
 
-    Raises `PodiumError` where the port is taken, and where the champion cannot be loaded at the start.
+    Raises `PodiumError` where the process may open too few files or the port is taken, and where the champion cannot be
+    loaded at the start.
     """
+    if (open_files := raise_open_files()) < LEAST_FILES:
+        problem = f"this process may open {open_files} files, and serving needs {LEAST_FILES}"
+        raise PodiumError(f"{problem}. Raise the limit: `ulimit -Hn` shows it")
     try:
         listening = socket.create_server((host, port), family=_family(host))
     except OSError as error:
@@ -80,7 +85,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
 
     app.on_first(loaded)
     print(f"loading the champion; {place}/health says when it is ready", flush=True)
-    limits = ConnectionLimits(app.engine.settings, raise_open_files())
+    limits = ConnectionLimits(app.engine.settings, open_files)
     config = uvicorn.Config(
         app.asgi,
         http=cast("Any", partial(LimitedConnection, limits)),

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from ops.config import Serving
-from ops.serving.http.connections import ConnectionLimits, LimitedConnection
+from ops.serving.http.connections import LEAST_FILES, ConnectionLimits, LimitedConnection
 
 pytestmark = pytest.mark.timeout(120)
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
@@ -155,4 +155,4 @@ def test_the_limit_of_open_files_bounds_connections() -> None:
     assert ConnectionLimits(Serving(), 1024).most == 768
     assert ConnectionLimits(Serving(), 65_536).most == 20_000
     assert ConnectionLimits(Serving(connections=100), 65_536).most == 100
-    assert ConnectionLimits(Serving(connections=100), 128).most == 43
+    assert ConnectionLimits(Serving(connections=100), LEAST_FILES).most == 86

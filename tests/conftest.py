@@ -116,8 +116,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Nothing that was imported or collected becomes garbage: a full collection need not look at it again. Others are
-    seldom: collecting as often as Python does takes a sixteenth of the tests' time.
+    """Nothing that was imported or collected becomes garbage: a full collection need not look at it again. Later
+    ones come seldom, because tests leave little behind.
     """
     gc.collect()
     gc.freeze()

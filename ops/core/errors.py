@@ -77,6 +77,11 @@ def _located(file: Path | str, place: str, problem: str, remedy: str) -> str:
     return f"{file}: {place}: {problem}. {remedy}" if place else f"{file}: {problem}. {remedy}"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type's name where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return for example “1 process” or “1,200 processes”; `plural` is needed only for irregular nouns."""
     if number == 1:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from ops.core.errors import first_line
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.store import (
@@ -245,10 +246,9 @@ def _clear_errors(workspace: Workspace) -> Iterator[None]:
     except (MlflowException, OSError) as error:  # requests' errors are OSErrors
         if not workspace.mlflow_uri.startswith("http"):
             raise
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise RegistryError(
-            f"MLflow ({workspace.mlflow_uri}) did not accept the model ({said}); no version was made. Check the "
-            "server and its artifact store, and run the same command again"
+            f"MLflow ({workspace.mlflow_uri}) did not accept the model ({first_line(error)}); no version was "
+            "made. Check the server and its artifact store, and run the same command again"
         ) from error
 
 

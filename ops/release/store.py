@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.core.backup import settle
-from ops.core.errors import ConfigError, PodiumError
+from ops.core.errors import ConfigError, PodiumError, first_line
 from ops.core.installation import need_mlflow
 from ops.core.workspace import Workspace
 
@@ -110,14 +110,14 @@ def check_characters(workspace: Workspace) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
-            client.search_experiments(max_results=1)
+            home = experiment(client, workspace)
         except (MlflowException, OSError):  # requests' errors are OSErrors
             return
         try:
-            client.set_experiment_tag(experiment(client, workspace), "podium.characters", "→")
+            client.set_experiment_tag(home, "podium.characters", "→")
         except (MlflowException, OSError) as error:
             remedy = "Give the server a Postgres database made with ENCODING 'UTF8' TEMPLATE template0"
-            problem = "is a server that does not store every text"
+            problem = f"is a server that does not store every text ({first_line(error)})"
             raise ConfigError("MLFLOW_TRACKING_URI", "", problem, remedy) from error
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
+from ops.core.errors import first_line
 from ops.core.installation import need_mlflow
 from ops.core.response import Response
 from ops.workflow.execution import messages_of
@@ -325,8 +326,7 @@ class TraceSample:
         try:
             return self._export(workspace, system)
         except (MlflowException, OSError) as error:  # requests' errors are OSErrors
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            log.warning("MLflow took no traces of %s (%s); the scores are complete", system, said)
+            log.warning("MLflow took no traces of %s (%s); the scores are complete", system, first_line(error))
             return []
 
     def _export(self, workspace: Workspace, system: str) -> list[str]:

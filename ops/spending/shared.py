@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ops.core.errors import ConfigError, LedgerUnavailable
+from ops.core.errors import ConfigError, LedgerUnavailable, first_line
 from ops.core.installation import install_extra
 from ops.core.processes import ProcessId
 from ops.core.servers import Leases, check_address, shown
@@ -138,10 +138,9 @@ class SharedStore:
                     self._drop()
                     if time.monotonic() + pause > deadline:
                         # The message may contain the address with user and database, but never the password.
-                        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
                         raise LedgerUnavailable(
-                            f"the ledger {self.name} does not answer ({said}); no paid call is made until it does. "
-                            f"Start the server, or correct {LEDGER_URL}, and run the same command again"
+                            f"the ledger {self.name} does not answer ({first_line(error)}); no paid call is made "
+                            f"until it does. Start the server, or correct {LEDGER_URL}, and run the same command again"
                         ) from None
                     if pause == _FIRST_PAUSE_S:
                         log.warning("the ledger %s does not answer: waiting for it", self.name)

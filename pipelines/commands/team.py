@@ -8,6 +8,7 @@ from contextlib import closing
 import click
 
 from ops.core.errors import ConfigError, PodiumError
+from ops.core.installation import install_extra
 from ops.core.workspace import Workspace
 from pipelines.commands.options import dry_run_option, recipe_argument, seed_option, yes_option
 
@@ -101,8 +102,10 @@ def _workspace() -> Workspace:
 
 def _check_encoding(variable: str) -> None:
     """Raise `ConfigError` for a Postgres database that cannot store every text. Others find that it is down."""
-    import psycopg2  # Dagster's driver
-
+    try:
+        import psycopg2  # Dagster's driver
+    except ImportError:
+        raise PodiumError(f"psycopg2 is not installed, and a team needs it. Run {install_extra('team')}") from None
     scheme, _, place = os.environ.get(variable, "").partition("://")
     if not scheme.startswith("postgres"):
         return

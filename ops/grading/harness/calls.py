@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ops.grading.harness.guard import guard, limit
 from ops.grading.harness.plain import blame, encode, module, quoted
+
+TYPE_CHECKING = False  # `typing` would take 7 ms of every run
+if TYPE_CHECKING:
+    from typing import Any
 
 _PRELUDE = (
     "from typing import *\nfrom collections import *\nfrom heapq import *\nfrom bisect import *\n"

@@ -9,10 +9,13 @@ import os
 import signal
 import sys
 from types import CodeType
-from typing import Any
 
 from ops.grading.harness.guard import guard, limit
 from ops.grading.harness.plain import blame, module, quoted
+
+TYPE_CHECKING = False  # `typing` would take 7 ms of every run
+if TYPE_CHECKING:
+    from typing import Any
 
 _MACHINE = 2
 STATUS_OF_THE_MACHINE = f"exit status {_MACHINE}"

@@ -23,6 +23,7 @@ from trl import SFTConfig, SFTTrainer
 from ops.config import ColdStart, Lora, ScratchPolicy
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.tokenizer import train_tokenizer
+from ops.training.run.allocator import reused_memory
 from ops.workflow.controls import plain_messages
 
 WINDOW = 16
@@ -137,7 +138,8 @@ def fit(
             peft_config=_adapter(settings.lora),
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        with reused_memory():
+            trainer.train()
     # Without accelerate's autocast around its `forward`.
     trained = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if settings.lora is not None:

@@ -27,6 +27,7 @@ from ops.training.grpo.dataset import dataset, row_maker
 from ops.training.grpo.lost_signal import SignalStop
 from ops.training.rewards.outage import FirstStep, Patience
 from ops.training.rewards.reward import WorkerSamples, reward_function
+from ops.training.run.allocator import reused_memory
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
 from ops.training.run.plan import CURVE, RESULT, RunPlan, RunResult
 from ops.training.run.stop_request import Stopped, StopRequest
@@ -98,7 +99,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     with ExitStack() as attempt:
         if trainer.is_world_process_zero() and plan.mlflow_uri:
             curve.tracking = attempt.enter_context(Tracking(plan, folder, trainer.args.to_sanitized_dict()))
-        with request.heard():
+        with reused_memory(), request.heard():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if request.stopped and trainer.is_world_process_zero():
             raise Stopped(request.stopped)

@@ -73,8 +73,9 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
 
 
 def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: float = 0.0) -> RequestRecord:
-    """A request that arrived this many seconds before its answer was begun."""
-    return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, time.time())
+    """A request that arrived this many seconds before its answer was begun, and ended a second after that or later."""
+    ended = max(time.time(), answer.began + 1.0)
+    return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, ended)
 
 
 def test_a_trace_shows_waiting_writing_and_work_from_the_arrival_on(store: Store, answer: Answer) -> None:

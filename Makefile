@@ -116,7 +116,7 @@ audit:  ## advisories for every version in constraints*.txt, secrets in tracked 
 	git ls-files -z | xargs -0 .venv-audit/bin/detect-secrets-hook --baseline .secrets.baseline
 	for file in constraints*.txt; do .venv-audit/bin/pip-audit --no-deps --disable-pip --strict --requirement $$file || exit 1; done
 
-reproduce: $(STAMP)  ## every baseline, experiment and exhibit of one seed, into .podium/reports: SEED=1
+reproduce: $(STAMP)  ## most baselines, studies of the policy and every exhibit of one seed, into .podium/reports: SEED=1
 	@$(BIN)/podium reproduce $(if $(SEED),--seed $(SEED))
 
 seeds: $(STAMP)  ## the quickstart on five seeds, into docs/reference: SEEDS="1 2 3 4 5"

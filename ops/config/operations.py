@@ -98,7 +98,7 @@ class Probing(Settings):
     questions: int = Field(default=24, ge=1)
     """Number of questions to every worker in one round of probes."""
     false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
-    """Probability that an unchanged worker is ever reported as changed, for any duration of probing."""
+    """Probability that an unchanged worker is reported as changed within 365 rounds."""
 
 
 class Retraining(Settings):

@@ -90,8 +90,8 @@ class Grading(Settings):
 
     isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
     """The weakest permitted isolation. "bubblewrap": without it, no program is executed. "resource_limits": without
-    bubblewrap, only limits and an audit hook, which stop accidents but not an attacker; for programs of known
-    origin."""
+    bubblewrap, limits, an audit hook and the kernel's Landlock, if any, which stop accidents but not an attacker;
+    for programs of known origin."""
     environments: Mapping[str, str] = Field(default={})
     """Benchmark → the virtual environment with the libraries of its programs, if it exists; a path from the project's
     folder. Default: `.venv-BENCHMARK`."""

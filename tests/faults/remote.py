@@ -80,6 +80,6 @@ class FaultServer:
     def worker(self, **settings: Any) -> Worker:
         values = {
             "name": "remote", "model": "openai/some-model", "api_base": f"{self.url}/v1", "price": PRICE,
-            "max_tokens": 64, "timeout_s": 5.0,
+            "max_tokens": 64, "timeout_s": 60.0,
         }  # fmt: skip
         return Worker.model_validate(values | settings)

@@ -54,8 +54,11 @@ def came(server: FaultServer) -> list[float]:
 @pytest.mark.parametrize("names", ["ab", pytest.param("abcd", marks=pytest.mark.slow)])
 def test_processes_together_keep_a_workers_concurrency(server: FaultServer, tmp_path: Path, names: str) -> None:
     with ready(server, tmp_path, dict.fromkeys(names, 24), concurrency=4) as processes:
-        server.order(latency_s=0.05, most_busy=0)
+        server.order(latency_s=1.0, most_busy=0)
         begin(*processes)
+        while server.order()["busy"] < 4:  # all places are taken, however slow the machine is
+            time.sleep(0.02)
+        server.order(latency_s=0.05)
         assert answered(*processes) == [24] * len(names)
     assert len(served(server)) == 24 * len(names)
     assert server.order()["most_busy"] == 4
@@ -67,7 +70,7 @@ def test_processes_together_keep_a_workers_requests_per_minute(server: FaultServ
         assert answered(*processes) == [10] * 2
     times = came(server)
     assert len(times) == 20
-    assert times[-1] - times[0] >= 19 * 0.2 * 0.9  # one alone takes half of that
+    assert times[-1] - times[0] >= 19 * 0.2 * 0.7  # one alone takes half of that
 
 
 def test_a_pause_that_the_provider_requests_from_one_process_applies_to_all(

@@ -126,7 +126,7 @@ def run_without_trainer(workspace: Workspace) -> tuple[int, str]:
     """`kill -9` of the trainer alone, as the kernel does for want of memory; what the command made of it."""
 
     def kill() -> None:
-        while not ended.wait(0.05) and len(curve(workspace)) < 2:
+        while not ended.wait(0.005) and len(curve(workspace)) < 2:
             pass
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

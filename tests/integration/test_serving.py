@@ -267,7 +267,7 @@ def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
             ask(client, extra_body={"podium": {"deadline_s": 0.2}})
         assert (raised.value.status_code, raised.value.code) == (504, "deadline_exceeded")
         with ThreadPoolExecutor(1) as threads:
-            asked = threads.submit(ask, client)
+            asked = threads.submit(ask, client, r"What is $6 \cdot 9$?")  # not the one that is written already
             while (reply := health()).status_code == 200:  # until the writer has finished no batch for too long
                 assert not asked.done()
             assert reply.json() == {"status": "stalled"}

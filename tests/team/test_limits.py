@@ -36,10 +36,10 @@ def over_redis(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Redis:
 
 def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis: Redis) -> None:
     async def live() -> None:
-        gone, other = (FleetLimits(over_redis.url, "w", lease_s=0.6) for _ in range(2))
+        gone, other = (FleetLimits(over_redis.url, "w", lease_s=2.0) for _ in range(2))
         first = await gone.take(1)
         waiting = asyncio.create_task(other.take(1))
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3.0)
         assert not waiting.done(), "a lease is renewed while its holder lives"
         with gone._leases.held() as held:
             held.clear()  # no process renews it any more

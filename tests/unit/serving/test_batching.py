@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -107,13 +108,29 @@ def test_a_long_prompt_does_not_pad_the_short_ones() -> None:
     assert sorted(echo.batches) == [1, 33]
 
 
+class Held(Scripted):
+    """Ends its batch when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__("done")
+        self.go = threading.Event()
+
+    def complete(
+        self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Completion]:
+        assert self.go.wait(60)
+        return super().complete(prompts, temperature=temperature, seed=seed)
+
+
 def test_a_writer_that_ends_no_batch_is_stalled() -> None:
     async def watch() -> list[bool]:
-        writer = BatchWriter(Scripted("done", seconds=0.3), 8)
+        held = Held()
+        writer = BatchWriter(held, 8)
         before = writer.stalled_s
         task = asyncio.create_task(writer.write(chat("x")))
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.05)
         during = writer.stalled_s
+        held.go.set()
         await task
         await asyncio.sleep(0)
         return [before == 0, during > 0, writer.stalled_s == 0]

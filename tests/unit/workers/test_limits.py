@@ -207,7 +207,8 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
 
 def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, make_client: Any) -> None:
     client = make_client()
-    down = loopback.worker(retries=1, breaker_failures=3, breaker_rest_s=1.5, concurrency=1, timeout_s=60)
+    down = loopback.worker(retries=1, breaker_failures=3, breaker_rest_s=30.0, concurrency=1, timeout_s=60)
+    clock = client._seat(down).breaker._clock = Clock()
     loopback.plan.extend(["500"] * 6)
 
     async def ask(sample: int) -> Any:
@@ -217,7 +218,6 @@ def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, mak
         for sample in range(3):
             with pytest.raises(WorkerUnreachable, match="after 2 attempts"):
                 await ask(sample)
-        opened = time.monotonic()
         for sample in range(3, 100):
             with pytest.raises(
                 WorkerUnreachable, match=r"is paused: 3 calls or more .* at last InternalServerError 500"
@@ -225,13 +225,13 @@ def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, mak
                 await ask(sample)
         assert len(loopback.requests) == 6
         assert client.counts.retries == 3
-        await asyncio.sleep(max(0.0, opened + 1.6 - time.monotonic()))
+        clock.now += 31
         loopback.plan.append("500")
         with pytest.raises(WorkerUnreachable, match="after 1 attempt,"):  # the probe has one attempt
             await ask(100)
         with pytest.raises(WorkerUnreachable, match="is paused"):
             await ask(101)
-        await asyncio.sleep(1.6)
+        clock.now += 31
         assert (await ask(102)).text and (await ask(103)).text
 
     asyncio.run(night())

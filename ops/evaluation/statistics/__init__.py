@@ -11,22 +11,11 @@ from ops.evaluation.statistics.frontier import Offer, frontier
 from ops.evaluation.statistics.oracle import OracleEstimate, oracle_over_workers
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.pooled import Pooled, pooled
-from ops.evaluation.statistics.power import (
-    WORST_CASE,
-    Components,
-    SamplePlan,
-    Stratum,
-    detectable_paired,
-    detectable_unpaired,
-    sample_for,
-    variance_components,
-)
+from ops.evaluation.statistics.power import Stratum, detectable_paired
 from ops.evaluation.statistics.score import score_interval
 
 __all__ = [
     "OVERALL",
-    "WORST_CASE",
-    "Components",
     "Contrast",
     "Interval",
     "McNemar",
@@ -34,12 +23,10 @@ __all__ = [
     "Offer",
     "OracleEstimate",
     "Pooled",
-    "SamplePlan",
     "Stratum",
     "clustered",
     "contrasts",
     "detectable_paired",
-    "detectable_unpaired",
     "frontier",
     "holm",
     "mcnemar",
@@ -49,8 +36,6 @@ __all__ = [
     "paired_bootstrap",
     "pooled",
     "question_means",
-    "sample_for",
     "score_interval",
     "sign_flip",
-    "variance_components",
 ]

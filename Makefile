@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,10 +133,10 @@ fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
-docs: $(STAMP)  ## the generated pages of docs/reference and the diagrams; with ALL=1 selectors, forms, gate and gold are measured again
+docs: $(STAMP)  ## the generated pages of docs/reference and the diagrams; with ALL=1 selectors, forms, gate, drift and gold are measured again
 	@$(BIN)/podium workflow pictures docs/images
 	@$(BIN)/python -m pipelines.reference
-	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate gold)
+	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate drift gold)
 
 terminal: $(STAMP)  ## the README's terminal picture: asks the champion (after `make run`)
 	@$(BIN)/python -m tests.bench.terminal
@@ -149,6 +149,9 @@ forms: $(STAMP)  ## measure the graders on forms of answers, beside math-verify
 
 gate: $(STAMP)  ## simulate challengers at the promotion gate
 	@$(BIN)/python -m tests.bench.gate
+
+drift: $(STAMP)  ## simulate swapped models and the probes that find them
+	@$(BIN)/python -m tests.bench.drift
 
 gold: $(STAMP)  ## grade the gold answers of real rows (../shared); minutes
 	@$(BIN)/python -m tests.bench.gold

@@ -34,11 +34,9 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--simulate", is_flag=True, help="Ask no worker: print what the test finds in simulated years.")
 @dry_run_option
 @yes_option
-@click.option("--simulations", default=500, show_default=True, help="How many years for each kind of provider.")
-def probe(simulate: bool, dry_run: bool, yes: bool, simulations: int) -> None:
+def probe(dry_run: bool, yes: bool) -> None:
     """Repeat a few questions to every worker.
 
     A worker that no longer agrees with its precached answers has been replaced under the same name: its model gets a
@@ -46,9 +44,6 @@ def probe(simulate: bool, dry_run: bool, yes: bool, simulations: int) -> None:
     """
     from pipelines.retraining import by_hand
 
-    if simulate:
-        click.echo(by_hand.simulated(Workspace.find(), simulations))
-        return
     if dry_run:
         by_hand.report_probes(Workspace.find())
         return

@@ -151,25 +151,3 @@ def probe(workspace: Workspace, yes: bool = True) -> None:
     console.print(table)
     console.print("lost: answers that used to agree with the precached one and no longer do; gained: the reverse.")
     console.print(f"A worker counts as changed when its evidence reaches {threshold(probing.false_alarms):,.0f}.")
-
-
-def simulated(workspace: Workspace, simulations: int) -> str:
-    """Return the table of docs/reference/measurements.md with the results of probes in simulated years, in Markdown."""
-    from ops.config import load_retraining
-    from ops.core.documents import markdown_table
-    from ops.retraining.simulation import scenarios, simulate
-
-    probing, rows = load_retraining(workspace.config).probing, []
-    for provider in scenarios():
-        found = simulate(provider, probing, simulations=simulations)
-        swapped = provider.swapped_at is not None
-        delays = [str(found.delay(share) or "–") if swapped else "" for share in (0.5, 0.95)]
-        rows.append((
-            provider.name,
-            f"{provider.steadiness:.0%}",
-            f"{found.false_alarms:.1%}",
-            f"{found.found:.1%}" if swapped else "",
-            *delays,
-        ))  # fmt: skip
-    head = ("a worker", "gives its usual answer", "false alarms", "found", "half within (rounds)", "95 % within")
-    return markdown_table(head, rows)

@@ -24,6 +24,7 @@ MAKE = {
     "terminal": (),
     "selectors": (),
     "gate": (),
+    "drift": (),
     "forms": (),
     "bench": ("SMALL=1",),
     "verdicts": (),

@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import Probing
 from ops.retraining.drift import YEAR, Detector, rounds_until_alarm, threshold
-from ops.retraining.simulation import Provider, simulate
+from tests.bench.drift import Provider, simulate
 
 PROBING = Probing()
 HEALTHY = (Provider("steady", 0.98), Provider("noisy", 0.6), Provider("often away", 0.6, outages=0.2))

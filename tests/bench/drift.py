@@ -1,17 +1,24 @@
-"""Simulate the drift test: the delay until a swapped model is detected, and the rate of false alarms."""
+"""Simulate the drift test, written into docs/reference: `make drift`.
+
+The table has the delay until a swapped model is detected, and the rate of false alarms.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ops.config import Probing
+import numpy as np
+from numpy.typing import NDArray
+
+from ops.config import Probing, load_retraining
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.workspace import Workspace
 from ops.retraining.drift import YEAR, rounds_until_alarm
+from tests.bench.row import sized
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+MARK = "<!-- made by `make drift` -->"
+SIMULATIONS = sized(500, 5)
+"""Number of years for each provider."""
 OTHERS = 20
 """Number of equally likely answers that a model gives besides its usual one."""
 
@@ -48,7 +55,7 @@ class Found:
 
 
 def simulate(
-    provider: Provider, probing: Probing, *, rounds: int = YEAR, simulations: int = 500, seed: int = 0
+    provider: Provider, probing: Probing, *, rounds: int = YEAR, simulations: int = SIMULATIONS, seed: int = 0
 ) -> Found:
     """Simulate probes of a provider for `rounds` rounds in independent simulations.
 
@@ -67,8 +74,6 @@ def _rounds(
     provider: Provider, probing: Probing, rounds: int, simulations: int, seed: int
 ) -> list[list[tuple[int, int]]]:
     """For each simulation, the (losses, gains) of each round."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     cycle = max(1, probing.reference // probing.questions)  # rounds between two uses of a question
     shape = (cycle, simulations, probing.questions)
@@ -92,8 +97,6 @@ def _rounds(
 
 def _answers(provider: Provider, other: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
     """Answers as numbers: 0 is the usual answer, 1 the other model's usual answer, the rest are stray answers."""
-    import numpy as np
-
     steady = rng.random(other.shape) < provider.steadiness
     stray = rng.integers(2, 2 + OTHERS, size=other.shape)
     answers: NDArray[np.int64] = np.where(steady, np.where(other, 1, 0), stray)
@@ -101,7 +104,7 @@ def _answers(provider: Provider, other: NDArray[np.bool_], rng: np.random.Genera
 
 
 def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
-    """The simulated providers of docs/reference/measurements.md."""
+    """Return the simulated providers of the table."""
     return (
         Provider("healthy, steady", 0.98),
         Provider("healthy, noisy", 0.6),
@@ -111,3 +114,33 @@ def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
         Provider("swapped: other answers to 50 %", 0.9, swapped_at=swapped_at, differs=0.5),
         Provider("noisy and swapped: 50 %", 0.6, swapped_at=swapped_at, differs=0.5),
     )
+
+
+def table(probing: Probing) -> str:
+    """Return the table as Markdown."""
+    rows = []
+    for provider in scenarios():
+        found = simulate(provider, probing)
+        swapped = provider.swapped_at is not None
+        delays = [str(found.delay(share) or "–") if swapped else "" for share in (0.5, 0.95)]
+        rows.append((
+            provider.name,
+            f"{provider.steadiness:.0%}",
+            f"{found.false_alarms:.1%}",
+            f"{found.found:.1%}" if swapped else "",
+            *delays,
+        ))  # fmt: skip
+    head = ("a worker", "gives its usual answer", "false alarms", "found", "half within (rounds)", "95 % within")
+    return markdown_table(head, rows)
+
+
+def main() -> None:
+    """Simulate, and write the table."""
+    workspace = Workspace.find()
+    text = table(load_retraining(workspace.config).probing)
+    write_between(workspace.root / MEASUREMENTS, MARK, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import AS_JSON, SEED, dry_run_option, recipe_argument, seed_option, yes_option
+from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, seed_option, yes_option
 from pipelines.commands.shown import print_json
 from pipelines.ending import stopped_midway
 
@@ -57,26 +57,15 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
 
 
 @click.command()
-@click.option("--score", "recipe", help="Also let the baselines that this recipe names answer, as a table.")
-@click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
 @AS_JSON
-@dry_run_option
-@yes_option
-def baselines(recipe: str | None, seed: int | None, as_json: bool, dry_run: bool, yes: bool) -> None:
-    """List the baselines of the Conductor as a table.
-
-    `--score` needs a training mix and its responses (`podium run`), and writes into docs/reference/measurements.md.
-    """
+def baselines(as_json: bool) -> None:
+    """List the baselines of the Conductor as a table."""
     from pipelines.quiet import quiet
 
     quiet()
-    from pipelines.baselines import registry_facts, registry_table, show_cost, write_scores
+    from pipelines.baselines import registry_facts, registry_table
 
-    if recipe is None and as_json:
+    if as_json:
         print_json(registry_facts())
-    elif recipe is None:
-        click.echo(registry_table(), nl=False)
-    elif dry_run:
-        show_cost(Workspace.find(), recipe, seed)
     else:
-        click.echo(f"written to {write_scores(Workspace.find(), recipe, seed, yes)}")
+        click.echo(registry_table(), nl=False)

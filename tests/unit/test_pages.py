@@ -18,7 +18,6 @@ from ops.config import Pool, Recipe, load_recipe
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from pipelines import baselines
 from pipelines.commands.main import podium
 from pipelines.reference import FILES, PLANNED, models_of, pages
 from pipelines.studies import every_study
@@ -79,7 +78,6 @@ def test_a_page_without_its_two_marks_is_unchanged(tmp_path: Path, text: str) ->
 def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     text = read(ROOT / MEASUREMENTS) + read(ROOT / "docs" / "serving.md")
     named = [f"<!-- made by `podium study {name}` -->" for name in every_study(Workspace(ROOT))]
-    named.append(baselines.SCORES_MARK)
     for file in (ROOT / "tests" / "bench").glob("*.py"):
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
     assert len(named) > 12

@@ -24,7 +24,7 @@ from ops.evaluation.runner import evaluate_method, summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
-from pipelines.baselines import scores_table
+from tests.bench.baselines import scores_table
 
 NAMES = ("ada", "bob", "cid")
 ALONE = {"ada": 0.25, "bob": 0.75, "cid": 0.5}

@@ -1,0 +1,103 @@
+"""Score a recipe's baselines (`python -m tests.bench.baselines RECIPE`), into docs/reference.
+
+Needs a training mix and its responses (`podium run RECIPE`). Scores that are stored are not computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import click
+
+from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import evaluation_questions
+from ops.config import Setup
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.errors import PodiumError
+from ops.core.workspace import Workspace
+from ops.evaluation.baseline import Answers, standings
+from ops.evaluation.report import Columns, Leaderboard, percent
+from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.runner import Summary
+from ops.evaluation.stored_baselines import TrainingAnswers, kept
+from ops.grading import configure
+from ops.planning.estimate import Range
+from ops.planning.lengths import stored_shortlist
+from ops.planning.stored import left
+from ops.precaching.opening import open_client
+from ops.retraining.estimate import stages
+from ops.stages.evaluation import score_baselines
+from ops.stages.responses import answer_evaluation
+from ops.workers.pool import at_prices
+from pipelines.asking import confirm_spending, show_spending
+from pipelines.commands.lazy import CommandError
+from pipelines.commands.options import RECIPE, dry_run_option, seed_option, yes_option
+from pipelines.environment_file import read_environment_file
+from pipelines.quiet import quiet
+
+MARK = "<!-- made by `python -m tests.bench.baselines reproduction` -->"
+
+
+def write_scores(setup: Setup, yes: bool) -> None:
+    """Score the recipe's baselines, and write the table.
+
+    Without `yes` a person is asked before paid workers are called. Raises `PodiumError`.
+    """
+    workspace = setup.workspace
+    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
+    confirm_spending(setup, yes, None if yes else cost(setup))
+    client = open_client(setup, "baselines")
+    benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
+    alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
+    asked = score_baselines(setup, client, benchmarks)
+    answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
+    names = setup.recipe.evaluation.baselines
+    made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
+    write_between(workspace.root / MEASUREMENTS, MARK, scores_table(made, asked))
+
+
+def cost(setup: Setup) -> Range:
+    """Return the USD that scores which are not stored will cost."""
+    return stages(setup, left(setup, stored_shortlist(setup))).baselines().usd
+
+
+def scores_table(
+    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[OutcomeRow]]
+) -> str:
+    """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
+    are counted."""
+    table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
+    for name, systems in made.items():
+        calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0
+        board = Leaderboard(systems)
+        for system in systems:
+            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
+            tokens, usd = board.cost(system, training_benchmarks())
+            table.rows.append([system, in_domain, ood, f"{usd:.6f}", f"{tokens:,.0f}", f"{calls:.1f}"])
+    return markdown_table(*table) + "\n"
+
+
+@click.command()
+@click.argument("recipe", type=RECIPE)
+@seed_option
+@dry_run_option
+@yes_option
+def main(recipe: str, seed: int | None, dry_run: bool, yes: bool) -> None:
+    """Score the recipe's baselines and write the table into docs/reference/measurements.md."""
+    quiet()
+    try:
+        workspace = Workspace.find()
+        read_environment_file(workspace)
+        setup = Setup.read(workspace, recipe, seed)
+        if dry_run:
+            show_spending(setup, cost(setup))
+            return
+        write_scores(setup, yes)
+    except PodiumError as error:
+        raise CommandError(str(error)) from error
+    click.echo(f"written to {MEASUREMENTS}")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench.baselines")

@@ -139,8 +139,7 @@ def serve(
     from ops.serving.http.access import Access
 
     access = Access.of(host)
-    from ops.serving.http.app import ServingApp
-    from ops.serving.http.server import run
+    from ops.serving.http.server import ServingApp, run
 
     with champion_of(workspace) as champion:
         traces = champion.traces()

@@ -16,8 +16,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.serving import loaded
 from ops.serving.http.access import Access
-from ops.serving.http.app import ServingApp
-from ops.serving.http.server import run
+from ops.serving.http.server import ServingApp, run
 from ops.serving.loaded import VersionFiles
 from tests.serving.script import Scripted
 

@@ -1,4 +1,4 @@
-"""Run uvicorn with the application until Ctrl-C or SIGTERM, then complete the requests in flight."""
+"""The application (middleware, the routes of OpenAI and MLflow) and its server, which completes requests in flight."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
 
+from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.core.processes import raise_open_files
-from ops.serving.http.app import ServingApp
+from ops.core.workspace import Workspace
+from ops.serving.engine import ServingEngine
+from ops.serving.follow import Follower, Source
+from ops.serving.http.access import Access
+from ops.serving.http.admission import Admission
+from ops.serving.http.agent_server import PATHS, AgentServerApp
 from ops.serving.http.connections import (
     ACCEPTED_TOGETHER,
     KEEP_ALIVE_S,
@@ -24,9 +32,69 @@ from ops.serving.http.connections import (
     ConnectionLimits,
     LimitedConnection,
 )
+from ops.serving.http.metrics import Metrics
+from ops.serving.http.middleware import ERROR_HANDLERS, RequestMiddleware
+from ops.serving.http.routes import Routes, Traces
 
 GRACE_S = 5
 """Seconds after the drain until the remaining requests are cut off."""
+
+
+class ServingApp:
+    """The parts of one server; uvicorn runs `asgi`."""
+
+    def __init__(
+        self, workspace: Workspace, settings: Serving, source: Source, access: Access, *, traces: Traces | None = None
+    ) -> None:
+        self.metrics = Metrics()
+        self.admission = Admission(settings.at_once, settings.waiting)
+        self.engine = ServingEngine(workspace, settings, on_answer=self.metrics.answered)
+        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, on_attempt=self.metrics.swapped)
+        self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
+        self.broken = ""
+        """Why no version could be loaded at the start."""
+        self.on_first: Callable[[str], None] = lambda version: None
+        """Called with the first version when it is in service."""
+        self.on_broken: Callable[[str], None] = lambda problem: None
+        """Called with the reason if no version can be loaded at the start."""
+        routes = Routes(self.engine, self.admission, self.metrics, traces)
+        self.asgi = RequestMiddleware(self._application(routes), access, self.metrics, settings)
+
+    def _application(self, routes: Routes) -> Starlette:
+        agents = AgentServerApp(routes)
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", routes.chat_completions, methods=["POST"]),
+                Route("/v1/responses", routes.responses, methods=["POST"]),
+                Route("/v1/models", routes.models),
+                Route("/v1/models/{name}", routes.model),
+                Route("/health", routes.health),
+                Route("/metrics", routes.prometheus),
+                *(Route(path, agents) for path in PATHS),
+            ],
+            exception_handlers=ERROR_HANDLERS,
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        following = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            self.engine.close()
+
+    async def _follow(self) -> None:
+        await self.follower.look()
+        if self.engine.loaded is None:
+            self.broken = self.follower.problem
+            self.on_broken(self.broken)
+            return
+        self.on_first(self.engine.loaded.version)
+        await asyncio.sleep(self.engine.settings.follow_s)
+        await self.follower.run()
 
 
 class _Server(uvicorn.Server):
@@ -83,7 +151,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
         when_loaded()
         print(f"conductor {version} at {place}/v1, Ctrl-C ends it", flush=True)
 
-    app.on_first(loaded)
+    app.on_first = loaded
     print(f"loading the champion; {place}/health says when it is ready", flush=True)
     limits = ConnectionLimits(app.engine.settings, open_files)
     config = uvicorn.Config(
@@ -102,7 +170,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
     def give_up(problem: str) -> None:
         server.should_exit = True
 
-    app.on_broken(give_up)
+    app.on_broken = give_up
     with listening:
         asyncio.run(_serve(server, listening, limits))
     if app.broken:

@@ -11,6 +11,7 @@ from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Interval, score_interval
+from ops.release.pairs import Pairs
 from ops.release.promotion import Check, GateDecision, decide
 from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
@@ -122,7 +123,7 @@ def _pays(
     evidence: RetrainingEvidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
 ) -> tuple[Check, ...]:
     checks = []
-    if offered and (gained := paired(evidence.now, evidence.before)):
+    if offered and (gained := Pairs(evidence.now, evidence.before).strata()):
         checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
     if risen := oracle_rise(evidence.responses, newcomers):
         checks.append(_gain(ORACLE, risen, settings.min_oracle_rise, settings.confidence))
@@ -134,24 +135,6 @@ def _gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confid
     words = f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
     passed = gain.low > 0 and gain.low >= bound
     return Check(name, gain.low, bound, passed, words)
-
-
-def paired(ours: Iterable[OutcomeRow], theirs: Iterable[OutcomeRow]) -> dict[str, list[float]]:
-    """Benchmark → differences of accuracy on the questions that both sides scored."""
-    mine, other = _by_question(ours), _by_question(theirs)
-    strata: dict[str, list[float]] = defaultdict(list)
-    for (benchmark, problem), values in mine.items():
-        if (known := other.get((benchmark, problem))) is not None:
-            strata[benchmark].append(_mean(values) - _mean(known))
-    return dict(strata)
-
-
-def _by_question(rows: Iterable[OutcomeRow]) -> dict[tuple[str, str], list[float]]:
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        if not row.unscorable:
-            scores[row.benchmark, row.problem_id].append(float(row.correct))
-    return scores
 
 
 def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict[str, list[float]]:
@@ -172,7 +155,3 @@ def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict
         if len(side) == 2:
             strata[benchmark].append(max(0.0, side[True] - side[False]))
     return dict(strata)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -21,7 +21,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
 from ops.evaluation.statistics import Interval, score_interval
-from ops.retraining.decision import paired
+from ops.release.pairs import Pairs
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import Client
 
@@ -83,6 +83,6 @@ def evaluate_slice(
             )
             rows += asyncio.run(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
     rows = at_prices(rows, setup.pool)
-    strata = paired(rows, before)
+    strata = Pairs(rows, before).strata()
     difference = score_interval(list(strata.values())) if strata else None
     return Slice(rows, difference, sum(map(len, strata.values())))

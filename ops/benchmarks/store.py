@@ -30,6 +30,20 @@ def read_problems(file: Path) -> list[Problem]:
     return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
 
 
+def find_problem(files: Iterable[Path], key: str) -> Problem | None:
+    """Return the problem with this key in those of the files that exist; None if none has it. Raises `DataError`."""
+    existing = (file for file in files if file.is_file())
+    return next((problem for file in existing for problem in read_problems(file) if problem.key == key), None)
+
+
+def by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
+    """Return benchmark → its problems, in order."""
+    groups: dict[str, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(problem.benchmark, []).append(problem)
+    return groups
+
+
 def _veiled(row: Row) -> Row:
     """Veil a row whose benchmark is confidential or missing, so that no message shows its values."""
     entry = BENCHMARKS.get(str(row.values.get("benchmark")))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.store import by_benchmark, evaluation_questions
 from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
@@ -169,7 +169,7 @@ def _of_candidates(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCa
     to be shortlisted and asked.
     """
     curation, there = setup.recipe.curation, Counter(problem.domain for problem in shortlist)
-    asked = _by_benchmark(shortlist)
+    asked = by_benchmark(shortlist)
     known = {
         domain: 1.0 if count >= curation.per_domain else count / (curation.per_domain * curation.shortlist_factor)
         for domain, count in there.items()
@@ -233,10 +233,3 @@ def _evaluation(setup: Setup, questions: Mapping[str, Sequence[Problem]], base: 
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
     missing = [unscored(setup, policy, name, questions) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}
-
-
-def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
-    groups: dict[str, list[Problem]] = {}
-    for problem in problems:
-        groups.setdefault(problem.benchmark, []).append(problem)
-    return groups

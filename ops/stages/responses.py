@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import evaluation_questions, read_problems
+from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, OverBudget
@@ -215,16 +215,9 @@ def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
-    return _by_benchmark(read_problems(shortlist_file(workspace)))
+    return by_benchmark(read_problems(shortlist_file(workspace)))
 
 
 def shortlist_file(workspace: Workspace) -> Path:
     """File of the candidates, which every worker answers."""
     return workspace.data / "shortlist.jsonl"
-
-
-def _by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
-    groups: dict[str, list[Problem]] = defaultdict(list)
-    for problem in problems:
-        groups[problem.benchmark].append(problem)
-    return groups

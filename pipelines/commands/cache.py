@@ -188,19 +188,15 @@ def verify(repair: bool) -> None:
 
 
 def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
-    from ops.benchmarks.store import read_problems
+    from ops.benchmarks.store import find_problem
     from ops.core.problem import problem_key
 
+    key = problem_key(benchmark, problem_id)
     files = [workspace.data / "shortlist.jsonl", *sorted((workspace.data / "raw").glob(f"{benchmark}-*.jsonl"))]
-    for file in files:
-        if file.is_file():
-            for problem in read_problems(file):
-                if problem.key == problem_key(benchmark, problem_id):
-                    return problem
-    raise DataError(
-        workspace.data, problem_key(benchmark, problem_id), "is in neither the shortlist nor the raw problems",
-        "Materialize raw_problems first, or correct the id",
-    )  # fmt: skip
+    if (problem := find_problem(files, key)) is None:
+        remedy = "Materialize raw_problems first, or correct the id"
+        raise DataError(workspace.data, key, "is in neither the shortlist nor the raw problems", remedy)
+    return problem
 
 
 def _name(workspace: Workspace, cache: ResponseCache) -> str:

@@ -145,7 +145,7 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
 
 def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
-    from ops.benchmarks.store import raw_files, read_problems
+    from ops.benchmarks.store import find_problem, raw_files
     from ops.core.problem import benchmark_of
 
     name = benchmark_of(key)
@@ -153,11 +153,9 @@ def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
         raise DataError(
             "PROBLEM", key, f"does not belong to a benchmark of the recipe {recipe.name!r}", "Name another recipe"
         )
-    for file in raw_files(workspace, recipe, name).values():
-        for problem in read_problems(file) if file.is_file() else ():
-            if problem.key == key:
-                return problem
-    raise DataError(workspace.data / "raw", key, "is not there", "Check the key; `podium data raw` loads problems")
+    if (problem := find_problem(raw_files(workspace, recipe, name).values(), key)) is None:
+        raise DataError(workspace.data / "raw", key, "is not there", "Check the key; `podium data raw` loads problems")
+    return problem
 
 
 def _configured(workspace: Workspace, recipe_file: str) -> Setup:

@@ -1,8 +1,9 @@
-"""Atomic replacement of files, and removal of temporary files left by killed writers."""
+"""Atomic replacement of files, removal of temporary files left by killed writers, and the hash of a file."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
 import socket
@@ -62,6 +63,12 @@ def is_left_over(file: Path) -> bool:
 
     owner = _OWNER.search(file.name)
     return owner is not None and owner["host"] == _host() and not psutil.pid_exists(int(owner["pid"]))
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's content in hex digits. Raises `OSError`."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _host() -> str:

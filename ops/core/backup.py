@@ -8,7 +8,6 @@ folder of the process. Therefore `settle` rewrites the paths in one transaction 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -23,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from ops.core.atomic import sha256_of
 from ops.core.errors import DataError
 from ops.core.sqlite import BUSY_TIMEOUT_S
 from ops.core.workspace import Workspace
@@ -162,7 +162,7 @@ def backup(workspace: Workspace, file: Path) -> dict[str, str]:
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _copy(source, target)
-                own = {str(path.relative_to(staged)): _sha256(path) for path in _files(target)}
+                own = {str(path.relative_to(staged)): sha256_of(path) for path in _files(target)}
                 sums |= own
                 size = sum((staged / name).stat().st_size for name in own)
                 said[part.name] = f"{len(own):,} file{'s' * (len(own) != 1)}, {size:,} bytes"
@@ -232,7 +232,7 @@ def _extract(file: Path, staged: Path) -> None:
             file, "format", f"is {made_by}, and this version of Podium reads formats up to {_FORMAT}", "Update Podium"
         )
     (staged / _MANIFEST).unlink()
-    sums = {str(path.relative_to(staged)): _sha256(path) for path in _files(staged)}
+    sums = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged)}
     if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
         raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
 
@@ -248,8 +248,3 @@ def _extract_plainly(archive: tarfile.TarFile, staged: Path) -> None:
 
 def _files(place: Path) -> Iterator[Path]:
     return (path for path in ([place] if place.is_file() else sorted(place.rglob("*"))) if path.is_file())
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

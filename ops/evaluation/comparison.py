@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +12,7 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.atomic import write_text
+from ops.core.atomic import sha256_of, write_text
 from ops.core.errors import DataError
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
@@ -124,7 +123,7 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     return {
         "origin": _origin(setup, policy),
         "prices": " ".join(pool.prices_key for pool in (setup.pool, *setup.pools.values())),
-        "scores": digest([hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None for file in files]),
+        "scores": digest([sha256_of(file) if file.is_file() else None for file in files]),
     }
 
 

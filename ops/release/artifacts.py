@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ops.core.atomic import sha256_of
 from ops.core.workspace import Workspace
 from ops.release.lineage import Refused
 from ops.release.store import MODEL, Registered, connected
@@ -33,7 +34,7 @@ def hashes(model: Path) -> dict[str, str]:
 def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
     """The hashes of files and folders that will have these names in the logged model's folder."""
     found = {
-        (name if file == place else f"{name}/{file.relative_to(place).as_posix()}"): _sha256(file)
+        (name if file == place else f"{name}/{file.relative_to(place).as_posix()}"): sha256_of(file)
         for name, place in places.items()
         for file in _files(place)
     }
@@ -94,8 +95,3 @@ def _files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     return sorted(file for file in place.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

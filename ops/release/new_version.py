@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
+from ops.core.atomic import sha256_of
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
@@ -107,7 +107,7 @@ def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run:
     used = {name: ("evaluation", questions.get(name, "unknown")) for name in summarize(release.rows)}
     mix = workspace.data / "training_mix.jsonl"
     if mix.is_file():
-        used["training_mix"] = ("training", hashlib.sha256(mix.read_bytes()).hexdigest()[:12])
+        used["training_mix"] = ("training", sha256_of(mix)[:12])
     data = [
         DatasetInput(Dataset(name, key, "code", source), [InputTag("mlflow.data.context", context)])
         for name, (context, key) in used.items()
@@ -177,7 +177,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
 def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
     """Return a hash of what makes two versions the same: the policy's files, the pool's answers key, the scores."""
     files = [
-        [str(file.relative_to(policy)), hashlib.sha256(file.read_bytes()).hexdigest()]
+        [str(file.relative_to(policy)), sha256_of(file)]
         for file in sorted(policy.rglob("*"))
         if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _LEFT_OUT)
     ]

@@ -6,7 +6,6 @@ reads, so that a stage is rather done again than left out.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -14,14 +13,12 @@ from pathlib import Path
 
 import ops
 from ops.config import Snapshot, digest
-from ops.core.atomic import TEMPORARY
+from ops.core.atomic import TEMPORARY, sha256_of
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.grading import isolation
 from ops.grading.isolation import libraries, own_libraries
 from ops.grading.verdicts import installed
-
-_BLOCK = 1 << 20
 
 
 def inputs_key(workspace: Workspace, snapshot: Snapshot, files: Iterable[Path]) -> str:
@@ -74,11 +71,7 @@ def _content(file: Path) -> str:
 @lru_cache(maxsize=65_536)
 def _hash(file: str, *_: int) -> str:
     """Hash a file once for each state of it; the later arguments are that state."""
-    sha = hashlib.sha256()
-    with Path(file).open("rb") as opened:
-        while part := opened.read(_BLOCK):
-            sha.update(part)
-    return sha.hexdigest()
+    return sha256_of(Path(file))
 
 
 @lru_cache(maxsize=1)

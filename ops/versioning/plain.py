@@ -5,12 +5,11 @@ A stage's output is then identified by a hash of its files. A checkout has DVC's
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from ops.config import digest
-from ops.core.atomic import TEMPORARY
+from ops.core.atomic import TEMPORARY, sha256_of
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import recorded_revision, stages_of
@@ -34,7 +33,7 @@ def unrecorded(workspace: Workspace, stage: str) -> str:
     files = [file for out in _stages(workspace)[stage]["outs"] for file in _files(workspace.root / out)]
     if not files:
         raise DataError(workspace.data, f"stage {stage!r}", "has written nothing", "Materialize it first")
-    named = [[str(file.relative_to(workspace.root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in files]
+    named = [[str(file.relative_to(workspace.root)), sha256_of(file)] for file in files]
     return digest(named)
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import resource
 import shutil
 import time
@@ -17,6 +16,7 @@ from typing import Any
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
+from ops.core.atomic import sha256_of
 from ops.core.errors import DataError
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_reported
@@ -43,7 +43,7 @@ def base_policy_folder(setup: Setup) -> Path:
             _cold_start_settings(recipe),
             setup.pool.answers_key,
             [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
-            _sha256(mix) if recipe.cold_start else None,
+            _mix_key(mix) if recipe.cold_start else None,
             # A new price does not make a new policy, which keeps the cards of its training.
             [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
             recipe.execution.what_answers_depend_on if recipe.cold_start else None,
@@ -52,9 +52,9 @@ def base_policy_folder(setup: Setup) -> Path:
     return setup.workspace.policies / f"{recipe.policy_name}-{key}"
 
 
-def _sha256(mix: Path) -> str:
+def _mix_key(mix: Path) -> str:
     try:
-        return hashlib.sha256(mix.read_bytes()).hexdigest()
+        return sha256_of(mix)
     except FileNotFoundError:
         raise DataError(mix, "", "does not exist", "Materialize training_mix") from None
 

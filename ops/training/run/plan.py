@@ -5,7 +5,6 @@ This module does not import torch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool
-from ops.core.atomic import write_text
+from ops.core.atomic import sha256_of, write_text
 from ops.core.errors import DataError
 from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
@@ -187,7 +186,7 @@ def run_key(
             recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
             setup.pool.answers_key,
             policy_key(base_policy),
-            hashlib.sha256(mix.read_bytes()).hexdigest(),
+            sha256_of(mix),
             recipe.execution.what_answers_depend_on,
             deepspeed or None,
             adaptive and adaptive.model_dump(),

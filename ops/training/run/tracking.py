@@ -6,7 +6,6 @@ warning. TRL's own reporting is off, since an unreachable server ends a training
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -19,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.config import hyperparameters, resolved
-from ops.core.atomic import write_text
+from ops.core.atomic import sha256_of, write_text
 from ops.core.backup import settle
 from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
@@ -174,7 +173,7 @@ class Tracking:
     def _mix(self) -> str | None:
         """Return a hash of the training mix, as `ops.release` names it; None if the file is absent."""
         file = self._plan.problems
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:12] if file.is_file() else None
+        return sha256_of(file)[:12] if file.is_file() else None
 
     def _send(self, client: MlflowClient, step: _Step) -> None:
         from mlflow.entities import Metric

@@ -12,8 +12,9 @@ from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.config import PoolChange
 from ops.evaluation.stored import CONDUCTOR
+from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
-from ops.retraining.standing import alert_on_standing, required, stand, unanswered, unscored
+from ops.retraining.standing import alert_on_standing, required, stand, unanswered
 from ops.retraining.start import champion_folder
 from ops.stages.evaluation import score_policy
 

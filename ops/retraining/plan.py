@@ -38,11 +38,6 @@ class RetrainingPlan:
         """Whether new workers are offered to the champion and in training that starts from it."""
         return self.fine_tune in (PAYS, BELOW_OR_PAYS)
 
-    @property
-    def costs_only(self) -> bool:
-        """Whether only prices changed, so that no call, generation or training is repeated."""
-        return self.costs and not self.evaluate
-
     def __str__(self) -> str:
         """The reasons in one line for a log."""
         return "; ".join(self.reasons) or "nothing"

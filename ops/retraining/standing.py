@@ -20,7 +20,6 @@ from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import COLD_START, stored_scores
 from ops.evaluation.stored_baselines import kept
-from ops.planning.stored import unscored as unscored
 from ops.release import registry
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.plan import NEVER, RetrainingPlan, plan

@@ -45,7 +45,7 @@ def test_the_least_that_suffices(
     needed = plan(difference(pool(A, B), new), described=True)
     assert (needed.precache, needed.fine_tune, needed.evaluate, needed.costs) == (precache, fine_tune, evaluate, costs)
     assert reason in needed.reasons
-    assert needed.costs_only == (pool(A, B).answers_key == new.answers_key)
+    assert (needed.costs and not needed.evaluate) == (pool(A, B).answers_key == new.answers_key)
 
 
 def test_the_plan_names_workers_in_alphabetical_order() -> None:

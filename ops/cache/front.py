@@ -65,15 +65,12 @@ class ResponseCache:
         self._remember(key, response)
         return response
 
-    def put(self, key: str, material: str, response: Response) -> None:
-        """Store a complete success, which is on disk once this returns.
-
-        `material` is the text of `cache_material`, kept so that a person can see the request.
-        """
-        self.put_many([(key, material, response)])
-
     def put_many(self, entries: Sequence[tuple[str, str, Response]]) -> None:
-        """Store several (key, material, response) in one transaction: all of them or none."""
+        """Store complete successes, (key, material, response), in one transaction: once this returns, all are on disk.
+
+        If it raises, none is stored. `material` is the text of `cache_material`, kept so that a person can see the
+        request.
+        """
         if not entries:
             return
         now = time.time()
@@ -152,14 +149,14 @@ def _release(taken: _Taken) -> None:
         taken.claim.release()
 
 
-def open_cache(folder: Path, *, memory_chars: int = 64_000_000) -> ResponseCache:
+def open_cache(folder: Path) -> ResponseCache:
     """Open the checkout's cache: the server in PODIUM_CACHE_URL, or the folder's file.
 
     Raises `ConfigError` if the variable holds no Redis URL, or its client is not installed.
     """
     url = os.environ.get(CACHE_URL)
     if not url:
-        return ResponseCache(folder, memory_chars=memory_chars)
+        return ResponseCache(folder)
     from ops.cache.shared import SharedBackend
 
-    return ResponseCache(SharedBackend(url), memory_chars=memory_chars)
+    return ResponseCache(SharedBackend(url))

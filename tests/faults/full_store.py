@@ -48,17 +48,17 @@ def cache(disk: Path) -> dict[str, Any]:
     answer = Response("x" * 20_000, 1, 1, 0.0, 0.0, "stop")
     store = ResponseCache(disk)
     for number in range(10):
-        store.put(f"before {number}", "material", answer)
+        store.put_many([(f"before {number}", "material", answer)])
     fill(disk)
     stopped, kept = None, 0
     for number in range(200):  # what SQLite had room for in pages of its own
-        if stopped := attempted(lambda number=number: store.put(f"during {number}", "material", answer)):
+        if stopped := attempted(lambda number=number: store.put_many([(f"during {number}", "material", answer)])):
             break
         kept += 1
     (disk / BALLAST).unlink()
     again = ResponseCache(disk)
     held = again.holds([*(f"before {n}" for n in range(10)), *(f"during {n}" for n in range(kept))])
-    again.put("after", "material", answer)
+    again.put_many([("after", "material", answer)])
     return {**said(stopped), "kept": kept, "held": len(held), "after": len(again.holds(["after"]))}
 
 

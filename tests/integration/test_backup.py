@@ -29,7 +29,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
     """Make one call like a client: reserved, sent, stored, booked."""
     [held] = ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
-    cache.put(f"key-{number}", "{}", RESPONSE)
+    cache.put_many([(f"key-{number}", "{}", RESPONSE)])
     ledger.settle(Bill(held, "test", "w", 0.25, 10, 5, f"key-{number}"))
 
 

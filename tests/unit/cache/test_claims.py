@@ -27,7 +27,7 @@ def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCac
         waiting = [asyncio.create_task(open_cache().claim("key")) for _ in range(5)]
         await asyncio.sleep(0.2)
         assert not any(task.done() for task in waiting)
-        open_cache().put("key", "{}", RESPONSE)
+        open_cache().put_many([("key", "{}", RESPONSE)])
         claim.release()
         assert [got.text for got in await asyncio.gather(*waiting) if isinstance(got, Response)] == ["Answer: 4"] * 5
 
@@ -56,7 +56,7 @@ def test_a_failed_call_passes_the_claim_to_a_waiting_caller(open_cache: OpenCach
 def test_a_claim_taken_after_the_response_was_stored_is_a_hit(open_cache: OpenCache) -> None:
     first, second = open_cache(), open_cache()
     assert first.get("key") is None  # looked up before …
-    second.put("key", "{}", RESPONSE)  # … it was stored
+    second.put_many([("key", "{}", RESPONSE)])  # … it was stored
     assert isinstance(asyncio.run(first.claim("key")), Response)
     assert second.backend.claim("key")[0] is not None  # nothing is left claimed
 
@@ -89,7 +89,7 @@ def test_one_of_two_callers_in_one_turn_gets_the_claim(open_cache: OpenCache) ->
         done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=20)
         await asyncio.sleep(0.1)
         assert (len(done), [task.done() for task in rest]) == (1, [False])
-        cache.put("key", "{}", RESPONSE)
+        cache.put_many([("key", "{}", RESPONSE)])
         assert [got.text for got in await asyncio.gather(*rest) if isinstance(got, Response)] == ["Answer: 4"]
 
     asyncio.run(scenario())
@@ -99,7 +99,7 @@ def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = cache.backend.claim("key")[0]
     assert claim is not None
-    cache.put("key", "{}", RESPONSE)
+    cache.put_many([("key", "{}", RESPONSE)])
     cache.delete(["key"])
     later = ResponseCache(tmp_path).backend.claim("key")[0]
     assert later is not None

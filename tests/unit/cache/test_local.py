@@ -20,7 +20,7 @@ RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
 
 
 def test_a_response_comes_back_as_it_was_paid_for(tmp_path: Path) -> None:
-    ResponseCache(tmp_path).put("key", "{}", RESPONSE)
+    ResponseCache(tmp_path).put_many([("key", "{}", RESPONSE)])
     response = ResponseCache(tmp_path).get("key")
     assert response == Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", cached=True)
     assert ResponseCache(tmp_path).get("other") is None
@@ -34,7 +34,7 @@ def test_any_text_survives_also_lone_surrogates(
     response = Response(text + "\ud800", 1, 1, cost, latency, "length")
     messages = [{"role": "user", "content": text + "\udfff"}]
     key, material = cache_key({}, messages, 0), cache_material({}, messages, 0)
-    ResponseCache(folder).put(key, material, response)
+    ResponseCache(folder).put_many([(key, material, response)])
     stored = ResponseCache(folder).get(key)
     assert stored is not None
     assert (stored.text, stored.cost_usd, stored.latency_s) == (response.text, cost, latency)
@@ -57,7 +57,7 @@ def test_the_order_of_settings_does_not_change_a_key() -> None:
 def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path, memory_chars=3 * (OVERHEAD + 40))
     for number in range(50):
-        cache.put(str(number), "{}", Response(f"{number:040}", 1, 1, 0.0, 0.0, "stop"))
+        cache.put_many([(str(number), "{}", Response(f"{number:040}", 1, 1, 0.0, 0.0, "stop"))])
     assert len(cache._memory) == 3
     assert all((response := cache.get(str(n))) and response.text == f"{n:040}" for n in range(50))
 
@@ -74,7 +74,7 @@ def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> Non
 )
 def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     writer = ResponseCache(tmp_path)
-    writer.put("key", "{}", RESPONSE)
+    writer.put_many([("key", "{}", RESPONSE)])
     writer.close()
     with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
         connection.execute(damage)
@@ -84,7 +84,7 @@ def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog
         assert cache.get("key") is None
     assert "key" in caplog.text
     assert len(cache) == 0
-    cache.put("key", "{}", RESPONSE)
+    cache.put_many([("key", "{}", RESPONSE)])
     assert cache.get("key") is not None
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_not_a_database_is_renamed(tmp_path: Path, first: str) ->
     cache = ResponseCache(tmp_path)
     if first == "get":
         assert cache.get("key") is None
-    cache.put("key", "{}", RESPONSE)
+    cache.put_many([("key", "{}", RESPONSE)])
     assert ResponseCache(tmp_path).get("key") is not None
     assert len(list(tmp_path.glob("responses.sqlite.damaged-*"))) == 1
 
@@ -110,8 +110,8 @@ def test_put_many_is_all_or_nothing(tmp_path: Path) -> None:
 
 def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
-    cache.put("parent", "{}", RESPONSE)
-    child = multiprocessing.get_context("fork").Process(target=cache.put, args=("child", "{}", RESPONSE))
+    cache.put_many([("parent", "{}", RESPONSE)])
+    child = multiprocessing.get_context("fork").Process(target=cache.put_many, args=([("child", "{}", RESPONSE)],))
     child.start()
     child.join(30)
     assert child.exitcode == 0

@@ -74,7 +74,7 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
             await asyncio.gather(*(ask(question) for question in questions + questions[:3]))
             for number in range(written, written + PUT_EACH_TURN):
                 key = own_key(process, number)
-                cache.put(key, "{}", Response(f"text of {key}", 1, 1, 0.0, 0.0, "stop"))
+                cache.put_many([(key, "{}", Response(f"text of {key}", 1, 1, 0.0, 0.0, "stop"))])
             written += PUT_EACH_TURN
             for _ in range(20):
                 key = own_key(chance.randrange(PROCESSES), chance.randrange(written))

@@ -28,7 +28,8 @@ def store(
     cache: ResponseCache, worker: Worker, messages: list[dict[str, str]], sample: int = 0, text: str = "Answer: 21"
 ) -> str:
     key = cache_key(worker.identity, messages, sample)
-    cache.put(key, cache_material(worker.identity, messages, sample), Response(text, 10, 5, 2e-5, 0.25, "stop"))
+    material = cache_material(worker.identity, messages, sample)
+    cache.put_many([(key, material, Response(text, 10, 5, 2e-5, 0.25, "stop"))])
     return key
 
 
@@ -151,7 +152,7 @@ def test_holdings_by_worker_settings(open_cache: OpenCache) -> None:
     for sample in range(3):
         store(cache, MATHS, QUESTION, sample)
     store(cache, CODER, QUESTION)
-    cache.put("x", "no material", Response("x", 1, 1, 0.0, 0.0, "stop"))
+    cache.put_many([("x", "no material", Response("x", 1, 1, 0.0, 0.0, "stop"))])
     listing = holdings(cache)
     entries = [(holding.model, holding.entries) for holding in listing]
     assert entries == [("openai/maths", 3), (UNKNOWN, 1), ("openai/coder", 1)]

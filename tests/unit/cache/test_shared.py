@@ -88,7 +88,7 @@ def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_s
 
 def test_an_unreachable_server_is_reported_without_its_password() -> None:
     cache = ResponseCache(SharedBackend("redis://:s3cret-word@127.0.0.1:1/0"))
-    for ask in (lambda: cache.get("key"), lambda: cache.put("key", "{}", RESPONSE), lambda: len(cache)):
+    for ask in (lambda: cache.get("key"), lambda: cache.put_many([("key", "{}", RESPONSE)]), lambda: len(cache)):
         with pytest.raises(CacheUnavailable, match=r"redis://127\.0\.0\.1:1/0") as caught:
             ask()
         assert "s3cret" not in str(caught.value)
@@ -97,7 +97,7 @@ def test_an_unreachable_server_is_reported_without_its_password() -> None:
 
 def test_the_environment_names_the_cache(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_URL, url)
-    open_cache(tmp_path).put("key", "{}", RESPONSE)
+    open_cache(tmp_path).put_many([("key", "{}", RESPONSE)])
     assert shared(url).get("key") is not None
     assert list(tmp_path.iterdir()) == []
     monkeypatch.delenv(CACHE_URL)

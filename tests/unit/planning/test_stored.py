@@ -50,7 +50,7 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
         for worker, asked in ((first, problems), (second, problems[:3])):
             for problem in asked:
                 key = cache_key(worker.identity, solo_messages(problem), 0)
-                cache.put(key, "", ANSWER)
+                cache.put_many([(key, "", ANSWER)])
     cells = left(setup, stored_shortlist(setup)).precaching
     assert (cells[first.name, "math500"], cells[first.name, "mmlu"]) == (0.0, 0.0)
     assert (cells[second.name, "math500"], cells[second.name, "mmlu"]) == (0.25, 1.0)
@@ -65,7 +65,7 @@ def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> Non
     worker = setup.pool.workers[0]
     with closing(ResponseCache(setup.workspace.cache)) as cache:
         for problem in problems:
-            cache.put(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)
+            cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)])
     assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == 0.0
     assert left(larger, stored_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, "4 of 16 are there"
 
@@ -77,7 +77,7 @@ def test_a_sample_of_many_answers_is_looked_up(setup: Setup, monkeypatch: pytest
     worker = setup.pool.workers[0]
     with closing(ResponseCache(setup.workspace.cache)) as cache:
         for problem in problems[:101]:
-            cache.put(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)
+            cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)])
     assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(0.5, abs=0.01)
 
 

@@ -56,7 +56,7 @@ def store(workspace: Workspace, worker: Worker, problem: Problem, sample: int = 
     cache = ResponseCache(workspace.cache)
     key = cache_key(worker.identity, solo_messages(problem), sample)
     material = cache_material(worker.identity, solo_messages(problem), sample)
-    cache.put(key, material, Response("Answer: 4", 10, 5, 0.001, 0.5, "stop"))
+    cache.put_many([(key, material, Response("Answer: 4", 10, 5, 0.001, 0.5, "stop"))])
     cache.close()
     return key
 

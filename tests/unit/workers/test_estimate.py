@@ -77,7 +77,7 @@ def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
 
 
 def store(cache: ResponseCache, ask: Ask, response: Response) -> None:
-    cache.put(ask.key, cache_material(ask.worker.identity, ask.messages, ask.sample), response)
+    cache.put_many([(ask.key, cache_material(ask.worker.identity, ask.messages, ask.sample), response)])
 
 
 def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: ResponseCache) -> None:

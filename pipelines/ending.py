@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 import click
 
+from ops.core.errors import PodiumError, causes
+
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM."""
 TRACEBACK = "PODIUM_TRACEBACK"
@@ -109,13 +111,13 @@ def explained(error: BaseException) -> str | None:
     """Return a one-line message with a remedy for an error of the machine; None for any other error."""
     if os.environ.get(TRACEBACK):
         return None
-    for each in _chain(error):
+    for each in causes(error, drivers=True):
         if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _OURS):
             return _of_a_database(each)
         if isinstance(each, OSError) and each.errno in _OF_THE_MACHINE:
             where = f"{os.fsdecode(each.filename)}: " if isinstance(each.filename, str | bytes) else ""
             return f"{where}{os.strerror(each.errno)}. {_OF_THE_MACHINE[each.errno]}"
-    for each in _chain(error):
+    for each in causes(error, drivers=True):
         if type(each).__module__.partition(".")[0] in _STORES:
             said = next((line for line in str(each).splitlines() if line.strip()), type(each).__name__)
             return f"{said.strip()}. Check the store that it names; {TRACEBACK}=1 shows where this arose"
@@ -139,7 +141,6 @@ def _of_a_database(error: sqlite3.DatabaseError) -> str:
 
 def _damaged() -> Iterator[Path]:
     """Return the workspace's database files that are damaged."""
-    from ops.core.errors import PodiumError
     from ops.core.workspace import Workspace
 
     try:
@@ -155,15 +156,6 @@ def _damaged() -> Iterator[Path]:
             continue
         if head and head != b"SQLite format 3\0":
             yield file
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the error and its causes, each once, because contexts may form a cycle."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or getattr(error, "orig", None) or error.__context__
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""The exception hierarchy, and counted nouns for messages.
+"""The exception hierarchy, the causes of an error, and counted nouns for messages.
 
 Every error that a user may meet derives from `PodiumError`, whose text names what is
 wrong, where, and what to do. Errors that only a bug can cause stay Python's own.
@@ -6,6 +6,7 @@ wrong, where, and what to do. Errors that only a bug can cause stay Python's own
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -75,6 +76,20 @@ class CacheUnavailable(PodiumError):
 
 def _located(file: Path | str, place: str, problem: str, remedy: str) -> str:
     return f"{file}: {place}: {problem}. {remedy}" if place else f"{file}: {problem}. {remedy}"
+
+
+def causes(error: BaseException, *, drivers: bool = False) -> Iterator[BaseException]:
+    """Return the error and its causes, each once, because contexts may form a cycle.
+
+    `drivers`: follow `orig` of SQLAlchemy's errors too, the database driver's error, which remains when pickling has
+    removed the cause.
+    """
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or (getattr(each, "orig", None) if drivers else None) or each.__context__
 
 
 def first_line(error: BaseException) -> str:

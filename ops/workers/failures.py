@@ -11,13 +11,21 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.core.errors import AccountError, ConfigError, ContextTooLong, RequestRejected, WorkerError, WorkerRefused
+from ops.core.errors import (
+    AccountError,
+    ConfigError,
+    ContextTooLong,
+    RequestRejected,
+    WorkerError,
+    WorkerRefused,
+    causes,
+)
 from ops.core.response import Message
 from ops.workers.providers import litellm
 from ops.workers.words import Words, valid_text, words_of
@@ -180,7 +188,7 @@ def rejects_everything(worker: Worker, file: Path | str, number: int, last: Requ
 
 def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError | None:
     """Return the error of a call that this machine could not make because credentials or a package are missing."""
-    reasons = list(_chain(error))
+    reasons = list(causes(error))
     first = reasons[-1]
     if isinstance(first, ImportError):
         return ConfigError(
@@ -205,7 +213,7 @@ def _was_answered(error: Exception) -> bool:
     """Return whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
     import httpx
 
-    return any(isinstance(reason, httpx.HTTPStatusError) for reason in _chain(error))
+    return any(isinstance(reason, httpx.HTTPStatusError) for reason in causes(error))
 
 
 def _is_credential_error(error: BaseException) -> bool:
@@ -234,17 +242,8 @@ def _named(worker: Worker, words: Words) -> bool:
 def _status(error: BaseException) -> int | None:
     """Return the provider's own HTTP status; LiteLLM's class may stand for another one, which it derived from the
     text."""
-    codes = (getattr(reason, "status_code", None) for reason in _chain(error))
+    codes = (getattr(reason, "status_code", None) for reason in causes(error))
     return next((code for code in reversed(list(codes)) if isinstance(code, int)), None)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    reason: BaseException | None = error
-    while reason is not None and id(reason) not in seen:
-        seen.add(id(reason))
-        yield reason
-        reason = reason.__cause__ or reason.__context__
 
 
 def describe(error: Exception) -> str:
@@ -306,4 +305,4 @@ def may_be_billed(error: BaseException) -> bool:
     if isinstance(error, ConfigError) or getattr(error, "in_the_end", None) is not None:
         return False
     unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
-    return not any(isinstance(cause, unserved) for cause in _chain(error))
+    return not any(isinstance(cause, unserved) for cause in causes(error))

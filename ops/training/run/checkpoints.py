@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ops.core.errors import PodiumError
+from ops.core.errors import PodiumError, causes
 
 CHECKPOINTS = "checkpoints"
 UNFINISHED = ("policy", "extensions")
@@ -95,7 +95,7 @@ def _cut_short(folder: Path, error: BaseException) -> Path | str:
 
     The errors of torch and safetensors name no file, nor does an error of writing to an open file.
     """
-    for each in _chain(error):
+    for each in causes(error):
         if isinstance(each, sqlite3.Error):
             return f"{folder}: the response cache or the ledger"
         if isinstance(each, OSError) and each.filename:
@@ -108,19 +108,12 @@ def _cut_short(folder: Path, error: BaseException) -> Path | str:
     files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
     newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
     # The write removes a file that it cannot complete.
-    tensors = any(type(each).__name__ == "SafetensorError" for each in _chain(error))
+    tensors = any(type(each).__name__ == "SafetensorError" for each in causes(error))
     return newest.with_name("model.safetensors") if tensors and files else newest
 
 
 def _of_a_full_disk(error: BaseException) -> bool:
     return any(
         (isinstance(each, OSError) and each.errno in _FULL) or any(words in str(each) for words in _CUT_SHORT)
-        for each in _chain(error)
+        for each in causes(error)
     )
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the error and its causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

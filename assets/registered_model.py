@@ -10,6 +10,7 @@ from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
+from ops.release.lineage import Lineage
 from ops.training.run.plan import RunResult
 from ops.training.run.tracking import tracked_checkpoint, tracked_run
 
@@ -27,7 +28,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     if len(trained) < len(results):
         raise PodiumError(f"{policy}: holds no finished training. Materialize {', '.join(runs)} first")
     comparison = stored_comparison(setup, policy)
-    lineage = registry.Lineage(
+    lineage = Lineage(
         git_commit=podium.snapshot().git_commit,
         dvc_revision=versioning.revision(workspace),
         policy=comparison.policy,

@@ -12,7 +12,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
 from ops.evaluation.report import Leaderboard, leaderboard_table, percent, systems_table
-from ops.release import registry
+from ops.release import registry, store
 from ops.spending.books import usd
 from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
@@ -142,5 +142,5 @@ def print_promotion(console: Console, workspace: Workspace) -> bool:
         _line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
         _line(console, "", "podium rollback --reason WHY   goes back to it")
     if champion is not None:
-        _line(console, "Champion", f"models:/{registry.MODEL}@{registry.CHAMPION} is version {champion.version}")
+        _line(console, "Champion", f"models:/{store.MODEL}@{store.CHAMPION} is version {champion.version}")
     return kept_back

@@ -13,7 +13,9 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import save_rows
 from ops.release import registry
 from ops.release.artifacts import TAG, hashes
+from ops.release.lineage import Lineage
 from ops.release.promotion import Check, GateDecision
+from ops.release.store import CHALLENGER, MODEL, Registered, connected, experiment
 from tests.once import made_once
 
 YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "costly"),))
@@ -24,7 +26,7 @@ _STORE = Path(".podium", "mlflow", "mlflow.db")
 def empty_store(folder: Path) -> Path:
     """A new store's file, which takes MLflow seconds to make: copied, it is another new store."""
     template = Workspace(folder)
-    with registry.connected(template) as client:
+    with connected(template) as client:
         client.search_registered_models(max_results=1)
     return folder / _STORE
 
@@ -44,16 +46,16 @@ def checkout(folder: Path, store: Path) -> Workspace:
     return workspace
 
 
-def version(workspace: Workspace, right: int = 6, **tags: str) -> registry.Registered:
+def version(workspace: Workspace, right: int = 6, **tags: str) -> Registered:
     """Register one, whose policy is a file of its own, as challenger."""
     import json
 
     import mlflow
 
-    lineage = registry.Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", 1.25)
+    lineage = Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", 1.25)
     facts = lineage.tags() | tags
-    with registry.connected(workspace) as client, TemporaryDirectory() as scratch:
-        home = registry.experiment(client, workspace)
+    with connected(workspace) as client, TemporaryDirectory() as scratch:
+        home = experiment(client, workspace)
         run = client.create_run(home, tags=facts)
         files = Path(scratch) / "model"
         (files / "artifacts" / "policy").mkdir(parents=True)
@@ -63,18 +65,18 @@ def version(workspace: Workspace, right: int = 6, **tags: str) -> registry.Regis
         (files / "agent.py").write_text("AGENT = 1\n")
         save_rows(scored(right), Path(scratch) / "scores.parquet", texts=False)
         client.log_artifact(run.info.run_id, str(Path(scratch) / "scores.parquet"))
-        model = client.create_logged_model(home, registry.MODEL, source_run_id=run.info.run_id)
+        model = client.create_logged_model(home, MODEL, source_run_id=run.info.run_id)
         client.log_model_artifacts(model.model_id, str(files))
         client.finalize_logged_model(model.model_id, "READY")
         found = json.dumps(hashes(files))
-        mlflow.register_model(f"models:/{model.model_id}", registry.MODEL, tags=facts)
-        number = max(client.search_model_versions(f"name = '{registry.MODEL}'"), key=lambda v: int(v.version)).version
-        client.set_model_version_tag(registry.MODEL, number, TAG, found)
-        client.set_registered_model_alias(registry.MODEL, registry.CHALLENGER, number)
+        mlflow.register_model(f"models:/{model.model_id}", MODEL, tags=facts)
+        number = max(client.search_model_versions(f"name = '{MODEL}'"), key=lambda v: int(v.version)).version
+        client.set_model_version_tag(MODEL, number, TAG, found)
+        client.set_registered_model_alias(MODEL, CHALLENGER, number)
     return registry.named(workspace, str(number))
 
 
-def model_folder(workspace: Workspace, registered: registry.Registered) -> Path:
+def model_folder(workspace: Workspace, registered: Registered) -> Path:
     """Where a version's files lie in a local store."""
     return workspace.mlflow_artifacts / "models" / registered.model_id / "artifacts"
 

@@ -15,7 +15,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.quality.agreement import load_agreement
-from ops.release import registry
+from ops.release import registry, store
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, questions_of
 from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
@@ -41,7 +41,7 @@ class Judgement:
     dossier: Dossier | None
 
 
-def judge(setup: Setup, challenger: registry.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
+def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
     """Judge the challenger by the gate against the champion at the pool's prices, and record the interim analysis
     first.
 
@@ -100,7 +100,7 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
 
 
-def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRow] | None:
+def _scored_again(setup: Setup, champion: store.Registered) -> list[OutcomeRow] | None:
     """Return the champion's scores on this pool and these questions if it has been evaluated on them since (the first
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
@@ -111,7 +111,7 @@ def _scored_again(setup: Setup, champion: registry.Registered) -> list[OutcomeRo
         return None
 
 
-def _check_scores(setup: Setup, challenger: registry.Registered, tested: Comparison) -> None:
+def _check_scores(setup: Setup, challenger: store.Registered, tested: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
 
     def said(rows: Sequence[OutcomeRow]) -> list[tuple[str, int, int, bool]]:
@@ -128,16 +128,16 @@ def _check_scores(setup: Setup, challenger: registry.Registered, tested: Compari
         )
 
 
-def facts_of(registered: registry.Registered) -> dict[str, str]:
+def facts_of(registered: store.Registered) -> dict[str, str]:
     """Return a version's lineage tags under their labels on a page."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 
-def _title(champion: registry.Registered) -> str:
+def _title(champion: store.Registered) -> str:
     return f"champion, version {champion.version}"
 
 
-def _at_questions(champion: registry.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
+def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
     """Return the champion's rows at the pool's prices; rows of changed questions are omitted."""
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
     others = set(_changed(champion, tested))
@@ -146,13 +146,13 @@ def _at_questions(champion: registry.Registered, setup: Setup, tested: Compariso
     ]
 
 
-def _changed(champion: registry.Registered, tested: Comparison) -> list[str]:
+def _changed(champion: store.Registered, tested: Comparison) -> list[str]:
     """Return the benchmarks whose questions have changed since the champion was scored."""
     then = questions_of(champion.tags)
     return [name for name, key in tested.questions.items() if then.get(name, key) != key]
 
 
-def _note(champion: registry.Registered, challenger: registry.Registered, tested: Comparison) -> str:
+def _note(champion: store.Registered, challenger: store.Registered, tested: Comparison) -> str:
     said = []
     if changed := _changed(champion, tested):
         said.append(f"Scored on other questions of {', '.join(changed)}, which are not compared.")

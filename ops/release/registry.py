@@ -15,14 +15,11 @@ from ops.release.lineage import Lineage
 from ops.release.store import (
     CHALLENGER,
     CHAMPION,
-    EXPERIMENT,
     MODEL,
-    PREVIOUS,
     Registered,
     RegistryError,
     aliased,
     connected,
-    experiment,
     store_exists,
     version_named,
 )
@@ -38,31 +35,6 @@ if TYPE_CHECKING:
 
 VERDICT = "verdict.json"
 """The artifact of a version's run that explains the verdict."""
-__all__ = [
-    "CHALLENGER",
-    "CHAMPION",
-    "EXPERIMENT",
-    "MODEL",
-    "PREVIOUS",
-    "VERDICT",
-    "Lineage",
-    "Registered",
-    "RegistryError",
-    "attach",
-    "challenger",
-    "challenger_of",
-    "champion",
-    "connected",
-    "count_analysis",
-    "experiment",
-    "log_file",
-    "named",
-    "recorded",
-    "recorded_decision",
-    "register",
-    "score_rows",
-    "store_exists",
-]
 
 
 def register(

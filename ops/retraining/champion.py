@@ -12,7 +12,7 @@ from ops.conductor.policy import CARD
 from ops.config import Pool, PoolChange, Snapshot
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.release import registry
+from ops.release import registry, store
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ def champion(workspace: Workspace) -> Champion | None:
     key, policy = known.tags.get("snapshot", ""), known.tags.get("policy", "")
     if not (key and policy):
         remedy = "Run the lifecycle once more: retraining needs these tags"
-        raise DataError(
-            f"version {known.version} of {registry.MODEL}", "tags", "lack the snapshot or the policy", remedy
-        )
+        raise DataError(f"version {known.version} of {store.MODEL}", "tags", "lack the snapshot or the policy", remedy)
     return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
 
 
@@ -49,12 +47,12 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
     """
     folder = workspace.runs / change.policy / "policy"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with registry.connected(workspace), TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
+    with store.connected(workspace), TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
         from mlflow.artifacts import download_artifacts
         from mlflow.exceptions import MlflowException
 
         try:
-            held = download_artifacts(f"models:/{registry.MODEL}/{change.version}/artifacts/policy", dst_path=scratch)
+            held = download_artifacts(f"models:/{store.MODEL}/{change.version}/artifacts/policy", dst_path=scratch)
         except (MlflowException, OSError) as error:
             held, why = scratch, f" ({error})"
         else:

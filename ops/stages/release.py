@@ -13,7 +13,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import stored_comparison
-from ops.release import aliases, registry
+from ops.release import aliases, registry, store
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
 from ops.release.promotion import NO_CHAMPION, GateDecision, override
@@ -49,13 +49,13 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
     return _outcome(workspace, challenger, judged.decision, promoted)
 
 
-def to_promote(workspace: Workspace, version: str | None) -> registry.Registered:
+def to_promote(workspace: Workspace, version: str | None) -> store.Registered:
     """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
     known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
     if known is None:
-        raise registry.RegistryError("There is no challenger: `podium run` registers one")
+        raise store.RegistryError("There is no challenger: `podium run` registers one")
     return known
 
 
@@ -75,7 +75,7 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
     return _outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
-def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> registry.Registered:
+def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> store.Registered:
     """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
 
     Raises `RegistryError`, `Refused`, and `ConfigError` without a reason.
@@ -91,7 +91,7 @@ def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") ->
     return back
 
 
-def _outcome(workspace: Workspace, before: registry.Registered, decision: GateDecision, promoted: bool) -> Outcome:
+def _outcome(workspace: Workspace, before: store.Registered, decision: GateDecision, promoted: bool) -> Outcome:
     """Write the version's current page; send an alert if its verdict or aliases changed."""
     now = registry.named(workspace, before.version)
     page = _publish(workspace, now)
@@ -105,7 +105,7 @@ def _outcome(workspace: Workspace, before: registry.Registered, decision: GateDe
     return Outcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
 
 
-def _publish(workspace: Workspace, registered: registry.Registered) -> Path:
+def _publish(workspace: Workspace, registered: store.Registered) -> Path:
     tags = registered.tags
     fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.recorded_decision(workspace, registered.version)
@@ -116,7 +116,7 @@ def _publish(workspace: Workspace, registered: registry.Registered) -> Path:
     return file
 
 
-def _summary(registered: registry.Registered, decision: GateDecision) -> str:
+def _summary(registered: store.Registered, decision: GateDecision) -> str:
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
@@ -124,11 +124,11 @@ def _summary(registered: registry.Registered, decision: GateDecision) -> str:
     return "\n".join(lines)
 
 
-def _link(workspace: Workspace, registered: registry.Registered) -> str:
+def _link(workspace: Workspace, registered: store.Registered) -> str:
     """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""
     port = f":{parts.port}" if parts.port else ""
     where = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
-    return f"{where}/#/models/{registry.MODEL}/versions/{registered.version}"
+    return f"{where}/#/models/{store.MODEL}/versions/{registered.version}"

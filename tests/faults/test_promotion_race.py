@@ -13,6 +13,7 @@ from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.lock import LOCK, Locked, alone
 from ops.release.promotion import NO_CHAMPION
+from ops.release.store import connected
 from tests.faults.mlflow_server import MlflowServer
 from tests.faults.processes import Process
 from tests.faults.promotion_run import Order, live
@@ -50,7 +51,7 @@ def workspace(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("mlflow_server").url)
     yield made
     if request.param == "server":
-        with registry.connected(made) as client:
+        with connected(made) as client:
             for model in client.search_registered_models():
                 client.delete_registered_model(model.name)
 
@@ -98,7 +99,7 @@ def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> Non
 
 def unlocked(workspace: Workspace) -> None:
     """Follow the instruction in the message."""
-    with registry.connected(workspace) as client:
+    with connected(workspace) as client:
         client.delete_registered_model(LOCK)
 
 

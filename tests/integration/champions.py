@@ -7,21 +7,21 @@ from dagster._core.events import DagsterEvent, DagsterEventType
 
 from assets.resources import Podium
 from ops.core.workspace import Workspace
-from ops.release import registry
+from ops.release import store
 
 
 def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789ab") -> str:
     """Register a version of that policy key, with a snapshot of the present files, as champion; return the version."""
     tags = {"policy": policy, "snapshot": podium.launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
-    with registry.connected(workspace) as client:
-        home = registry.experiment(client, workspace)
+    with store.connected(workspace) as client:
+        home = store.experiment(client, workspace)
         run = client.create_run(home)
-        model = client.create_logged_model(home, name=registry.MODEL, source_run_id=run.info.run_id)
-        if not client.search_registered_models(f"name = '{registry.MODEL}'"):
-            client.create_registered_model(registry.MODEL)
+        model = client.create_logged_model(home, name=store.MODEL, source_run_id=run.info.run_id)
+        if not client.search_registered_models(f"name = '{store.MODEL}'"):
+            client.create_registered_model(store.MODEL)
         source = f"models:/{model.model_id}"
-        made = client.create_model_version(registry.MODEL, source, run.info.run_id, tags=tags, model_id=model.model_id)
-        client.set_registered_model_alias(registry.MODEL, registry.CHAMPION, made.version)
+        made = client.create_model_version(store.MODEL, source, run.info.run_id, tags=tags, model_id=model.model_id)
+        client.set_registered_model_alias(store.MODEL, store.CHAMPION, made.version)
     return str(made.version)
 
 

@@ -15,7 +15,7 @@ from ops.core.backup import backup, restore
 from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.workspace import Workspace
-from ops.release import registry
+from ops.release import store
 from ops.spending.ledger import Bill, Departure, Ledger
 
 RESPONSE = Response("Answer: 4", 10, 5, 0.25, 0.25, "stop")
@@ -34,8 +34,8 @@ def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
 
 
 def logged(workspace: Workspace, number: int) -> None:
-    with registry.connected(workspace) as client:
-        run = client.create_run(registry.experiment(client, workspace)).info.run_id
+    with store.connected(workspace) as client:
+        run = client.create_run(store.experiment(client, workspace)).info.run_id
         client.log_text(run, f"note {number}", "note.txt")
         client.set_tag(run, "number", str(number))
 
@@ -81,8 +81,8 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
     keys = [f"key-{number}" for number in range(sums.calls)]
     assert copied.holds(keys) == set(keys), "whatever was booked is there to be used"
     pay(books, copied, 10**6)
-    with registry.connected(there) as client:
-        runs = client.search_runs([registry.experiment(client, there)], max_results=1000)
+    with store.connected(there) as client:
+        runs = client.search_runs([store.experiment(client, there)], max_results=1000)
         for run in (run for run in runs if "number" in run.data.tags):
             [note] = [client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))]
             assert Path(note).read_text(encoding="utf-8") == f"note {run.data.tags['number']}"
@@ -93,7 +93,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
 def test_a_backup_holds_the_registry_while_its_store_is_in_use(tmp_path: Path) -> None:
     here = Workspace(tmp_path / "here")
     logged(here, 0)
-    with registry.connected(here):
+    with store.connected(here):
         said = backup(here, tmp_path / "copy.tar")
     assert said["registry"].startswith("1 file, ")
     assert said["registry's artifacts"].startswith("1 file, ")

@@ -26,7 +26,7 @@ import yaml
 
 from ops.core.workspace import Workspace
 from ops.evaluation.scores import load_rows
-from ops.release import registry
+from ops.release import registry, store
 from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.search import holders
@@ -153,8 +153,8 @@ def test_every_place_that_could_contain_the_canary_was_written(
     state = finished.workspace.state
     champion = registry.champion(finished.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0
-    with registry.connected(finished.workspace) as client:
-        home = registry.experiment(client, finished.workspace)
+    with store.connected(finished.workspace) as client:
+        home = store.experiment(client, finished.workspace)
         traces = client.search_traces(locations=[home], filter_string="tags.benchmark = 'gpqa_diamond'")
     assert any(span.name.endswith(ECHOES) for trace in traces for span in trace.data.spans)
     scores = [

@@ -23,6 +23,7 @@ from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
 from ops.release.promotion import NO_CHAMPION, override
+from ops.release.store import MODEL, PREVIOUS, RegistryError, connected
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.home import prepare
 from pipelines.release import release_jobs
@@ -60,11 +61,11 @@ def pool() -> Pool:
 
 def bearers(workspace: Workspace) -> dict[str, str]:
     """Return alias → version."""
-    with registry.connected(workspace) as client:
-        known = client.search_model_versions(f"name = '{registry.MODEL}'")
+    with connected(workspace) as client:
+        known = client.search_model_versions(f"name = '{MODEL}'")
         return {
             alias: str(each.version)
-            for each in (client.get_model_version(registry.MODEL, found.version) for found in known)
+            for each in (client.get_model_version(MODEL, found.version) for found in known)
             for alias in each.aliases
         }
 
@@ -81,7 +82,7 @@ def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspac
     assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: costly"
     assert aliases.rollback(workspace, "costly too").version == "1"
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
-    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
+    with pytest.raises(RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "and this")
     assert not aliases.promote(workspace, "3", YES), "what was rolled back comes back by name only"
     assert aliases.promote(workspace, "3", override(YES, *ADA))
@@ -91,10 +92,10 @@ def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspac
 def test_an_operation_killed_between_two_steps_is_repeated_as_a_whole(workspace: Workspace) -> None:
     first, second = version(workspace), version(workspace)
     aliases.promote(workspace, first.version, YES)
-    with registry.connected(workspace) as client:  # killed before the champion moved
-        client.set_model_version_tag(registry.MODEL, second.version, "replaced", first.version)
-        client.set_registered_model_alias(registry.MODEL, registry.PREVIOUS, first.version)
-    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
+    with connected(workspace) as client:  # killed before the champion moved
+        client.set_model_version_tag(MODEL, second.version, "replaced", first.version)
+        client.set_registered_model_alias(MODEL, PREVIOUS, first.version)
+    with pytest.raises(RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "costly")
     assert aliases.promote(workspace, second.version, YES)
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
@@ -160,8 +161,8 @@ def test_files_that_are_not_what_was_registered_are_refused(
 
 def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspace) -> None:
     known = version(workspace)
-    with registry.connected(workspace) as client:
-        client.delete_model_version_tag(registry.MODEL, known.version, TAG)
+    with connected(workspace) as client:
+        client.delete_model_version_tag(MODEL, known.version, TAG)
     with pytest.raises(Refused, match=r"version 1: its tag 'files'.* is missing.*registered_model again"):
         aliases.promote(workspace, known.version, YES)
 
@@ -307,7 +308,7 @@ def test_an_override_needs_a_name_and_a_reason(workspace: Workspace, by: str, re
     version(workspace)
     with pytest.raises(ConfigError, match="is empty"):
         promote_by_hand(workspace, None, by, reason)
-    with pytest.raises(registry.RegistryError, match="no version 7"):
+    with pytest.raises(RegistryError, match="no version 7"):
         promote_by_hand(workspace, "7", "Ada", "why")
     assert registry.champion(workspace) is None
 

@@ -26,9 +26,10 @@ from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
 from ops.evaluation.rows import OutcomeRow
-from ops.release import aliases, registry
+from ops.release import aliases, registry, store
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
+from ops.release.lineage import Lineage
 from ops.release.promotion import override
 from ops.release.requirements import check_installed
 from ops.workflow.grammar import Step, Workflow
@@ -125,8 +126,8 @@ def rows(right: int) -> list[OutcomeRow]:
 def register(
     workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None,
     checkpoint: str | None = None,
-) -> registry.Registered:  # fmt: skip
-    lineage = registry.Lineage(
+) -> store.Registered:  # fmt: skip
+    lineage = Lineage(
         "c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25, questions="mmlu=m1"
     )
     return registry.register(
@@ -144,7 +145,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
     assert registry.champion(bare) is None
     assert registry.challenger(bare) is None
     assert not bare.state.exists()
-    with pytest.raises(registry.RegistryError, match="podium run"), champion_of(bare):
+    with pytest.raises(store.RegistryError, match="podium run"), champion_of(bare):
         raise AssertionError("there is none")
     assert not bare.state.exists()
 
@@ -192,7 +193,7 @@ def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy
 
     back = aliases.rollback(workspace, "answers in French")
     assert back.version == first.version == champion_version(workspace)
-    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
+    with pytest.raises(store.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "again")
     assert not aliases.promote(workspace, second.version, YES), "what was rolled back needs an override"
     assert aliases.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
@@ -205,16 +206,16 @@ def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Wor
     assert aliases.promote(workspace, first, YES)
     champion = registry.champion(workspace)
     assert champion is not None and "replaced" not in champion.tags
-    with pytest.raises(registry.RegistryError, match="a rollback is not possible"):
+    with pytest.raises(store.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "why not")
 
 
 def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace) -> None:
-    with pytest.raises(registry.RegistryError, match="no challenger"):
+    with pytest.raises(store.RegistryError, match="no challenger"):
         registry.challenger_of(workspace, "test-1")
     known = version(workspace).version
     assert registry.challenger_of(workspace, "test-1").version == known
-    with pytest.raises(registry.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
+    with pytest.raises(store.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
         registry.challenger_of(workspace, "test-2")
 
 
@@ -230,7 +231,7 @@ def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
     assert registry.attach(workspace, "test-1", [page], "report") == [known.version]
     page.write_text("two", encoding="utf-8")
     registry.attach(workspace, "test-1", [page], "report")
-    with registry.connected(workspace) as client:
+    with store.connected(workspace) as client:
         kept = Path(client.download_artifacts(known.run_id, "report/page.html", str(tmp_path)))
     assert kept.read_text(encoding="utf-8") == "two"
 
@@ -249,7 +250,7 @@ def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Worksp
         "an old version, against the new champion"
     )
     assert registry.count_analysis(workspace, None, first.version) == 1
-    with pytest.raises(registry.RegistryError, match="no version 9"):
+    with pytest.raises(store.RegistryError, match="no version 9"):
         registry.count_analysis(workspace, champion, "9")
 
 
@@ -272,7 +273,7 @@ def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, 
     assert (stored.analysis, stored.promote) == (2, False)
 
 
-def verdicts(workspace: Workspace, version: registry.Registered) -> list[Path]:
+def verdicts(workspace: Workspace, version: store.Registered) -> list[Path]:
     return list((workspace.mlflow_artifacts / version.run_id).rglob("verdict.json"))
 
 
@@ -286,9 +287,9 @@ def test_a_missing_policy_version_or_champion_is_an_error(
 ) -> None:
     with pytest.raises(DataError, match=r"podium\.json"):
         register(workspace, tmp_path, pool, right=6)
-    with pytest.raises(registry.RegistryError, match="no version 7"):
+    with pytest.raises(store.RegistryError, match="no version 7"):
         aliases.promote(workspace, "7", YES)
-    with pytest.raises(registry.RegistryError, match="no champion"):
+    with pytest.raises(store.RegistryError, match="no champion"):
         aliases.rollback(workspace, "why not")
 
 
@@ -349,7 +350,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     before = contents(released.root)
     copy = Workspace(Path(shutil.copytree(released.root, tmp_path_factory.mktemp("copies") / "project")))
-    with registry.connected(copy):
+    with store.connected(copy):
         pass  # as any command of Podium does first
     champion = registry.champion(copy)
     assert champion is not None
@@ -414,11 +415,11 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
     card = (folder / "README.md").read_text("utf-8")
     for part in ("60.0 (16.3)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed"):
         assert part in card, part
-    with registry.connected(released) as client:
-        made = client.get_model_version(registry.MODEL, known.version)
+    with store.connected(released) as client:
+        made = client.get_model_version(store.MODEL, known.version)
         model = client.get_logged_model(known.model_id)
         run = client.get_run(known.run_id)
-        described = client.get_registered_model(registry.MODEL).description
+        described = client.get_registered_model(store.MODEL).description
         home = client.get_experiment(run.info.experiment_id)
     assert "60.0 ±" in made.description and "Synthetic demo" in made.description and "README.md" in made.description
     assert "workflow" in described and "traces" in home.tags["mlflow.note.content"]
@@ -434,13 +435,13 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
 
 
 def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    with registry.connected(workspace) as client:
+    with store.connected(workspace) as client:
         training = client.create_run(home := client.create_experiment("training")).info.run_id
         saved = client.create_logged_model(home, "conductor-step-00140", training, {"step": "140"}).model_id
     known = register(workspace, policy, pool, right=6, training_runs={"conductor": training}, checkpoint=saved)
-    with registry.connected(workspace) as client:
+    with store.connected(workspace) as client:
         tags, run = client.get_run(training).data.tags, client.get_run(known.run_id)
-        description = client.get_model_version(registry.MODEL, known.version).description
+        description = client.get_model_version(store.MODEL, known.version).description
         checkpoint = client.get_logged_model(saved)
     assert [each.model_id for each in run.inputs.model_inputs] == [saved] and f"/models/{saved}" in description
     assert (checkpoint.tags["model_version"], checkpoint.tags["dvc_revision"]) == (known.version, "d41d8c")
@@ -465,7 +466,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
     shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to call and pay
-    with registry.connected(old):
+    with store.connected(old):
         pass  # as if it had been made there
     caplog.clear()
     moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
@@ -481,10 +482,10 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     assert not (tmp_path / "old").exists()
     assert podium("ask", QUESTION) == 0
     assert "this checkout lay" not in caplog.text
-    with registry.connected(moved) as client:
+    with store.connected(moved) as client:
         import mlflow
 
-        home = registry.experiment(client, moved)
+        home = store.experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
     written, *steps = sorted((s for s in spans.values() if s.span_type == "CHAT_MODEL"), key=lambda s: s.start_time_ns)
@@ -540,10 +541,10 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
     assert (wrong["error"]["code"], wrong["error"]["param"]) == ("invalid_value", "custom_inputs.forbidden")
     assert info["agent_api"] == "responses"
-    with registry.connected(workspace) as client_of_mlflow:
+    with store.connected(workspace) as client_of_mlflow:
         import mlflow
 
-        home = registry.experiment(client_of_mlflow, workspace)
+        home = store.experiment(client_of_mlflow, workspace)
         traces = mlflow.search_traces(locations=[home], return_type="list")
     by_request = {trace.info.tags.get("request"): trace for trace in traces}
     assert by_request.keys() >= {first._request_id, second._request_id, reply.headers["x-request-id"]}
@@ -568,7 +569,7 @@ def test_promotion_by_override_and_rollback_are_commands(
         "error: There is no version 1 of conductor: nothing is registered yet",
         "error: There is no champion to roll back",
     ]
-    assert not registry.store_exists(bare), "asking makes no store"
+    assert not store.store_exists(bare), "asking makes no store"
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
     first = version(workspace, 6)
     aliases.promote(workspace, first.version, YES)

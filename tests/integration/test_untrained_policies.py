@@ -32,7 +32,7 @@ from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
 from ops.planning.requirements import missing
-from ops.release import registry
+from ops.release import registry, store
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
 from ops.retraining.standing import UNTRAINED, required
@@ -250,8 +250,8 @@ def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) 
     assert version is not None
     assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
     assert version.tags["policy"].startswith("untrained-")
-    with registry.connected(done.workspace) as client:
-        described = client.get_model_version(registry.MODEL, version.version).description
+    with store.connected(done.workspace) as client:
+        described = client.get_model_version(store.MODEL, version.version).description
     assert "worker writer is prompted to write the workflows" in described
     assert "It was not trained." in described
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 USES = {
-    "registry": "from ops.release.registry import connected\nwith connected(workspace): pass",
+    "store": "from ops.release.store import connected\nwith connected(workspace): pass",
     "tracing": "from ops.release.tracing import store_traces\nstore_traces('', '', [])",
 }
 

@@ -23,6 +23,7 @@ from ops.config import load_pool
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.release import registry
+from ops.release.store import connected
 from ops.spending.books import Spent
 from ops.spending.ledger import open_ledger
 from pipelines.lifecycle import JOBS
@@ -110,7 +111,7 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
         # The results are where docs/deployment.md says.
         champion = registry.champion(project)
         assert champion is not None and champion.version == "1"
-        with registry.connected(project) as client:
+        with connected(project) as client:
             assert client.get_run(champion.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
         assert any(key.endswith("model.safetensors") for key in store.objects("mlflow")), "artifacts are in the store"
         spent, cache = account(project), open_cache(project.cache)

@@ -14,7 +14,7 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.ask import ask
-from ops.release.store import check_characters
+from ops.release.store import RegistryError, check_characters, connected
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
     ROOT,
@@ -46,7 +46,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
 ) -> None:
     check_characters(workspace)
     store.pause()
-    with pytest.raises(registry.RegistryError, match=r"MLflow.*did not accept the model.*run the same"):
+    with pytest.raises(RegistryError, match=r"MLflow.*did not accept the model.*run the same"):
         register(workspace, policy, pool, right=6)
     store.go_on()
     assert registry.challenger(workspace) is None, "half a model is no version"
@@ -55,7 +55,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     assert aliases.promote(workspace, first.version, YES)
     assert registry.champion(workspace) is not None
     assert not list(workspace.state.rglob("*.db")), "nothing of the registry lies in the checkout"
-    with registry.connected(workspace) as client:
+    with connected(workspace) as client:
         assert client.get_run(first.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
     answer = ask(workspace, QUESTION, {})
     assert answer["custom_outputs"]["workflow"] == WORKFLOW

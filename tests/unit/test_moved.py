@@ -13,7 +13,7 @@ import pytest
 from assets.resources import Podium
 from ops.core.backup import settle
 from ops.core.workspace import Workspace
-from ops.release import registry
+from ops.release import store
 from pipelines.home import prepare
 
 ROOT = Path(__file__).parents[2]
@@ -25,14 +25,14 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept_run(workspace: Workspace) -> str:
-    with registry.connected(workspace) as client:
-        run = client.create_run(registry.experiment(client, workspace)).info.run_id
+    with store.connected(workspace) as client:
+        run = client.create_run(store.experiment(client, workspace)).info.run_id
         client.log_text(run, "what was logged", "note.txt")
     return str(run)
 
 
 def note(workspace: Workspace, run: str, folder: Path) -> str:
-    with registry.connected(workspace) as client:
+    with store.connected(workspace) as client:
         return Path(client.download_artifacts(run, "note.txt", str(folder))).read_text(encoding="utf-8")
 
 

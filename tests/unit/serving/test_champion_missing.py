@@ -9,7 +9,7 @@ import pytest
 
 from ops.config import load_pool
 from ops.core.workspace import Workspace
-from ops.release import aliases, registry
+from ops.release import aliases, store
 from ops.release.champion import champion_of
 from ops.serving.follow import Follower
 from ops.serving.http.metrics import Metrics
@@ -32,13 +32,13 @@ def test_a_removed_champion_is_reported_and_counted_once(
     pool, metrics = load_pool(Workspace.find().config, "quickstart"), Metrics()
     engine = engine_of(tmp_path / "engine", pool, Scripted("nothing"))  # its version is also named 1
     try:
-        with champion_of(workspace) as champion, registry.connected(workspace) as client:
+        with champion_of(workspace) as champion, store.connected(workspace) as client:
             follower = Follower(engine.engine, champion, on_attempt=metrics.swapped)
             assert asyncio.run(follower.look())
             if taken == "alias":
-                client.delete_registered_model_alias(registry.MODEL, registry.CHAMPION)
+                client.delete_registered_model_alias(store.MODEL, store.CHAMPION)
             else:
-                client.delete_model_version(registry.MODEL, "1")
+                client.delete_model_version(store.MODEL, "1")
             assert [asyncio.run(follower.look()) for _ in range(3)] == [False] * 3
             assert engine.engine.loaded is not None and engine.engine.loaded.version == "1", "it goes on"
             assert b'podium_swaps_total{outcome="missing"} 1.0' in metrics.page()[0]

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import gate, metadata, placement
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
@@ -31,7 +31,7 @@ def base_policy(
     client = open_client(setup, "training")
     with servers(setup, needed=not base_policy_folder(setup).is_dir()):
         folder = make_base_policy(setup, client, reporter.progress(context))
-    reporter.calls(context, Calls.of(client.counts))
+    reporter.calls(context, client.counts)
     record = ColdStartRecord.read(folder)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),

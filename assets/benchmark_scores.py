@@ -8,7 +8,7 @@ import dagster as dg
 from assets import gate, metadata, partitions, placement
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
@@ -60,7 +60,7 @@ def benchmark_scores(
         if tests := evaluated_on(setup.workspace, setup.recipe, benchmark):
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
-    reporter.calls(context, Calls.of(client.counts))
+    reporter.calls(context, client.counts)
     use = metadata.picture("worker use by domain", png(worker_use(chain.from_iterable(rows.values()))))
     keys = step.keys(whole=not any(summary.unscorable for summary in summaries.values()))
     return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts), **keys})

@@ -8,7 +8,7 @@ from assets import gate, metadata, placement
 from assets.benchmark_scores import benchmark_scores
 from assets.promotion import promotion
 from assets.raw_problems import raw_problems
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.alerts import notify
 from ops.alerts.catalogue import NIGHT_BELOW
@@ -50,7 +50,7 @@ def champion_slice(
     before = registry.score_rows(setup.workspace, version)
     with servers(setup):
         night = evaluate_slice(setup, policy, client, before, snapshot.retraining.slice_questions, now.date())
-    reporter.calls(context, Calls.of(client.counts))
+    reporter.calls(context, client.counts)
     rows = [
         (name, made.rows, percent(made.accuracy), made.cost_usd, made.unscorable)
         for name, made in summarize(night.rows).items()

@@ -6,7 +6,7 @@ import dagster as dg
 from assets import gate, metadata, placement
 from assets.opponents import ask_opponents, compared
 from assets.raw_problems import raw_problems
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
@@ -17,6 +17,7 @@ from ops.precaching.opening import open_client
 from ops.retraining.standing import alert_on_standing, required, stand, unanswered
 from ops.retraining.start import champion_folder
 from ops.stages.evaluation import score_policy
+from ops.workers.client import Counts
 
 
 @dg.asset(
@@ -70,11 +71,11 @@ def _scored(
     """Score the champion and its opponents where scores are missing, and compare them."""
     setup, progress = podium.load(), reporter.progress(context)
     policy = champion_folder(setup.workspace, change)
-    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else Calls()
+    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else Counts()
     if missing := unscored(setup, policy):
         client = open_client(setup, "evaluation")
         with servers(setup):
             score_policy(setup, policy, CONDUCTOR, client, missing, progress)
-        calls = calls.plus(Calls.of(client.counts))
+        calls = calls + client.counts
     reporter.calls(context, calls)
     return {"champion": dg.MetadataValue.text(change.version), **compared(podium, policy), **metadata.calls(calls)}

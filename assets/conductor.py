@@ -13,7 +13,7 @@ from dagster_pipes import DagsterPipesError
 from assets import gate, metadata, placement
 from assets.base_policy import base_policy
 from assets.dagster_private import DagsterPipesExecutionError
-from assets.resources import Calls, OnProgress, Podium, Reporter, servers
+from assets.resources import OnProgress, Podium, Reporter, calls_of_run, servers
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
@@ -93,7 +93,7 @@ def trained(
         gate.ready(podium, "workers", "training")
         with servers(podium.load()):
             result = train(context, reporter, trainer, folder)
-        reporter.calls(context, Calls.of_run(result))
+        reporter.calls(context, calls_of_run(result))
     facts = metadata.rounded(result.model_dump()) | _pictures(folder, RunPlan.read(folder))
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets.resources import Calls
 from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
@@ -105,7 +104,7 @@ def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | s
     }
 
 
-def calls(counts: Counts | Calls) -> dict[str, dg.MetadataValue]:
+def calls(counts: Counts) -> dict[str, dg.MetadataValue]:
     """Return the counts of the stage's worker calls."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from assets import metadata
-from assets.resources import Calls, OnProgress, Podium, servers
+from assets.resources import OnProgress, Podium, servers
 from ops.core.charts import png
 from ops.core.rows import ResponseRow
 from ops.evaluation.comparison import compare
@@ -25,6 +25,7 @@ from ops.retraining.standing import scored_cold_start
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
 from ops.training.cold_start.base_policy import base_policy_folder
+from ops.workers.client import Counts
 
 
 class OpponentScores(NamedTuple):
@@ -33,7 +34,7 @@ class OpponentScores(NamedTuple):
     alone: Mapping[Cell, Sequence[ResponseRow]]
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
-    calls: Calls
+    calls: Counts
     whole: bool
     """Whether every answer could be scored; otherwise a later run asks again."""
 
@@ -68,7 +69,7 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
     reached = all(row.status != "unreachable" for rows in alone.values() for row in rows)
     whole = reached and not any(row.unscorable for rows in (*taught.values(), *scored.values()) for row in rows)
     asked = {name: summarize(rows) for name, rows in scored.items()}
-    return OpponentScores(alone, asked, Calls.of(client.counts).plus(Calls.of(evaluating.counts)), whole)
+    return OpponentScores(alone, asked, client.counts + evaluating.counts, whole)
 
 
 def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:

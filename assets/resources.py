@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import dagster as dg
 from filelock import FileLock
@@ -190,28 +190,11 @@ def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | Non
     return None
 
 
-class Calls(NamedTuple):
-    """Worker calls of one stage: made, answered from the cache, failed, replayed, and their cost in USD."""
-
-    live: int = 0
-    cached: int = 0
-    failed: int = 0
-    usd: float = 0.0
-    replayed: int = 0
-
-    @classmethod
-    def of(cls, counts: Counts) -> Calls:
-        """Return a client's counts."""
-        return cls(counts.live, counts.cached, counts.failed, counts.usd, counts.replayed)
-
-    @classmethod
-    def of_run(cls, result: RunResult) -> Calls:
-        """Return the counts of a training run's last attempt."""
-        return cls(result.live_calls, result.cached_calls, 0, result.spent_usd, result.replayed_calls)
-
-    def plus(self, other: Calls) -> Calls:
-        """Return the sum of both."""
-        return Calls(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+def calls_of_run(result: RunResult) -> Counts:
+    """Return the counts of a training run's last attempt."""
+    return Counts(
+        live=result.live_calls, cached=result.cached_calls, usd=result.spent_usd, replayed=result.replayed_calls
+    )
 
 
 class Reporter(Protocol):
@@ -221,7 +204,7 @@ class Reporter(Protocol):
         """Return a callback for one long operation of the asset that `context` runs."""
         ...
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
         """Count the asset's worker calls."""
         ...
 
@@ -247,7 +230,7 @@ class LogReporter:
         """Log one line."""
         context.log.info(f"before anything is spent: {estimate}")
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
         """Log one line."""
         context.log.info(
             f"worker calls: {calls.live} live, {calls.cached} cached, {calls.replayed} replayed, "

@@ -10,7 +10,7 @@ from pydantic import Field
 from assets import gate, metadata, placement
 from assets.conductor import train
 from assets.recursive_conductor import training_runs
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, calls_of_run, servers
 from ops.config.studies import STUDIES as FILE
 from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
 from ops.core.errors import DataError, PodiumError
@@ -21,6 +21,7 @@ from ops.stages.making import Making
 from ops.stages.studies.recipe_changes import setups
 from ops.stages.studies.study import run_study
 from ops.training.cold_start.base_policy import base_policy_folder
+from ops.workers.client import Counts
 
 GROUP = "experiments"
 PREFIX = "study"
@@ -130,9 +131,8 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
         chosen = study_of(podium, name, tuple(config.changes))
         with _making(context, podium, reporter, trainer, chosen) as making:
             found = run_study(chosen, lab_of(podium), making)
-        calls = Calls()
-        for each in (*map(Calls.of_run, making.results), *(Calls.of(client.counts) for client in making.clients)):
-            calls = calls.plus(each)
+        made = (*map(calls_of_run, making.results), *(client.counts for client in making.clients))
+        calls = sum(made, Counts())
         reporter.calls(context, calls)
         return dg.MaterializeResult(metadata={**metadata.findings(entry.title, found), **metadata.calls(calls)})
 

@@ -15,11 +15,12 @@ from typing import Any
 import dagster as dg
 
 from assets import metadata, partitions
-from assets.resources import Calls, Podium
+from assets.resources import Podium
 from ops import versioning
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.inputs import files_key, inputs_key
+from ops.workers.client import Counts
 
 AGAIN = "podium/again"
 """Run tag: with any value, every step of the run is done."""
@@ -187,5 +188,5 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 def _again(facts: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     since = _text(facts, UNCHANGED) or f"since run {run_id[:8]}"
     kept = {name: fact for name, fact in facts.items() if not name.startswith("dagster")}
-    none = metadata.calls(Calls())  # those of the run that did the work are not this run's
+    none = metadata.calls(Counts())  # those of the run that did the work are not this run's
     return kept | {name: fact for name, fact in none.items() if name in kept} | {UNCHANGED: since}

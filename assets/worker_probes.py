@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from assets import gate, metadata
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
@@ -36,7 +36,7 @@ def worker_probes(
     client = open_client(setup, "probing", f"probes-{now:%Y-%m}")
     with servers(setup):
         records = probe_workers(setup, client, probing, now)
-    reporter.calls(context, Calls.of(client.counts))
+    reporter.calls(context, client.counts)
     drifted = [worker for worker, record in records if record.drifted(probing)]
     revisions = record_revisions(setup.workspace.config, drifted, now.date())
     notify_of_drift(setup.workspace, revisions)

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import gate, metadata, partitions
-from assets.resources import Calls, Podium, Reporter, servers
+from assets.resources import Podium, Reporter, servers
 from assets.shortlist import shortlist
 from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
@@ -56,7 +56,7 @@ def worker_responses(
         context.add_asset_metadata(
             {"responses": sum(map(len, rows.values())), "workers": _by_worker(rows)}, partition_key=benchmark
         )
-    reporter.calls(context, Calls.of(client.counts))
+    reporter.calls(context, client.counts)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "worker_responses")),
         metadata={

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from assets.recursive_conductor import final_policy, training_runs
 from assets.report import page_of
-from assets.resources import Calls, Podium
+from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
@@ -16,6 +16,7 @@ from ops.release import registry, store
 from ops.spending.books import usd
 from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
+from ops.workers.client import Counts
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
@@ -29,7 +30,7 @@ HINT = "More: --full"
 
 
 def print_summary(
-    console: Console, podium: Podium, calls: Calls, seconds: float, job: str = "lifecycle", full: bool = False
+    console: Console, podium: Podium, calls: Counts, seconds: float, job: str = "lifecycle", full: bool = False
 ) -> bool:
     """Print the results of one of `pipelines.lifecycle.JOBS`; `full`: with each benchmark's scores and the strategies.
 
@@ -73,7 +74,7 @@ def _line(console: Console, label: str, text: str, style: str = "") -> None:
     console.print(line)
 
 
-def _calls(calls: Calls) -> str:
+def _calls(calls: Counts) -> str:
     said = [f"{calls.live:,} calls made" if calls.live else "no call made"]
     counts = {"answered from the cache": calls.cached, "replayed": calls.replayed, "failed": calls.failed}
     return ", ".join(said + [f"{count:,} {what}" for what, count in counts.items() if count])

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TextIO
 
 import dagster as dg
@@ -20,11 +21,12 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from assets.resources import Calls, OnProgress
+from assets.resources import OnProgress
 from assets.unchanged import UNCHANGED
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
 from ops.spending.books import usd
+from ops.workers.client import Counts
 
 WIDE = 100
 """Columns from which a terminal shows a bar beside the numbers."""
@@ -37,7 +39,7 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.total = Calls()
+        self.total = Counts()
         self._bars = Progress(
             TextColumn("  … {task.fields[asset]}", table_column=WHOLE),
             *([BarColumn(bar_width=28)] if console.width >= WIDE else []),
@@ -84,10 +86,10 @@ class Terminal:
 
         return report
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Calls) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
         """Add to the run's total and show the sum beside the asset."""
-        self.total = self.total.plus(calls)
-        if calls == Calls():
+        self.total = self.total + calls
+        if replace(calls, retries=0) == Counts():  # a retry is not a call
             return
         replayed = f", {calls.replayed:,} replayed" if calls.replayed else ""
         note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {usd(calls.usd)}"

@@ -7,7 +7,7 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 @dataclass
 class Counts:
-    """Counts of a client.
+    """Counts of the worker calls of a client, a training run or a stage.
 
     `live` replies paid for (`usd`), `cached` ones, `replayed` ones of a rehearsal, `failed` calls, and
     further attempts (`retries`).
@@ -36,6 +36,9 @@ class Counts:
     retries: int = 0
     usd: float = 0.0
     replayed: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 class WorkerClient:

@@ -11,11 +11,11 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from assets.resources import Calls
 from ops.core.errors import PodiumError
 from ops.core.processes import name_of, one_at_a_time
 from ops.core.workspace import Workspace
 from ops.training.run import processes
+from ops.workers.client import Counts
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.quiet import QUIET
@@ -118,7 +118,7 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     @dg.asset
     def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         terminal.progress(context)(1, 2, "half")
-        terminal.calls(context, Calls(3, 4, 0, 0.5))
+        terminal.calls(context, Counts(live=3, cached=4, usd=0.5))
         return dg.MaterializeResult()
 
     @dg.asset_check(asset=numbers)
@@ -139,7 +139,7 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     assert "3 calls, 4 cached, $0.50" in shown
     assert "✗ even: 3 [sic] is odd" in shown
     assert "! small: 3 is not small" in shown
-    assert terminal.total == Calls(3, 4, 0, 0.5)
+    assert terminal.total == Counts(live=3, cached=4, usd=0.5)
 
 
 def test_a_port_in_use_is_passed_over() -> None:

@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 
 from assets.checks import LOOPS
-from assets.resources import Calls, Podium
+from assets.resources import Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import Guards, Setup
 from ops.core.atomic import write_text
@@ -22,6 +22,7 @@ from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all, guard_run
 from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
+from ops.workers.client import Counts
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
 
@@ -203,6 +204,6 @@ class TestOnARun:
         assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
         assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")
         out = io.StringIO()
-        print_summary(Console(file=out, width=200), podium, Calls(), 60.0, "train")
+        print_summary(Console(file=out, width=200), podium, Counts(), 60.0, "train")
         assert "Guard       unscorable: 10.0% of all rollouts" in out.getvalue()
         assert out.getvalue().count("Guard ") == 1

@@ -96,6 +96,7 @@ def launched(
         first_tab.page.goto(f"{served.dagster}/runs/{run_id}")
         first_tab.page.get_by_text("Success", exact=True).first.wait_for()
         first_tab.shoot("lifecycle-after-an-edit")
+        first_tab.page.goto(EMPTY)  # its page would ask a server that has ended
         yield Launched(served, booked(workspace), set(workspace.runs.iterdir()))
 
 

@@ -13,7 +13,7 @@ BROWSER_STAMP := $(VENV)/.playwright
 DVC_VENV  := .venv-dvc
 DVC_STAMP := $(DVC_VENV)/.installed
 NEED_PYTHON = command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
-# uv, where it is installed, takes a third of pip's time. It does not read pip's settings: where it fails, pip follows.
+# uv, where it is installed, is faster than pip. It does not read pip's settings: where it fails, pip follows.
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1) $(3) || )$(1) -m pip install --quiet $(2) $(3)
 RECIPE ?= quickstart

@@ -16,8 +16,7 @@ def reused_memory() -> Iterator[None]:
     """Inside the block, let the process reuse the memory of freed tensors: up to 1 GiB, tensors up to 256 MiB.
 
     By default glibc returns each large tensor to the kernel when it is freed, and the kernel clears the pages of the
-    next one: a seventh of a training step's time on CPUs. The memory is returned when the block ends. Does nothing
-    without glibc.
+    next one, which slows training on CPUs. The memory is returned when the block ends. Does nothing without glibc.
     """
     if not _set(256 * _MIB, 1024 * _MIB):
         yield

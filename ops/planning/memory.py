@@ -1,7 +1,7 @@
 """Estimate a training run's memory (GiB) by part. Each formula is one line, so that it can be checked.
 
 The formulas were checked against what autograd keeps and what PyTorch allocates for small models on CPUs
-(`tests/unit/planning`), against DeepSpeed's own estimates, and against the peaks of two models on one H200 (the same
+(`tests/unit/planning`), against DeepSpeed's own estimates, and against the peaks of two models on one GPU (the same
 tests). PyTorch reserves more than it allocates.
 """
 
@@ -147,9 +147,9 @@ class Memory:
         """Peak GiB of a phase."""
         return sum(part.gib for part in self.parts if phase in part.during and part.host == host)
 
-    def of(self, name: str) -> float:
-        """GiB of the named part on a GPU; 0 if there is no such part."""
-        return sum(part.gib for part in self.parts if part.name == name and not part.host)
+    def of(self, name: str, *, host: bool = False) -> float:
+        """GiB of the named part on a GPU, or in host memory; 0 if there is no such part."""
+        return sum(part.gib for part in self.parts if part.name == name and part.host == host)
 
     @property
     def peak(self) -> float:
@@ -196,7 +196,8 @@ def height_of_backward(work: Workload) -> int:
     """Bytes that a backward pass adds at its peak.
 
     The peak is at the language model's head or in a block, which holds gradients as wide as the MLP and, with
-    checkpointing, the block's recomputed activations.
+    checkpointing, the block's recomputed activations. Meanwhile a head that shares the embedding's weights keeps its
+    gradient until the embedding adds its own.
     """
     shape = work.shape
     scored = work.micro_batch * work.completion
@@ -204,7 +205,8 @@ def height_of_backward(work: Workload) -> int:
     head = tile + scored * 4 * shape.hidden + shape.embedding * (4 + work.element)
     wide = 2 if work.precision == "mixed" else work.element
     gradients = 2 * work.micro_batch * work.sequence * shape.intermediate * wide
-    block = gradients + (layer_activations(work) if work.checkpointing else 0)
+    shared = shape.embedding * work.element if shape.tied else 0
+    block = gradients + shared + (layer_activations(work) if work.checkpointing else 0)
     return max(head, block)
 
 
@@ -279,6 +281,11 @@ def memory(work: Workload, gpu_gib: float | None) -> Memory:
     return Memory((*parts, *engine), held, vllm.max_length or shape.context)
 
 
+def padding(size: float) -> float:
+    """Bytes that PyTorch adds to a pinned buffer of `size` bytes, which it rounds up to a power of two."""
+    return (1 << max(0, int(size) - 1).bit_length()) - size if size else 0.0
+
+
 def _states(work: Workload) -> list[MemoryPart]:
     shape, engine, element = work.shape, work.engine, work.element
     total, held = shape.parameters, shape.parameters / engine.ranks
@@ -292,7 +299,8 @@ def _states(work: Workload) -> list[MemoryPart]:
         ]
     weights = element * (held if engine.zero == 3 else total)
     sharded = engine.zero == 3
-    gathered = element * min(engine.live_parameters, total) if sharded else 0
+    # On one rank a gathered weight is a view of the rank's own.
+    gathered = element * min(engine.live_parameters, total) if sharded and engine.ranks > 1 else 0
     # ZeRO-2 allocates a pair of buckets for each backward pass; ZeRO-3 keeps one permanently.
     buckets = element * engine.reduce_bucket * (1 if sharded else 2)
     parts = [
@@ -311,7 +319,14 @@ def _states(work: Workload) -> list[MemoryPart]:
     # Every rank loads the whole model before DeepSpeed shards it.
     offloaded = (element + 4 + 4 + 8) * total if engine.offload else 0
     host = max(engine.ranks * element * total, offloaded) / GIB
-    return [*parts, MemoryPart("processes, model", host + engine.ranks * PROCESS_GIB, host=True)]
+    parts.append(MemoryPart("processes, model", host + engine.ranks * PROCESS_GIB, host=True))
+    if engine.offload:  # both gradients are pinned, the float32 one by sub-group; Adam has two temporaries of one
+        whole, rest = divmod(held, engine.sub_group)
+        unused = padding(element * held) + whole * padding(4 * engine.sub_group) + padding(4 * rest)
+        parts.append(MemoryPart("pinned memory, unused", engine.ranks * unused / GIB, host=True))
+        temporaries = engine.ranks * 2 * 4 * stepped / GIB
+        parts.append(MemoryPart("step: temporaries", temporaries, ("stepping",), host=True))
+    return parts
 
 
 def _activations(work: Workload) -> list[MemoryPart]:

@@ -59,7 +59,8 @@ def test_an_engine_holds_what_it_is_planned_with(name: str, extensions: Path) ->
     }
     if work.engine.offload:  # everything but the weights is in the machine's memory, with gradients in both precisions
         host = sum(real.values()) - real["weights"]
-        assert (made.host - PROCESS_GIB) * GIB / parameters == pytest.approx(host, rel=0.01)
+        offloaded = made.of("processes, model", host=True) - PROCESS_GIB
+        assert offloaded * GIB / parameters == pytest.approx(host, rel=0.01)
         assert [planned[part] for part in planned if part != "weights"] == [0, 0, 0]
         planned = {"weights": planned["weights"]}
     else:

@@ -21,6 +21,7 @@ from ops.planning.memory import (
     GIB,
     HEAD_COLUMNS,
     HEAD_TOKENS,
+    PHASES,
     PROCESS_GIB,
     VLLM_WORK_GIB,
     Engine,
@@ -61,20 +62,26 @@ ON_A_GPU: dict[str, tuple[Workload, dict[Phase, float]]] = {
         Workload(QWEN_3B, "bfloat16", Engine(zero=3), 4, 64, 1482, 300, True),
         {"writing": 57.2, "stepping": 54.5},
     ),
-    # Of the update nothing is known: random weights earn no advantage, and a micro-batch without any keeps one row.
-    "3B, ZeRO-3 + offload": (
-        Workload(QWEN_3B, "bfloat16", Engine(zero=3, offload=True), 8, 64, 2243, 300, True),
-        {"writing": 23.1},
+    "3B, ZeRO-3, rewards that differ": (
+        Workload(QWEN_3B, "bfloat16", Engine(zero=3), 4, 16, 2622, 256, True),
+        {"writing": 51.7, "updating": 51.2, "stepping": 54.5},
+    ),
+    "3B, ZeRO-3 + offload, rewards that differ": (
+        Workload(QWEN_3B, "bfloat16", Engine(zero=3, offload=True), 8, 64, 2153, 300, True),
+        {"writing": 22.4, "updating": 13.5, "stepping": 6.7},
     ),
     "1.5B": (
         Workload(QWEN_1_5B, "mixed", Engine(), 4, 64, 1482, 300, True),
         {"writing": 31.4, "updating": 26.0, "stepping": 23.1},
     ),
 }
-"""Peaks (GiB) that PyTorch allocated on an H200 in a step of GRPO with random weights, one rank, transformers writing.
+"""Peaks (GiB) that PyTorch allocated in a step of GRPO with random weights, one rank, transformers writing.
 
-Under DeepSpeed the optimizer's step is part of the backward pass, so that only the larger peak of both is known.
+With rewards that differ every row of a micro-batch has an advantage and is updated (an H100). The other rows are of an
+H200, where of ZeRO-3 only the larger peak of update and optimizer's step is known.
 """
+HOST_PEAKS: dict[Phase, float] = {"writing": 58.1, "updating": 58.1, "stepping": 65.6}
+"""Resident memory (GiB) of that rank with offload. The last is its peak, ascribed to this phase by arithmetic."""
 
 
 def model_of(shape: ModelShape, precision: Precision, checkpointing: bool) -> Any:
@@ -211,7 +218,8 @@ def test_the_states_are_those_that_deepspeed_estimates() -> None:
     )
     assert away.of("weights") * GIB == pytest.approx(offloaded[1] - offloaded[2], rel=1e-6)
     # Beside what they count (16 bytes) the engine keeps a flat bfloat16 copy of the gradients there.
-    assert (away.host - 2 * PROCESS_GIB) * GIB == pytest.approx(offloaded[0] * 18 / 16, rel=1e-6)
+    host = away.of("processes, model", host=True)
+    assert (host - 2 * PROCESS_GIB) * GIB == pytest.approx(offloaded[0] * 18 / 16, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ON_A_GPU)
@@ -219,6 +227,11 @@ def test_the_peaks_are_those_that_were_measured_on_a_gpu(name: str) -> None:
     work, peaks = ON_A_GPU[name]
     made = memory(work, 139.6)
     assert {phase: made.during(phase) - CONTEXT_GIB for phase in peaks} == pytest.approx(peaks, rel=PEAK_TOLERANCE)
+
+
+def test_the_hosts_peaks_under_offload_are_those_that_were_measured() -> None:
+    made = memory(ON_A_GPU["3B, ZeRO-3 + offload, rewards that differ"][0], 79.2)
+    assert {phase: made.during(phase, host=True) for phase in PHASES} == pytest.approx(HOST_PEAKS, rel=PEAK_TOLERANCE)
 
 
 def test_sleep_frees_vllms_weights_and_cache_in_the_update_alone() -> None:

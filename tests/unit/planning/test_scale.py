@@ -156,8 +156,9 @@ def by_hand(case: Case, sequence: int, micro_batch: int) -> dict[Phase, float]:
     weights = 2 * (held if case.zero == 3 else parameters)
     states = weights + (2 + 4 + 8) * held
     # A bucket of 500 million gradients, which ZeRO-3 keeps and ZeRO-2 has twice in a backward pass; at most a billion
-    # weights are gathered (DeepSpeed's defaults).
-    kept, passing = (2 * 5e8, 2 * min(1e9, parameters)) if case.zero == 3 else (0.0, 2 * 2 * 5e8)
+    # weights are gathered (DeepSpeed's defaults), and one rank has them all.
+    gathered = 2 * min(1e9, parameters) if ranks > 1 else 0.0
+    kept, passing = (2 * 5e8, gathered) if case.zero == 3 else (0.0, 2 * 2 * 5e8)
     vllm, graphs = case.share * case.gb * 0.99 * GIB, 1.5 * GIB
     awake = graphs if case.sleep else vllm
     # Every block's input; then one block again: of each of two norms an input, a float32 copy and an output, query,
@@ -166,6 +167,8 @@ def by_hand(case: Case, sequence: int, micro_batch: int) -> dict[Phase, float]:
     block = tokens * (16 * model.hidden + 4 * 2 * model.hidden + 4 * 2 * model.intermediate)
     mask = micro_batch * sequence**2 * 2
     gradients = tokens * 2 * 2 * model.intermediate
+    if model.embeddings == 1:  # the head's, which waits for the embedding's
+        gradients += 2 * model.vocabulary * model.hidden
     last = tokens * 6 * model.hidden + micro_batch * 1024 * 2 * model.hidden
     # A float32 gradient and Adam's temporary: of a billion weights at a time (ZeRO-3's sub-groups), or of all.
     step = 8 * (min(1e9, held) if case.zero == 3 else held)

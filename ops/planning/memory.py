@@ -23,8 +23,8 @@ PHASES: dict[Phase, str] = {
 Precision = Literal["bfloat16", "float32", "mixed"]
 """Precision of weights and activations. "mixed": float32 weights under autocast (bfloat16 without DeepSpeed)."""
 GIB = 1 << 30
-CONTEXT, CONTEXT_GIB = "CUDA context", 1.0
-"""Assumed GiB per GPU for the CUDA context, NCCL and the libraries' code."""
+CONTEXT, CONTEXT_GIB = "CUDA context", 1.8
+"""GiB per GPU for the CUDA context, NCCL and the libraries' code, as measured with one rank under DeepSpeed."""
 VLLM_WORK_GIB = 1.5
 """Assumed GiB of vLLM's activations for TRL's batches of 4,096 tokens, its CUDA graphs and its sampler."""
 PROCESS_GIB = 2.0

@@ -173,7 +173,7 @@ def by_hand(case: Case, sequence: int, micro_batch: int) -> dict[Phase, float]:
     # A float32 gradient and Adam's temporary: of a billion weights at a time (ZeRO-3's sub-groups), or of all.
     step = 8 * (min(1e9, held) if case.zero == 3 else held)
     embedding = 2 * 2 * model.vocabulary * model.hidden if case.zero == 3 else 0
-    always = states + kept + GIB  # a CUDA context
+    always = states + kept + 1.8 * GIB  # a CUDA context and NCCL
     peaks: dict[Phase, float] = {
         "writing": always + vllm + embedding,
         "updating": always + awake + passing + inputs + block + mask + gradients + last,

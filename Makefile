@@ -133,9 +133,8 @@ fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
-docs: $(STAMP)  ## the generated pages of docs/reference and the diagrams; with ALL=1 selectors, forms, gate, drift and gold are measured again
-	@$(BIN)/podium workflow pictures docs/images
-	@$(BIN)/python -m pipelines.reference
+docs: $(STAMP)  ## the generated pages of docs/reference and the workflows of docs/images; with ALL=1 selectors, forms, gate, drift and gold are measured again
+	@$(BIN)/python -m tests.bench.reference
 	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate drift gold)
 
 terminal: $(STAMP)  ## the README's terminal picture: asks the champion (after `make run`)

@@ -16,6 +16,8 @@ from ops.core.registry import check_names
 Change = dict[str, dict[str, Any]]
 """Section of the recipe (`cold_start`, `grpo`, `prompting`, `policy` …) → field → its value instead."""
 STUDIES = "studies.yaml"
+AS_IT_IS = "as it is"
+"""The name of the unchanged recipe among the changes."""
 StudyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 """The study's name, also of its asset."""
 
@@ -58,8 +60,8 @@ class Changes(RecipeStudy):
     """Temperatures of generation; 0 is greedy."""
     baselines: tuple[str, ...] = ()
     """Registered baselines to compare with, each learned from the mix of its seed."""
-    claimed: str = ""
-    """A change whose Conductor is compared with every baseline, pooled over the seeds; empty: none."""
+    claimed: tuple[str, ...] = ()
+    """Changes whose Conductors are compared with every baseline, pooled over the seeds; `as it is`: no change."""
 
     @field_validator("baselines")
     @classmethod
@@ -68,9 +70,9 @@ class Changes(RecipeStudy):
         return names
 
     @model_validator(mode="after")
-    def _claims_a_change(self) -> Self:
-        if self.claimed and self.claimed not in self.changes:
-            raise ValueError(f"claimed: {self.claimed!r} is none of the changes")
+    def _claims_changes(self) -> Self:
+        if unknown := [name for name in self.claimed if name not in (AS_IT_IS, *self.changes)]:
+            raise ValueError(f"claimed: {unknown[0]!r} is none of the changes")
         return self
 
     @property

@@ -28,8 +28,6 @@ from ops.evaluation.subsets import accuracy, difference
 
 OPPONENT = "minus Conductor"
 """The heading of the column in which an opponent is compared with the Conductor."""
-AS_IT_IS = "as it is"
-"""The name of the unchanged arm."""
 Cells = list[str | int | float]
 
 
@@ -64,7 +62,7 @@ class Findings(NamedTuple):
     families: Columns = Columns([], [])
     """A table by family of questions; may be empty."""
     claims: Columns = Columns([], [])
-    """One arm beside every opponent, pooled over the seeds; may be empty."""
+    """Some arms beside every opponent, pooled over the seeds; may be empty."""
 
 
 BySeed = Mapping[int, Sequence[Arm]]
@@ -77,13 +75,13 @@ def arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
 
 
 def findings(
-    by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "", claimed: str = ""
+    by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "", claimed: Sequence[str] = ()
 ) -> Findings:
     """Summarize the arms of every seed.
 
     With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
-    has a table of the first two arms by family. With `claimed` it has the table `claims` of the arm with this name in
-    place of the details, and the picture shows prices.
+    has a table of the first two arms by family. With `claimed` it has the table `claims` of the arms with these names
+    in place of the details, and the picture shows prices.
     """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
@@ -157,8 +155,8 @@ def _fact(values: Sequence[float | str]) -> str:
     return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else str(values[0])
 
 
-def claims(by_seed: BySeed, ours: str) -> Columns:
-    """Make a table of one arm's accuracy minus that of every opponent, in points, pooled over seeds.
+def claims(by_seed: BySeed, ours: Sequence[str]) -> Columns:
+    """Make a table of the accuracy of each of our arms minus that of every opponent, in points, pooled over seeds.
 
     An opponent is an arm that is compared with the Conductor (`OPPONENT`) on every seed. A question counts if both arms
     scored it on every seed. The p-values are adjusted after Holm over the whole table. Raises `KeyError` if a seed has
@@ -169,16 +167,17 @@ def claims(by_seed: BySeed, ours: str) -> Columns:
     groups = {name: own for name, own in benchmark_groups(next(iter(by_seed.values()))[0].rows).items() if own}
     opponents = {arm.name for arms in by_seed.values() for arm in arms if OPPONENT in arm.beside}
     others = [name for name in prices if name in opponents and all(name in seed for seed in means)]
-    made = [[_pooled(means, ours, name, own) for own in groups.values()] for name in others]
-    adjusted = holm([each.p_value for line in made for each in line]).reshape(len(others), len(groups)).tolist()
+    pairs = [(own, other) for own in ours for other in others]
+    made = [[_pooled(means, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
+    adjusted = holm([each.p_value for line in made for each in line]).reshape(len(pairs), len(groups)).tolist()
     heads = [
         head for group in groups for head in (f"{group}, points", f"p, {group}", f"detected from, {group}, points")
     ]
     rows: list[Cells] = [
-        [name, f"{prices[name] / prices[ours]:.2f}", *chain.from_iterable(map(_claim, line, p_values))]
-        for name, line, p_values in zip(others, made, adjusted, strict=True)
+        [own, other, f"{prices[other] / prices[own]:.2f}", *chain.from_iterable(map(_claim, line, p_values))]
+        for (own, other), line, p_values in zip(pairs, made, adjusted, strict=True)
     ]
-    return Columns([f"{ours}, minus", "its price ÷ ours", *heads], rows)
+    return Columns(["ours", "minus", "its price ÷ ours", *heads], rows)
 
 
 def _named(by_seed: BySeed) -> Iterable[tuple[str, list[Arm]]]:

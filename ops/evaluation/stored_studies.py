@@ -11,7 +11,7 @@ from typing import Any
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.config.studies import Changes, RecipeStudy, Samples
+from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Samples
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -40,8 +40,9 @@ class Study:
         families = {problem.key: problem.subject for problem in questions(setup)}
         if not isinstance(self.entry, Changes):
             return findings(by_seed, families if isinstance(self.entry, Samples) else None)
-        claimed = self.entry.claimed if self.entry.claimed in (self.only or self.entry.changes) else ""
-        ours = arm_name("Conductor", claimed) if claimed else ""
+        made = (AS_IT_IS, *(self.only or self.entry.changes))
+        claimed = ["" if name == AS_IT_IS else name for name in self.entry.claimed if name in made]
+        ours = [arm_name("Conductor", name) for name in claimed]
         return findings(by_seed, None if self.entry.changes else families, claimed=ours)
 
 

@@ -53,7 +53,7 @@ SECTIONS = {
         "probe": f"{HERE}.retrain:probe",
         "alerts": f"{HERE}.alerts:alerts",
     },
-    "Tables and pictures of the docs": {
+    "Tables and workflows": {
         "reproduce": f"{HERE}.report:reproduce",
         "baselines": f"{HERE}.report:baselines",
         "workflow": f"{HERE}.workflow:workflow",

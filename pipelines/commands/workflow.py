@@ -1,8 +1,7 @@
-"""`podium workflow`: render a workflow, and draw the pictures in docs/images."""
+"""`podium workflow`: render a workflow."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 import click
@@ -41,13 +40,3 @@ def render(file: TextIO, form: str, pool: str) -> None:
         remedy = "Write model_id, subtasks and access_list as docs/method.md says"
         raise DataError(file.name, str(parsed.failure), parsed.detail, remedy)
     click.echo(render(parsed.workflow, cast("Format", form), names))
-
-
-@workflow.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="docs/images")
-def pictures(folder: Path) -> None:
-    """Draw the pictures in docs/images into FOLDER."""
-    from pipelines.pictures import draw
-
-    for file in draw(folder):
-        click.echo(file)

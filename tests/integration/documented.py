@@ -38,7 +38,7 @@ def _run(root: Path) -> None:
     asking = ["best_single", "five_consensus"]
     study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
     voted = {"until 2 agree": {"evaluation": {"vote": {"workflows": 3, "agree": 2}}}}
-    claims = {**study, "seeds": [3], "changes": voted, "claimed": "until 2 agree", "baselines": asking}
+    claims = {**study, "seeds": [3], "changes": voted, "claimed": ["as it is", "until 2 agree"], "baselines": asking}
     studies = {"seeds": {**claims, "temperatures": [0.0, 1.0]}, "vote": claims,
                "reproduction_vote": {**claims, "recipe": "reproduction"},
                "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip

@@ -145,7 +145,7 @@ def test_a_defect_keeps_its_traceback(error: Exception) -> None:
 def test_an_error_of_a_full_disk_is_one_line(workspace: Workspace) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [*PODIUM, "workflow", "pictures", str(workspace.root / "pictures")], stdout=full, stderr=subprocess.PIPE,
+            [*PODIUM, "baselines"], stdout=full, stderr=subprocess.PIPE,
             env=os.environ | {"PODIUM_ROOT": str(workspace.root)}, cwd=ROOT, text=True, check=False, timeout=120,
         )  # fmt: skip
     assert "Traceback" not in ended.stderr

@@ -19,8 +19,8 @@ from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines.commands.main import podium
-from pipelines.reference import FILES, PLANNED, models_of, pages
 from pipelines.studies import every_study
+from tests.bench.reference import FILES, PLANNED, models_of, pages
 from tests.unit.test_architecture import OPS_LAYERS
 
 ROOT = Path(__file__).parents[2]

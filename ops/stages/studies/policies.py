@@ -14,9 +14,10 @@ from ops.conductor.policy import PolicyCard
 from ops.conductor.stored_writer import policy_id
 from ops.conductor.writer import load_here
 from ops.config import Setup, asked_alike, digest
+from ops.config.studies import AS_IT_IS
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
-from ops.evaluation.arms import AS_IT_IS, Arm, Findings
+from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
 from ops.evaluation.journal import RowList
 from ops.evaluation.rows import OutcomeRow

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean
 
 from ops.config import Setup, digest
-from ops.config.studies import STUDIES, Change, Changes, changed
+from ops.config.studies import AS_IT_IS, STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
-from ops.evaluation.arms import AS_IT_IS, OPPONENT, Arm, arm_name
+from ops.evaluation.arms import OPPONENT, Arm, arm_name
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.outcomes import sources
 from ops.evaluation.rows import OutcomeRow

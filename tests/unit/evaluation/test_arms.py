@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ops.evaluation.arms import AS_IT_IS, Arm, claims, findings, table
+from ops.config.studies import AS_IT_IS
+from ops.evaluation.arms import Arm, claims, findings, table
 from ops.evaluation.rows import OutcomeRow
 
 
@@ -75,15 +76,16 @@ def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_
     beside = {"minus Conductor": "ours"}
     opponents = [Arm("theirs", [worse], beside), Arm("the same", [better], beside)]
     seeds = {seed: [Arm("ours", [better]), *opponents, Arm("own", [worse])] for seed in range(3)}
-    made = claims(seeds, "ours")
-    assert made.head[:4] == ["ours, minus", "its price ÷ ours", "in-domain, points", "p, in-domain"]
-    theirs, same = made.rows
-    assert theirs[:2] == ["theirs", "1.00"] and str(theirs[2]).startswith("75.0 ± ") and theirs[3] == "< 0.001"
-    assert str(theirs[5]).startswith("50.0 ± ")
-    assert same[2:4] == ["0.0 ± 0.0", "1.000"]
+    made = claims(seeds, ["ours", "own"])
+    assert made.head[:5] == ["ours", "minus", "its price ÷ ours", "in-domain, points", "p, in-domain"]
+    theirs, same, own, _ = made.rows
+    assert theirs[:3] == ["ours", "theirs", "1.00"] and str(theirs[3]).startswith("75.0 ± ") and theirs[4] == "< 0.001"
+    assert str(theirs[6]).startswith("50.0 ± ")
+    assert same[3:5] == ["0.0 ± 0.0", "1.000"]
+    assert own[:2] == ["own", "theirs"] and own[3] == "0.0 ± 0.0"
 
 
 def test_an_arm_that_one_seed_lacks_is_no_claim_and_a_picture_shows_prices() -> None:
     seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD], {"minus Conductor": "ours"})], 2: [Arm("ours", [COLD])]}
-    assert claims(seeds, "ours").rows == []
-    assert findings({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed="ours").picture.startswith(b"\x89PNG")
+    assert claims(seeds, ["ours"]).rows == []
+    assert findings({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed=["ours"]).picture.startswith(b"\x89PNG")

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from ops.benchmarks.store import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
-from ops.config.studies import Samples
+from ops.config.studies import AS_IT_IS, Samples
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.arms import AS_IT_IS, Findings
+from ops.evaluation.arms import Findings
 from ops.evaluation.changed import Written, changed
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate

@@ -15,7 +15,7 @@ import yaml
 from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.literals import FormatFailure
 from ops.workflow.strategy import SHAPES
-from pipelines.pictures import AGGREGATE
+from tests.bench.pictures import AGGREGATE
 
 CORPUS = Path(__file__).parent / "corpus"
 TIMES = re.compile(r"\{(\d+) times: (.*?)\}", re.DOTALL)

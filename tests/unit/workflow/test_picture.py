@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.core.response import Response
-from ops.workflow.grammar import Step, Workflow
+from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
 from ops.workflow.trace import StepTrace, WorkflowTrace
-from pipelines.pictures import AGGREGATE, RUN, TREE, draw, traced
+from tests.bench.pictures import AGGREGATE, RUN, TREE, pictures, traced
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("algebraist", "librarian", "analyst")
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
 LONG = "Name the two strongest rival diagnoses and say of each which finding it cannot explain, and why that decides."
 
 
@@ -126,7 +127,12 @@ def test_no_text_becomes_markup(subtask: str, response: str) -> None:
         assert tags == {"svg", "style", "defs", "marker", "path", "rect", "g", "text"}
 
 
-def test_the_pages_pictures_are_what_the_code_draws(tmp_path: Path) -> None:
-    images = Path(__file__).parents[3] / "docs" / "images"
-    for file in draw(tmp_path):
-        assert (images / file.name).read_bytes() == file.read_bytes(), f"{file.name}: run `make pictures`"
+def test_the_pages_pictures_are_what_the_code_draws() -> None:
+    for name, svg in pictures().items():
+        assert (IMAGES / name).read_text(encoding="utf-8") == svg, f"{name}: run `make docs`"
+
+
+def test_the_readmes_picture_shows_a_valid_workflow() -> None:
+    drawing = ET.fromstring((IMAGES / "question.svg").read_text(encoding="utf-8"))
+    code = "\n".join(node.text or "" for node in drawing.iter(f"{SVG}text") if node.get("class") == "code")
+    assert len(getattr(parse(code, offered=3).workflow, "steps", ())) == 3

@@ -1,4 +1,4 @@
-"""Generate the pages of docs/reference: configuration, commands, environment variables, benchmarks, baselines, plans.
+"""Generate the pages of docs/reference and the workflows drawn in docs/images.
 
 `make docs` writes them; tests/unit/test_pages.py fails if a page is out of date. This module measures nothing.
 """
@@ -43,6 +43,7 @@ from ops.planning.plan import make_plan
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium
+from tests.bench.pictures import pictures
 
 FOLDER = MEASUREMENTS.parent
 FILES: dict[str, type[BaseModel]] = {
@@ -84,8 +85,9 @@ def pages() -> dict[str, Callable[[], str]]:
 
 
 def write(root: Path) -> list[Path]:
-    """Write every page and return the files."""
+    """Write every page and picture, and return the files."""
     files = {root / FOLDER / name: text() for name, text in pages().items()}
+    files |= {root / "docs" / "images" / name: svg for name, svg in pictures().items()}
     for file, text in files.items():
         write_text(file, text)
     return list(files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Formatter
 
@@ -105,8 +104,3 @@ ROLLED_BACK = Alert("promotion", "The champion was rolled back", "podium promote
 
 CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
 """Name → alert, in the order above."""
-
-
-def catalogue_rows() -> Sequence[tuple[str, str, str]]:
-    """Return the table of docs/reference/alerts.md: kind, state, command."""
-    return [(each.kind, each.state, f"`{each.example}`") for each in CATALOGUE.values()]

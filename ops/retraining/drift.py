@@ -13,7 +13,6 @@ unchanged worker. The test detects a model that agrees with the precached answer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -58,13 +57,3 @@ def threshold(false_alarms: float) -> float:
     if not 0 < false_alarms < 1:
         raise ValueError(f"a chance lies between 0 and 1, not {false_alarms}")
     return YEAR / false_alarms
-
-
-def rounds_until_alarm(rounds: Sequence[tuple[int, int]], false_alarms: float) -> int | None:
-    """The number of rounds of (losses, gains) until the alarm; None: no alarm."""
-    detector = Detector()
-    for number, (losses, gains) in enumerate(rounds, start=1):
-        detector = detector.after(losses, gains)
-        if detector.alarms(false_alarms):
-            return number
-    return None

@@ -13,7 +13,7 @@ from pipelines.commands.options import POOL, workspace_or_defaults
 if TYPE_CHECKING:
     from ops.workflow.rendering import Format
 
-FORMATS = ("text", "markdown", "mermaid", "svg")
+FORMATS = ("text", "markdown", "svg")
 
 
 @click.group(cls=OrderedGroup)

@@ -5,6 +5,7 @@ The table has the delay until a swapped model is detected, and the rate of false
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ops.config import Probing, load_retraining
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.workspace import Workspace
-from ops.retraining.drift import YEAR, rounds_until_alarm
+from ops.retraining.drift import YEAR, Detector
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make drift` -->"
@@ -21,6 +22,16 @@ SIMULATIONS = sized(500, 5)
 """Number of years for each provider."""
 OTHERS = 20
 """Number of equally likely answers that a model gives besides its usual one."""
+
+
+def rounds_until_alarm(rounds: Sequence[tuple[int, int]], false_alarms: float) -> int | None:
+    """The number of rounds of (losses, gains) until the alarm; None: no alarm."""
+    detector = Detector()
+    for number, (losses, gains) in enumerate(rounds, start=1):
+        detector = detector.after(losses, gains)
+        if detector.alarms(false_alarms):
+            return number
+    return None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import click
 from pydantic import BaseModel
 
-from ops.alerts.catalogue import catalogue_rows
+from ops.alerts.catalogue import CATALOGUE
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import (
     Alerts,
@@ -251,7 +251,8 @@ def baselines() -> str:
 def alerts() -> str:
     """Write every alert with its command."""
     words = "From `ops/alerts/catalogue.py`. What sends them and where they go: [alerts](../operate.md#alerts)."
-    return _page("Alerts", words, markdown_table(("kind", "state", "command"), catalogue_rows()))
+    rows = [(each.kind, each.state, f"`{each.example}`") for each in CATALOGUE.values()]
+    return _page("Alerts", words, markdown_table(("kind", "state", "command"), rows))
 
 
 def openai() -> str:

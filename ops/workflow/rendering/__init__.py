@@ -1,4 +1,4 @@
-"""Render a workflow, or a trace of one, for people: the same facts in four formats.
+"""Render a workflow, or a trace of one, for people: the same facts in three formats.
 
 What belongs here: the formats, drawn (`svg`) or in characters (`text`). What does not: the facts
 (`ops.workflow.trace`), and the completion's own text (`Workflow.render`).
@@ -11,14 +11,13 @@ from typing import Literal
 
 from ops.workflow.grammar import Workflow
 from ops.workflow.rendering.svg import svg
-from ops.workflow.rendering.text import markdown, mermaid, text
+from ops.workflow.rendering.text import markdown, text
 from ops.workflow.trace import WorkflowTrace
 
-Format = Literal["text", "markdown", "mermaid", "svg"]
+Format = Literal["text", "markdown", "svg"]
 _FORMATS: dict[Format, Callable[[Workflow | WorkflowTrace, Sequence[str]], str]] = {
     "text": text,
     "markdown": markdown,
-    "mermaid": mermaid,
     "svg": svg,
 }
 

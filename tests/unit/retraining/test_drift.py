@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from ops.config import Probing
-from ops.retraining.drift import YEAR, Detector, rounds_until_alarm, threshold
-from tests.bench.drift import Provider, simulate
+from ops.retraining.drift import YEAR, Detector, threshold
+from tests.bench.drift import Provider, rounds_until_alarm, simulate
 
 PROBING = Probing()
 HEALTHY = (Provider("steady", 0.98), Provider("noisy", 0.6), Provider("often away", 0.6, outages=0.2))

@@ -203,7 +203,11 @@ def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: P
         with ThreadPoolExecutor(8) as threads:
             askers = [threads.submit(ask_on, start) for start in range(8)]
             try:
-                running.champion("2").until_version("2")
+                for version in ("1", "2"):
+                    running.champion(version).until_version(version)
+                    while version not in versions:
+                        assert running.process.poll() is None and not any(asker.done() for asker in askers)
+                        time.sleep(0.01)
                 for broken in ("torn", "mute"):
                     before = running.metric("podium_swaps_total", outcome="failed")
                     running.champion(broken)

@@ -21,6 +21,11 @@ from tests.once import made_once
 YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "costly"),))
 POLICY, POOL = "test-1", "0123456789ab"
 _STORE = Path(".podium", "mlflow", "mlflow.db")
+_MLMODEL = """\
+flavors:
+  python_function:
+    artifacts: {policy: {path: artifacts/policy}, pool: {path: artifacts/pool.yaml}}
+"""
 
 
 def empty_store(folder: Path) -> Path:
@@ -46,8 +51,8 @@ def checkout(folder: Path, store: Path) -> Workspace:
     return workspace
 
 
-def version(workspace: Workspace, right: int = 6, **tags: str) -> Registered:
-    """Register one, whose policy is a file of its own, as challenger."""
+def version(workspace: Workspace, right: int = 6, card: str | None = "{}", **tags: str) -> Registered:
+    """Register one, whose policy is a file of its own and a card (None: it lacks one), as challenger."""
     import json
 
     import mlflow
@@ -60,9 +65,11 @@ def version(workspace: Workspace, right: int = 6, **tags: str) -> Registered:
         files = Path(scratch) / "model"
         (files / "artifacts" / "policy").mkdir(parents=True)
         (files / "artifacts" / "policy" / "model.safetensors").write_bytes(bytes(range(256)) * 16)
-        (files / "artifacts" / "policy" / "podium.json").write_text("{}")
+        if card is not None:
+            (files / "artifacts" / "policy" / "podium.json").write_text(card)
         (files / "artifacts" / "pool.yaml").write_text("workers: []\n")
         (files / "agent.py").write_text("AGENT = 1\n")
+        (files / "MLmodel").write_text(_MLMODEL)
         save_rows(scored(right), Path(scratch) / "scores.parquet", texts=False)
         client.log_artifact(run.info.run_id, str(Path(scratch) / "scores.parquet"))
         model = client.create_logged_model(home, MODEL, source_run_id=run.info.run_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +15,7 @@ from ops.config import Serving
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import store
-from ops.release.artifacts import check_files
+from ops.release.artifacts import check_files, located
 from ops.release.trace_writer import TraceWriter
 from ops.release.tracing import of_request, store_traces
 from ops.serving.loaded import VersionFiles
@@ -96,8 +96,7 @@ class RegisteredVersions:
         from mlflow.exceptions import MlflowException
 
         try:
-            folder = self._folder(version)
-            check_files(version, folder, store.version_named(self._client, version).tags)
+            folder = self._folder(store.version_named(self._client, version))
         except MlflowException as error:
             raise store.RegistryError(f"version {version} cannot be fetched ({error})") from None
         file = folder / "MLmodel"
@@ -110,22 +109,20 @@ class RegisteredVersions:
             raise DataError(file, "", f"is not a file of a registered version ({error!r})", remedy) from None
         return VersionFiles(version, places["policy"], places["pool"], settings)
 
-    def _folder(self, version: str) -> Path:
-        import mlflow
-
-        model_id = store.version_named(self._client, version).model_id
-        place = str(self._client.get_logged_model(model_id).artifact_location)
+    def _folder(self, registered: store.Registered) -> Path:
+        place = str(self._client.get_logged_model(registered.model_id).artifact_location)
         parts = urlsplit(place)
-        if parts.scheme in ("", "file"):
-            return Path(unquote(parts.path))
-        kept = self._workspace.state / "serving" / model_id
-        if not kept.is_dir():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            part = Path(mkdtemp(prefix=".part-", dir=kept.parent))  # an interrupted download is not a version
-            mlflow.artifacts.download_artifacts(artifact_uri=place, dst_path=str(part))
-            whole = part if (part / "MLmodel").is_file() else next(part.rglob("MLmodel")).parent
-            whole.replace(kept)
-        return kept
+        local = parts.scheme in ("", "file")
+        folder = Path(unquote(parts.path)) if local else self._workspace.state / "serving" / registered.model_id
+        if local or folder.is_dir():
+            check_files(registered.version, folder, registered.tags)
+            return folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".part-", dir=folder.parent) as scratch:
+            found = located(self._workspace, registered, Path(scratch))
+            check_files(registered.version, found, registered.tags)  # only a whole version is kept
+            found.replace(folder)
+        return folder
 
 
 def serve(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from ops.config import Pool, PoolChange, Snapshot
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import registry, store
+from ops.release.artifacts import fetched
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,19 @@ def champion(workspace: Workspace) -> Champion | None:
 
 
 def fetch(workspace: Workspace, change: PoolChange) -> Path:
-    """Download the champion's policy to `runs/KEY/policy`, for a checkout that did not train it.
+    """Copy the champion's policy to `runs/KEY/policy`, for a checkout that did not train it.
 
-    Raises `DataError` if the registry lacks its files.
+    Raises `Refused` if the registry lacks the version's files or they differ from the registered ones, `DataError` if
+    the version contains no policy.
     """
     folder = workspace.runs / change.policy / "policy"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with store.connected(workspace), TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
-        from mlflow.artifacts import download_artifacts
-        from mlflow.exceptions import MlflowException
-
-        try:
-            held = download_artifacts(f"models:/{store.MODEL}/{change.version}/artifacts/policy", dst_path=scratch)
-        except (MlflowException, OSError) as error:
-            held, why = scratch, f" ({error})"
-        else:
-            why = ""
-        if not (Path(held) / CARD).is_file():
-            remedy = "Restore the registry's artifacts, or train again with `podium run`"
-            problem = f"is not there, and version {change.version} contains no policy{why}"
-            raise DataError(folder, "", problem, remedy)
-        partial = folder.with_name(f".policy.{os.getpid()}")
-        shutil.move(held, partial)
-        partial.rename(folder)
+    with fetched(workspace, registry.named(workspace, change.version)) as model:
+        policy = model / "artifacts" / "policy"
+        if not (policy / CARD).is_file():
+            problem = f"is not there, and version {change.version} contains no policy"
+            raise DataError(folder, "", problem, "Train again with `podium run`")
+        with TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
+            shutil.copytree(policy, whole := Path(scratch) / "policy")
+            whole.rename(folder)
     return folder

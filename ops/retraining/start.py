@@ -18,9 +18,9 @@ from ops.workflow.cards import load_cards
 
 
 def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
-    """The folder of the champion's policy, from the run that trained it or downloaded from the registry.
+    """The folder of the champion's policy, from the run that trained it or copied from the registry.
 
-    Raises `DataError` if neither has the policy.
+    Raises the errors of `ops.retraining.champion.fetch`.
     """
     folder = workspace.runs / change.policy / "policy"
     if (folder / CARD).is_file():

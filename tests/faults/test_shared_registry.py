@@ -1,0 +1,229 @@
+"""A registry on this machine and on a shared server: concurrent promotions, the lock, files that are fetched, an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import copyfile
+from threading import Thread
+
+import pytest
+
+from ops.config import Pool, PoolChange, Worker
+from ops.core.errors import ConfigError, DataError
+from ops.core.workspace import Workspace
+from ops.release import aliases, registry
+from ops.release.champion import RegisteredVersions
+from ops.release.lineage import Refused
+from ops.release.lock import LOCK, Locked, alone
+from ops.release.promotion import NO_CHAMPION
+from ops.release.store import RegistryError, check_characters, connected
+from ops.retraining.start import champion_folder
+from tests.faults.mlflow_server import MlflowServer, free_port
+from tests.faults.processes import Process
+from tests.faults.promotion_run import Order, live
+from tests.releases import POLICY, YES, checkout, empty_store, version
+
+PRELOADED = ["mlflow", "tests.faults.promotion_run"]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield empty_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iterator[MlflowServer]:
+    folder = tmp_path_factory.mktemp("server")
+    server = MlflowServer(folder, copyfile(store, folder / "mlflow.db"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(params=["file", "server"])
+def workspace(
+    request: pytest.FixtureRequest, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workspace]:
+    """A checkout and its empty registry."""
+    made = checkout(tmp_path / "project", store)
+    if request.param == "server":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("mlflow_server").url)
+    yield made
+    if request.param == "server":
+        with connected(made) as client:
+            for model in client.search_registered_models():
+                client.delete_registered_model(model.name)
+
+
+@contextmanager
+def started(order: Order) -> Iterator[Process]:
+    """Start the process and return it once it has reached the store."""
+    process = Process(live, order, PRELOADED)
+    try:
+        process.wait_until_ready()
+        yield process
+    finally:
+        process.kill()
+
+
+def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspace: Workspace) -> None:
+    for _ in range(3):
+        version(workspace)
+    aliases.promote(workspace, "1", YES)
+    with started(Order(workspace, "2", "1")) as first, started(Order(workspace, "3", "1")) as second:
+        first.begin()
+        second.begin()
+        outcomes = {"2": first.outcome(), "3": second.outcome()}
+    [winner] = [number for number, outcome in outcomes.items() if outcome == "promoted"]
+    [loser] = outcomes.keys() - {winner}
+    assert outcomes[loser].startswith(
+        f"Overtaken: Version {winner} became champion meanwhile; version {loser} was judged against 1."
+    )
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == winner
+    assert champion.tags["replaced"] == "1"
+    assert "verdict" not in registry.named(workspace, loser).tags
+    assert aliases.rollback(workspace, "costly").version == "1"
+
+
+def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    numbers = [version(workspace).version for _ in range(3)]
+    # Threads share MLflow's single global address, which is the same for all of them.
+    with ThreadPoolExecutor(3) as pool:
+        analyses = list(pool.map(lambda number: registry.count_analysis(workspace, None, number), numbers))
+    assert sorted(analyses) == [1, 2, 3]
+
+
+def unlocked(workspace: Workspace) -> None:
+    """Follow the instruction in the message."""
+    with connected(workspace) as client:
+        client.delete_registered_model(LOCK)
+
+
+@pytest.mark.parametrize("workspace", ["file", pytest.param("server", marks=pytest.mark.long)], indirect=True)
+def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -> None:
+    for _ in range(2):
+        version(workspace)
+    aliases.promote(workspace, "1", YES)
+    with started(Order(workspace)) as holder:
+        holder.begin()
+        assert holder.said() == "held"
+        with pytest.raises(Locked), alone(workspace, patience_s=0.5):
+            pass
+    # After a kill a file's lock is free; a shared one stays, for an ended process cannot be distinguished from a slow
+    # one.
+    if workspace.mlflow_uri.startswith("http"):
+        shown = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
+        with pytest.raises(Locked, match=shown), alone(workspace, patience_s=0.5):
+            pass
+        unlocked(workspace)
+    assert aliases.promote(workspace, "2", YES)
+    champion = registry.champion(workspace)
+    assert champion is not None and champion.version == "2"
+    assert NO_CHAMPION not in champion.tags.values()
+
+
+def test_the_lock_is_refused_while_it_is_held_and_free_afterwards(workspace: Workspace) -> None:
+    for _ in range(2):
+        with alone(workspace), pytest.raises(Locked, match=r"another process is|holds the promotion lock"):
+            with alone(workspace, patience_s=0.3):
+                pass
+
+
+def test_a_versions_files_are_fetched_checked_and_kept(workspace: Workspace) -> None:
+    version(workspace)
+    with connected(workspace) as client:
+        champion = RegisteredVersions(workspace, client)
+        files = champion.files("1")
+        assert (files.policy / "podium.json").read_text(encoding="utf-8") == "{}" and files.pool.is_file()
+        kept = workspace.state / "serving"
+        on_a_server = workspace.mlflow_uri.startswith("http")
+        assert kept.is_dir() == on_a_server
+        if on_a_server:
+            [folder] = kept.iterdir()
+            assert files.policy.is_relative_to(folder)
+        assert champion.files("1") == files
+        (files.policy / "model.safetensors").write_bytes(b"other weights")
+        with pytest.raises(Refused, match=r"model.safetensors: has changed since version 1 was registered"):
+            champion.files("1")
+        version(workspace)
+        client.set_model_version_tag("conductor", "2", "files", "{}")
+        with pytest.raises(Refused, match="was not registered"):
+            champion.files("2")
+        assert not on_a_server or len(list(kept.iterdir())) == 1, "a version that differs is not kept"
+
+
+def test_a_checkout_that_did_not_train_the_champion_gets_its_policy(workspace: Workspace) -> None:
+    change = PoolChange(version="1", policy=POLICY, before=Pool(name="p", workers=(Worker(name="a", model="local/a"),)))
+    with pytest.raises(RegistryError, match="There is no version 1"):
+        champion_folder(workspace, change)
+    version(workspace)
+    folder = champion_folder(workspace, change)
+    assert sorted(file.name for file in folder.iterdir()) == ["model.safetensors", "podium.json"]
+    assert folder == workspace.runs / POLICY / "policy" == champion_folder(workspace, change)
+    assert [each.name for each in folder.parent.iterdir()] == ["policy"], "nothing half-written is left"
+    version(workspace, card=None)
+    other = change.model_copy(update={"version": "2", "policy": "other"})
+    with pytest.raises(DataError, match=r"version 2 contains no policy.*podium run"):
+        champion_folder(workspace, other)
+
+
+def test_a_server_that_is_away_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = Workspace(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    check_characters(workspace)  # others find that it is down
+    with connected(workspace) as client:
+        champion = RegisteredVersions(workspace, client)
+        for question, shown in (
+            (champion.current, "asked for the champion"),
+            (champion.missing, "asked for its versions"),
+            (lambda: champion.files("1"), "version 1 cannot be fetched"),
+        ):
+            with pytest.raises(RegistryError, match=shown):
+                question()
+
+
+class Narrow(BaseHTTPRequestHandler):
+    """MLflow's interface in front of a database that does not store every character."""
+
+    def do_GET(self) -> None:
+        self._send(200, b'{"experiment": {"experiment_id": "1", "name": "podium", "lifecycle_stage": "active"}}')
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._send(400, b'{"error_code": "BAD_REQUEST", "message": "character has no equivalent in encoding"}')
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_store_that_takes_every_text_is_accepted(workspace: Workspace) -> None:
+    check_characters(workspace)
+
+
+def test_a_server_that_does_not_take_every_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = Workspace(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Narrow) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(ConfigError, match=r"MLFLOW_TRACKING_URI: is a server that does not store every text.*UTF8"):
+            check_characters(workspace)
+        server.shutdown()

@@ -61,7 +61,7 @@ def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: 
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
     analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
     decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
-    decision = _with_judges(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
+    decision = with_judges(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
     confidence = confidence_at(gate, analysis)
     opponents = [Opponent(
         f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
@@ -84,7 +84,7 @@ def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: 
     return Judgement(decision, dossier)
 
 
-def _with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
+def with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
     """Add the check of each judge's agreement with labelled answers."""
     checks = [_agrees(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
     passed = decision.promote and all(check.passed for check in checks)

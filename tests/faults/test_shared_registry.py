@@ -1,4 +1,4 @@
-"""A registry on this machine and on a shared server: concurrent promotions, the lock, files that are fetched, an outage."""
+"""A registry on this machine and on a server: concurrent promotions, the lock, fetched files, an outage."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
 
 def test_the_lock_is_refused_while_it_is_held_and_free_afterwards(workspace: Workspace) -> None:
     for _ in range(2):
-        with alone(workspace), pytest.raises(Locked, match=r"another process is|holds the promotion lock"):
-            with alone(workspace, patience_s=0.3):
-                pass
+        refused = pytest.raises(Locked, match=r"another process is|holds the promotion lock")
+        with alone(workspace), refused, alone(workspace, patience_s=0.3):
+            pass
 
 
 def test_a_versions_files_are_fetched_checked_and_kept(workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import threading
@@ -179,6 +180,22 @@ def test_bodies_that_are_not_requests(server: Running) -> None:
     assert info["agent_api"] == "responses" and "42" in whole["output"][0]["content"][0]["text"]
     assert all(reply.json()["error"]["code"] and reply.headers["x-request-id"] for reply in replies)
     assert named.headers["x-request-id"] == "my-own-id" and unnamed.headers["x-request-id"].startswith("req_")
+
+
+def test_mlflows_agent_server_streams_whole_items_and_its_errors_have_openais_shape(server: Running) -> None:
+    body: dict[str, Any] = {"input": [{"role": "user", "content": SIX_BY_SEVEN}]}
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
+        streamed = http.post("/responses", json=body | {"stream": True}).raise_for_status().text
+        poor = http.post("/invocations", json={"input": [{"role": "user", "content": "What is $5 \\cdot 7$?"}],
+                                               "custom_inputs": {"budget_usd": 0.0}}).json()  # fmt: skip
+        again = http.post("/invocations", json=body).raise_for_status().json()
+    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    assert [event["type"] for event in events] == ["response.output_item.done", "response.completed"]
+    assert "42" in events[0]["item"]["content"][0]["text"] and streamed.rstrip().endswith("data: [DONE]")
+    assert events[1]["response"]["output"] == [events[0]["item"]]
+    assert poor["status"] == "failed" and poor["error"]["code"] == "over_budget"
+    assert "42" in again["output"][0]["content"][0]["text"]
 
 
 def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.config import Grading, JudgeGrader, Worker
+from ops.config import Grading, JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Message
@@ -24,6 +24,8 @@ from ops.quality.agreement import (
     measure,
     save_agreement,
 )
+from ops.release.judgement import with_judges
+from ops.release.promotion import Check, GateDecision
 from tests.builders import Answering, make_problem
 
 OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judge", model="openai/judge"))
@@ -120,3 +122,20 @@ def test_a_measurement_is_kept_for_one_version_of_the_judge(tmp_path: Path) -> N
     file.write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match="is not a judge's agreement"):
         load_agreement(workspace, OWN, "rlpr")
+
+
+def test_the_gate_wants_the_lower_end_of_a_judges_agreement(tmp_path: Path) -> None:
+    config, gate = Workspace.find().config, PromotionGate(min_judge_agreement=0.8)
+    recipe = load_recipe(config, "quickstart")
+    rlpr = recipe.benchmarks["rlpr"].model_copy(update={"grader": OWN})
+    judged = recipe.model_copy(update={"benchmarks": {**recipe.benchmarks, "rlpr": rlpr}})
+    setup = Setup(Workspace(tmp_path), judged, load_pool(config, recipe.pool))
+    yes = GateDecision(True, (Check("gain", 0.1, 0.0, True, ""),))
+    assert with_judges(Setup(setup.workspace, recipe, setup.pool), gate, yes) == yes, "a recipe without judges"
+    decided = with_judges(setup, gate, yes)
+    assert not decided.promote and "podium data gold quickstart" in decided.failed[0].explanation
+    for same, promoted in ((Agreed(9, 10), False), (Agreed(198, 200), True)):  # 9 of 10 may be far below 0.8
+        save_agreement(setup.workspace, OWN, Agreement("rlpr", "judge", "gold answers", same, same, 0, 0.0))
+        decided = with_judges(setup, gate, yes)
+        assert decided.promote == promoted and len(decided.checks) == 2
+    assert not with_judges(setup, gate, GateDecision(False, yes.checks)).promote, "agreement alone promotes nothing"

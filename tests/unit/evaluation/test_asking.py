@@ -105,3 +105,29 @@ def test_a_spent_budget_is_raised_once_calls_in_flight_have_ended() -> None:
     with pytest.raises(OverBudget):
         run(Method.static(Workflow.single(0)), [problem(i) for i in range(3)], client)
     assert len(client.asked) == 3
+
+
+def test_a_cancelled_evaluation_ends_what_it_has_begun() -> None:
+    ended: list[str] = []
+
+    class Slow(Client):
+        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+            try:
+                asked.set()
+                await asyncio.Event().wait()
+            finally:
+                ended.append(worker.name)
+            raise AssertionError("nothing wakes it")
+
+    async def cancelled() -> None:
+        going = asyncio.create_task(
+            evaluate_method(Method.static(Workflow.single(0)), [problem(0)], Team(WORKERS, Slow()), Evaluation())
+        )
+        await asked.wait()
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        assert ended == ["adder"] and asyncio.all_tasks() == {asyncio.current_task()}
+
+    asked = asyncio.Event()
+    asyncio.run(cancelled())

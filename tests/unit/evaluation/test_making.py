@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.config import Setup
+from ops.config import Adaptive, Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_studies import Lab
-from ops.stages.making import Making, finished, rows_once
-from ops.training.run.plan import RESULT, RunResult
+from ops.stages.making import Making, finished, rows_once, trained, trained_further
+from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.plan import RESULT, RunPlan, RunResult
+from tests.serving.script import card_of
 
 ORIGIN = {"policy": "a", "pool": "b"}
 
@@ -25,6 +27,13 @@ def setup(project: Workspace) -> Setup:
 def row(unscorable: bool) -> OutcomeRow:
     return OutcomeRow(
         "math500", "1", 0, "math", 0, True, "", "answered", 1, (), 0, 0.0, 0.0, "", "", unscorable
+    )  # fmt: skip
+
+
+def result(steps: int) -> RunResult:
+    return RunResult(
+        steps=steps, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0, cost_usd=0,
+        seconds=1,
     )  # fmt: skip
 
 
@@ -43,30 +52,27 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
 
 
 def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: Path) -> None:
-    result = RunResult(
-        steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0, cost_usd=0,
-        seconds=1,
-    )  # fmt: skip
-    trained: list[Path] = []
+    ended = result(1)
+    runs_trained: list[Path] = []
     began: list[str] = []
 
     def train(run: Path) -> RunResult:
-        trained.append(run)
-        return result
+        runs_trained.append(run)
+        return ended
 
     making = Making(train, begin=lambda: began.append("now"))
     (tmp_path / "done").mkdir()
-    (tmp_path / "done" / RESULT).write_text(result.model_dump_json(), encoding="utf-8")
+    (tmp_path / "done" / RESULT).write_text(ended.model_dump_json(), encoding="utf-8")
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
     lab = Lab(setup, runs, tmp_path)
     assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
     with pytest.raises(DataError, match=r"has not been trained with its present settings.*podium run quickstart"):
         finished(lab, "recursive_conductor")
-    assert began == trained == []
+    assert began == runs_trained == []
     making.train(tmp_path / "new")
     making.client(setup, "experiment")
-    assert trained == [tmp_path / "new"] and began == ["now"]
-    assert (making.results, len(making.clients)) == ([result], 1)
+    assert runs_trained == [tmp_path / "new"] and began == ["now"]
+    assert (making.results, len(making.clients)) == ([ended], 1)
 
     def refuse() -> None:
         raise PodiumError("no key")
@@ -75,4 +81,27 @@ def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: P
     for _ in range(2):  # a refusal does not count as a start
         with pytest.raises(PodiumError, match="no key"):
             refused.train(tmp_path / "other")
-    assert trained == [tmp_path / "new"]
+    assert runs_trained == [tmp_path / "new"]
+
+
+def test_a_training_and_its_next_stage_are_done_once(setup: Setup) -> None:
+    (setup.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
+    card_of(setup.pool).write(base_policy_folder(setup))  # an existing cold start is not made again
+    shown: list[tuple[int, int, str]] = []
+
+    def train(run: Path) -> RunResult:
+        card_of(setup.pool).write(run / "policy")
+        (run / RESULT).write_text(result(3).model_dump_json(), encoding="utf-8")
+        making.report(1, 2, run.name)
+        return result(3)
+
+    making = Making(train, lambda *progress: shown.append(progress))
+    first = trained(setup, None, making)
+    further = trained_further(setup, first, Adaptive(steps=7), None, making)
+    assert trained(setup, None, making) == first != further
+    assert trained_further(setup, first, Adaptive(steps=7), None, making) == further
+    assert len(making.results) == 2 and shown == [(1, 2, first.name), (1, 2, further.name)]
+    plan = RunPlan.read(further)
+    assert plan.base_policy == first / "policy" and plan.adaptive is not None and plan.adaptive.steps == 7
+    Making(train).report(1, 1, "nobody listens")
+    assert len(shown) == 2

@@ -12,7 +12,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Worker, load_recipe
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.retraining.start import champion_folder, fine_tuned_run, known_card, start_folder
+from ops.retraining.start import champion_folder, fine_tuned_run, known_card, start_folder, stored_fine_tuning
 from ops.training.run.plan import RESULT, RunPlan
 from ops.workflow.cards import WorkerCard
 
@@ -153,3 +153,33 @@ def test_a_finished_fine_tuning_is_not_planned_again(lineage: Lineage) -> None:
 
 def test_a_champion_of_this_checkout_is_found_where_it_was_trained(lineage: Lineage) -> None:
     assert champion_folder(lineage.workspace, lineage.change) == lineage.policy
+
+
+def test_weights_are_copied_where_the_file_system_has_no_hard_links(
+    lineage: Lineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    weights = start_folder(lineage.setup(B, C), lineage.change) / "model.safetensors"
+    assert weights.read_bytes() == b"weights" and weights.stat().st_nlink == 1
+
+
+def test_a_folder_in_the_way_is_named_and_nothing_half_written_is_left(lineage: Lineage) -> None:
+    folder = start_folder(lineage.setup(B, C), lineage.change)
+    (folder / "podium.json").unlink()
+    with pytest.raises(DataError, match=rf"{folder.name}.*cannot be made.*Remove it and try again"):
+        start_folder(lineage.setup(B, C), lineage.change)
+    assert [each.name for each in lineage.workspace.policies.iterdir()] == [folder.name]
+
+
+def test_a_fine_tuning_is_found_only_where_it_was_started(lineage: Lineage) -> None:
+    setup = lineage.setup(B, C)
+    assert stored_fine_tuning(setup, lineage.change) is None
+    run = fine_tuned_run(setup, lineage.change)
+    assert stored_fine_tuning(setup, lineage.change) == run
+    elsewhere = PoolChange(version="2", policy="small-another", before=POOL)
+    assert stored_fine_tuning(setup, elsewhere) is None, "its champion was not trained here"
+    (lineage.workspace.data / "training_mix.jsonl").unlink()
+    assert stored_fine_tuning(setup, lineage.change) is None, "there is no mix"

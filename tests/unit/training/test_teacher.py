@@ -17,12 +17,13 @@ from ops.planning.estimate import Measured
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.spending.ledger import Ledger
-from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.teacher import Taught, taught, teachers_team
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Workflow, parse
 from tests.unit.training.taught import POOL, PROBLEMS, RECIPE, laid_out, sft_examples, store
+from tests.unit.training.tiny import SCRATCH
 
 STATIC = Teacher.model_validate({"policy": {"kind": "static", "workflow": [{"worker": "algebraist"}]}, "samples": 2})
 PROMPTED = Teacher.model_validate({"policy": {"kind": "prompted", "worker": "algebraist"}})
@@ -108,3 +109,19 @@ def test_a_teacher_that_names_an_unknown_worker_is_refused(
     setup = with_teacher(laid_out(tmp_path), Teacher.model_validate({"policy": policy}))
     with pytest.raises(ConfigError, match=f"{field}.*nobody"):
         check_against_pool(setup.recipe, setup.pool)
+
+
+def test_a_cold_start_learns_from_its_teacher(tmp_path: Path) -> None:
+    setup = laid_out(tmp_path / "work")
+    store(setup.workspace)
+    cold_start = ColdStart(steps=1, batch=4, success_share=1.0, attempts=0, teacher=STATIC)
+    recipe = RECIPE.model_copy(update={"cold_start": cold_start, "policy": SCRATCH})
+    client = WorkerClient(ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger"), Account("run", "test", 1.0))
+    try:
+        folder = make_base_policy(replace(setup, recipe=recipe), client)
+        asked = client.counts
+    finally:
+        client.cache.close()
+        client.ledger.close()
+    assert PolicyCard.read(folder).recipe == recipe.name
+    assert asked.live + asked.cached == 2 * len(PROBLEMS), "the teacher was asked about every problem"

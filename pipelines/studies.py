@@ -8,24 +8,19 @@ from textwrap import fill
 
 from assets.resources import Podium
 from assets.studies import asset_name, lab_of, study_of
-from ops.config.studies import RecipeStudy, load_studies
+from ops.config.studies import RecipeStudy
 from ops.core.documents import markdown_table
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
-from ops.evaluation.study import STUDIES, Observation, PolicyStudy
+from ops.evaluation.study import Observation, PolicyStudy, every_study
 from ops.stages.studies.study import check_study
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.run import live, materialize
 
 RECIPE = "quickstart"
 """The default recipe of a study of workflows."""
-
-
-def every_study(workspace: Workspace) -> dict[str, RecipeStudy | PolicyStudy]:
-    """Return name → study: those in code, then those in config/studies.yaml. Raises `ConfigError`."""
-    return {**STUDIES, **load_studies(workspace.config).studies}
 
 
 def made(
@@ -45,7 +40,7 @@ def made(
     be asked, and returns "". Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
     study's errors.
     """
-    known = every_study(workspace)
+    known = every_study(workspace.config)
     if name not in known:
         raise PodiumError(f"there is no study {name!r}. Studies: {', '.join(known)}")
     entry = known[name]

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, NamedTuple
 
+from ops.config.studies import RecipeStudy, load_studies
 from ops.core.registry import Registry
 from ops.evaluation.arms import Findings
 from ops.workflow.grammar import Workflow
@@ -125,3 +127,8 @@ def observation(
 
 
 STUDIES = Registry("ops.evaluation.studies", PolicyStudy, lambda entry: entry.place)
+
+
+def every_study(config: Path) -> dict[str, RecipeStudy | PolicyStudy]:
+    """Return name → study: those in code, then those of `studies.yaml` in the folder `config`. Raises `ConfigError`."""
+    return {**STUDIES, **load_studies(config).studies}

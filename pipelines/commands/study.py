@@ -42,21 +42,23 @@ def study(
     pipeline first. CHANGES selects changes of a study that trains a recipe again; the default is all of them. Finished
     work is reused.
     """
-    from pipelines.quiet import quiet
-
-    quiet()
-    from ops.core.documents import write_between
-    from pipelines.studies import every_study, made
-
     workspace = Workspace.find()
     if name is None:
-        known = every_study(workspace)
+        from ops.evaluation.study import every_study
+
+        known = every_study(workspace.config)
         if as_json:
             print_json([{"study": each, "title": entry.title} for each, entry in known.items()])
             return
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
+    from pipelines.quiet import quiet
+
+    quiet()
+    from ops.core.documents import write_between
+    from pipelines.studies import made
+
     text = made(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
     if dry_run:
         return

@@ -74,14 +74,14 @@ def _debian() -> None:
         assert packed.wait(60) == 0
 
 
-def own_image() -> None:
-    """Build the CPU image from the checkout."""
+def own_image(tag: str = IMAGE, target: str = "cpu") -> None:
+    """Build the image of that target of the Dockerfile from the checkout."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "pip.conf"
         text, volumes = pip_configuration()
         file.write_text(text, encoding="utf-8")
         mounts = [part for source, target in volumes.items() for part in ("--volume", f"{source}:{target}:ro")]
-        podman(*_BUILD, "--layers", "--secret", f"id=pip,src={file}", *mounts, "--tag", IMAGE, str(ROOT))
+        podman(*_BUILD, "--layers", "--secret", f"id=pip,src={file}", *mounts, "--target", target, "--tag", tag, str(ROOT))
 
 
 def pip_configuration() -> tuple[str, dict[str, str]]:

@@ -126,3 +126,12 @@ def test_the_reproduction_finds_the_quickstarts_policies_and_asks_every_baseline
     assert reproduction.policy_name == "quickstart"
     changed = differences(reproduction.model_dump(), quickstart.model_dump())
     assert set(changed) == {"name", "description", "trained_as", "evaluation.baselines", "budget.run_usd"}
+
+
+def test_many_questions_finds_the_quickstarts_policies_and_asks_four_times_the_questions() -> None:
+    many, quickstart = (load_recipe(CONFIG, name) for name in ("many-questions", "quickstart"))
+    assert many.policy_name == "quickstart"
+    changed = differences(many.model_dump(), quickstart.model_dump())
+    tests = {f"benchmarks.{name}.test" for name in quickstart.benchmarks}
+    assert set(changed) == {"name", "description", "trained_as", "budget.run_usd", *tests}
+    assert all(source.test == 4 * quickstart.benchmarks[name].test for name, source in many.benchmarks.items())

@@ -1,4 +1,5 @@
-"""Atomic replacement of files, removal of temporary files left by killed writers, and the hash of a file."""
+"""Atomic replacement of files, folders that are whole or absent, removal of what killed writers left, and the hash of
+a file."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import glob
 import hashlib
 import os
 import re
+import shutil
 import socket
 import uuid
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ def replacing(file: Path) -> Iterator[Path]:
     with written(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     sweep(file.parent, file.name)
-    temporary = file.with_name(f".{file.name}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = _temporary(file)
     try:
         with written(file):
             yield temporary
@@ -48,13 +50,39 @@ def write_text(file: Path, text: str) -> None:
         os.fsync(out.fileno())
 
 
+@contextmanager
+def made_whole(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder`, which becomes `folder` in one step at the end of the block.
+
+    After an error there is none. A folder that another process has made meanwhile stays. What killed writers of
+    `folder` left is removed. Raises `OSError`.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder.parent, folder.name)
+    temporary = _temporary(folder)
+    temporary.mkdir()
+    try:
+        yield temporary
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of the file `name` in `folder` whose writers died on this machine; "*": of all files
+    """Remove temporary files and folders of `name` in `folder` whose writers died on this machine; "*": of everything
     below."""
     found = folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}")
-    for file in found:
-        if is_left_over(file):
-            file.unlink(missing_ok=True)
+    for left in list(found):
+        if not is_left_over(left):
+            continue
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def is_left_over(file: Path) -> bool:
@@ -69,6 +97,10 @@ def sha256_of(file: Path) -> str:
     """Return the SHA-256 of a file's content in hex digits. Raises `OSError`."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
 def _host() -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import yaml
 
 from ops.config import Serving
+from ops.core.atomic import made_whole
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import store
@@ -117,11 +117,9 @@ class RegisteredVersions:
         if local or folder.is_dir():
             check_files(registered.version, folder, registered.tags)
             return folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".part-", dir=folder.parent) as scratch:
-            found = located(self._workspace, registered, Path(scratch))
-            check_files(registered.version, found, registered.tags)  # only a whole version is kept
-            found.replace(folder)
+        with made_whole(folder) as part:
+            found = located(self._workspace, registered, part)
+            check_files(registered.version, found, registered.tags)
         return folder
 
 

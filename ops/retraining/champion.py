@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ops.conductor.policy import CARD
 from ops.config import Pool, PoolChange, Snapshot
+from ops.core.atomic import made_whole
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import registry, store
@@ -47,13 +47,11 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
     the version contains no policy.
     """
     folder = workspace.runs / change.policy / "policy"
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with fetched(workspace, registry.named(workspace, change.version)) as model:
         policy = model / "artifacts" / "policy"
         if not (policy / CARD).is_file():
             problem = f"is not there, and version {change.version} contains no policy"
             raise DataError(folder, "", problem, "Train again with `podium run`")
-        with TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
-            shutil.copytree(policy, whole := Path(scratch) / "policy")
-            whole.rename(folder)
+        with made_whole(folder) as part:
+            shutil.copytree(policy, part, dirs_exist_ok=True)
     return folder

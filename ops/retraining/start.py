@@ -11,6 +11,7 @@ from typing import Any
 
 from ops.conductor.policy import CARD, PolicyCard, policy_key
 from ops.config import Adaptive, Pool, PoolChange, Recipe, Recursive, Setup, digest
+from ops.core.atomic import made_whole
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.run.plan import run_key, write_run
@@ -71,16 +72,12 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     folder = _start_of(setup, champion, card)
     if (folder / CARD).is_file():
         return folder
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(champion, partial, copy_function=_link, ignore=shutil.ignore_patterns(CARD, "checkpoint-*"))
-    card.write(partial)
-    try:
-        partial.rename(folder)
-    except OSError as error:  # another process may have made the folder first
-        shutil.rmtree(partial, ignore_errors=True)
-        if not (folder / CARD).is_file():
-            raise DataError(folder, "", f"cannot be made ({error})", "Remove it and try again") from None
+    with made_whole(folder) as part:
+        ignore = shutil.ignore_patterns(CARD, "checkpoint-*")
+        shutil.copytree(champion, part, copy_function=_link, ignore=ignore, dirs_exist_ok=True)
+        card.write(part)
+    if not (folder / CARD).is_file():
+        raise DataError(folder, "", "contains no policy and is in the way of one", "Remove it and try again")
     return folder
 
 

@@ -81,7 +81,8 @@ def own_image(tag: str = IMAGE, target: str = "cpu") -> None:
         text, volumes = pip_configuration()
         file.write_text(text, encoding="utf-8")
         mounts = [part for source, target in volumes.items() for part in ("--volume", f"{source}:{target}:ro")]
-        podman(*_BUILD, "--layers", "--secret", f"id=pip,src={file}", *mounts, "--target", target, "--tag", tag, str(ROOT))
+        build = (*_BUILD, "--layers", "--target", target, "--secret", f"id=pip,src={file}", *mounts)
+        podman(*build, "--tag", tag, str(ROOT))
 
 
 def pip_configuration() -> tuple[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ops.core import atomic
-from ops.core.atomic import replacing, sweep, write_text
+from ops.core.atomic import made_whole, replacing, sweep, write_text
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
@@ -83,6 +83,29 @@ def test_after_an_error_the_file_is_as_before(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
     assert file.read_text(encoding="utf-8") == "old"
     assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_folder_is_whole_or_absent_and_another_processs_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "below" / "policy"
+    with pytest.raises(ZeroDivisionError), made_whole(folder) as part:
+        (part / "half").touch()
+        raise ZeroDivisionError
+    assert list(folder.parent.iterdir()) == []
+    with made_whole(folder) as part, made_whole(folder) as other:
+        (part / "slower").touch()
+        (other / "first").touch()
+        assert not folder.exists()
+    assert [file.name for file in folder.iterdir()] == ["first"]
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"), made_whole(tmp_path / "file"):
+        pass
+    killed = f"from ops.core.atomic import made_whole\nwith made_whole(Path({str(tmp_path / 'version')!r})) as part:\n"
+    program = f"import os\nfrom pathlib import Path\n{killed}    (part / 'half').touch()\n    os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
+    assert [each.is_dir() for each in tmp_path.glob(atomic.TEMPORARY)] == [True]
+    with made_whole(tmp_path / "version"):
+        pass
+    assert list(tmp_path.glob(atomic.TEMPORARY)) == []
 
 
 def test_git_ignores_what_a_killed_writer_left(tmp_path: Path) -> None:

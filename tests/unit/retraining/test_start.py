@@ -169,7 +169,7 @@ def test_weights_are_copied_where_the_file_system_has_no_hard_links(
 def test_a_folder_in_the_way_is_named_and_nothing_half_written_is_left(lineage: Lineage) -> None:
     folder = start_folder(lineage.setup(B, C), lineage.change)
     (folder / "podium.json").unlink()
-    with pytest.raises(DataError, match=rf"{folder.name}.*cannot be made.*Remove it and try again"):
+    with pytest.raises(DataError, match=rf"{folder.name}.*contains no policy.*Remove it and try again"):
         start_folder(lineage.setup(B, C), lineage.change)
     assert [each.name for each in lineage.workspace.policies.iterdir()] == [folder.name]
 

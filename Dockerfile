@@ -33,11 +33,12 @@ FROM base AS gpu
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/*
-# config/deepspeed uses one of DeepSpeed's extensions (its optimizer is PyTorch's): it is compiled here, not at a run.
+# config/deepspeed uses one of DeepSpeed's extensions (its optimizer is PyTorch's): it is compiled here, not at a run. A
+# machine that builds has no GPU, so DeepSpeed must be given the accelerator whose extensions it shall know.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     pip install --no-cache-dir --constraint constraints.txt '.[gpu,team]' \
-    && DS_BUILD_UTILS=1 pip install --no-cache-dir --no-deps --no-build-isolation --force-reinstall --no-binary deepspeed \
-        --constraint constraints.txt deepspeed \
+    && DS_ACCELERATOR=cuda DS_BUILD_UTILS=1 pip install --no-cache-dir --no-deps --no-build-isolation --force-reinstall \
+        --no-binary deepspeed --constraint constraints.txt deepspeed \
     && python -c 'from deepspeed.git_version_info import installed_ops; assert installed_ops["utils"]'
 COPY . .
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \

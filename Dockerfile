@@ -1,7 +1,8 @@
 # Two images: `docker build .` (CPU: every process of a team) and `docker build --target gpu .` (steps that train or
 # generate workflows, and `podium serve` on a GPU). `make containers` builds the first and runs compose.yaml with it.
 # pip's configuration of the machine that builds is handed over by `--secret id=pip,src=FILE` and does not stay in an
-# image: a mirror, or the index of PyTorch's CPU builds, without which the CPU image holds CUDA's libraries too.
+# image: a mirror, or the index of PyTorch's CPU builds, without which the CPU image holds CUDA's libraries too, and with
+# which the GPU image would hold torch without CUDA.
 FROM docker.io/library/python:3.11-slim-bookworm AS base
 
 # git: the commit of a run; bubblewrap: the sandbox of programs that are graded.

@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -216,6 +216,9 @@ $(BOX_VENV)/.installed:
 
 containers: $(STAMP) $(BOX_VENV)/.installed  ## build the CPU image and run compose.yaml through a crash and a restart, with podman
 	PATH="$(abspath $(BOX_VENV)/bin):$$PATH" PODIUM_CONTAINERS=1 $(BIN)/python -m pytest tests/containers -m soak
+
+gpu-image: $(STAMP)  ## build the image of steps with GPUs, with podman: 11 GB
+	@$(BIN)/python -m tests.containers.images
 
 clean:  ## tool caches and run-time state, registry and policies too; keeps response cache and ledger
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +26,6 @@ NAME = "podium-containers"
 STARTS_S = 900.0
 """A safeguard: a busy machine imports slowly."""
 PUBLISHED = ("webserver", "mlflow", "serve")
-
-
-@contextmanager
-def settings_of_podman(folder: Path) -> Iterator[None]:
-    """Run podman with runc where it is installed, and with limits that this machine can set."""
-    most = {"nofile": (resource.RLIMIT_NOFILE, 1 << 20), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
-    limits = {name: min(asked, resource.getrlimit(kind)[1]) for name, (kind, asked) in most.items()}
-    limits = {name: limit for name, limit in limits.items() if limit > 0}  # -1: no limit
-    lines = ["[containers]", f"default_ulimits = {json.dumps([f'{name}={n}:{n}' for name, n in limits.items()])}"]
-    lines += ["[engine]", 'runtime = "runc"'] if shutil.which("runc") else []
-    file = folder / "containers.conf"
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    before = os.environ.get("CONTAINERS_CONF")
-    os.environ["CONTAINERS_CONF"] = str(file)
-    try:
-        yield
-    finally:
-        os.environ.pop("CONTAINERS_CONF")
-        if before is not None:
-            os.environ["CONTAINERS_CONF"] = before
 
 
 class Composition:

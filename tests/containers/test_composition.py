@@ -18,7 +18,7 @@ import pytest
 from tests import needs
 from tests.conftest import make_project
 from tests.containers import images
-from tests.containers.composition import STARTS_S, Composition, settings_of_podman
+from tests.containers.composition import STARTS_S, Composition
 from tests.team.servers import answers, until
 from tests.team.test_life import QUESTION, SHORTER, launched, shortened
 
@@ -44,7 +44,7 @@ def test_the_composition_trains_and_serves_a_champion_through_a_crash_and_a_rest
         with capfd.disabled():
             print(f"{time.monotonic() - began:6.0f} s  {text}", flush=True)
 
-    with settings_of_podman(tmp_path):
+    with images.settings_of_podman(tmp_path):
         images.public_images(say)
         images.own_image()
         say("the CPU image is built")

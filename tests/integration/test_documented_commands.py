@@ -57,6 +57,7 @@ NOT_HERE = {
     "bigcodebench": "gigabytes of libraries",
     "audit": "needs an advisory service",
     "containers": "builds images with podman, and takes minutes",
+    "gpu-image": "gigabytes of libraries",
     "fuzz": "installs a fuzzer",
 }
 PODIUM = (

@@ -177,6 +177,7 @@ def choosing(podium: Podium) -> type[Podium]:
         "__doc__": "The recipe of the run, and its seed.",
         "__module__": __name__,
         "__annotations__": {"recipe": names},
+        "model_config": ConfigDict(use_attribute_docstrings=False),  # it has no source to read
         "recipe": Field(default, description=Podium.model_fields["recipe"].description),
     })  # fmt: skip
 

@@ -61,7 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
         once.begin_session(config)
     settings.load_profile("any machine")  # a busy one draws examples slowly, which says nothing of the code
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads of one would wait for another's
-    if any("tests.preloaded" in spec for spec in config.option.tx) and not config.option.collectonly:
+    forks = any("tests.preloaded" in spec for spec in config.option.tx) and not hasattr(config, "workerinput")
+    if forks and not config.option.collectonly:
         server = preloaded.start(f"{os.environ[once.SESSION]}/forks")
         if server is not None:
             config.add_cleanup(lambda: preloaded.stop(server))

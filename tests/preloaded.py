@@ -48,8 +48,17 @@ def start(path: str) -> subprocess.Popen[bytes] | None:
     if len(path) > _LONGEST_PATH:
         return None
     os.environ[SOCKET] = path
-    command = [sys.executable, "-m", "tests.preloaded", "serve"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with socket.socket(socket.AF_UNIX) as listener:  # here, so that a process which is early waits for the server
+        listener.bind(path)
+        listener.listen()
+        command = [sys.executable, "-m", "tests.preloaded", "serve", str(listener.fileno())]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+        )
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
@@ -62,17 +71,19 @@ def stop(server: subprocess.Popen[bytes]) -> None:
         server.kill()
 
 
-def serve() -> str:
-    """Accept requests until the input is closed. Returns the requested code, in a child of this process."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.environ[SOCKET])
-        listener.listen()
+def serve(number: int) -> str:
+    """Accept requests at that listening socket until the input is closed. Returns the requested code, in a child of
+    this process.
+    """
+    with socket.socket(fileno=number) as listener:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.disable()  # imports make little garbage
         for name in _MODULES:
             importlib.import_module(name)
         pytest.main(["--collect-only", "-qqq", "--ignore", "tests/browser"])
         gc.collect()
         gc.freeze()
+        gc.enable()
         while 0 not in select.select([listener, 0], [], [])[0]:
             request, _ = listener.accept()
             code, files, _, _ = socket.recv_fds(request, 1 << 16, 3)
@@ -81,6 +92,7 @@ def serve() -> str:
                 for number, file in enumerate(files):
                     os.dup2(file, number)
                     os.close(file)
+                request.send(b"+")
                 request.detach()  # stays open as long as this process lives
                 return code.decode()
             request.close()
@@ -100,13 +112,15 @@ def forked(code: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(os.environ[SOCKET])
         socket.send_fds(server, [code.encode()], [0, 1, 2])
+        if not server.recv(1):
+            raise ConnectionError("the server ended before it accepted the code")
         with contextlib.suppress(ConnectionError):
             server.recv(1)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["serve"]:
-        _code = serve()
+    if sys.argv[1:2] == ["serve"]:
+        _code = serve(int(sys.argv[2]))
         sys.argv = ["-c"]
         exec(_code)
     else:

@@ -333,7 +333,7 @@ def figure(chart: Chart, width: float, label: str) -> Any:
             [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
             fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
-    made.draw_without_rendering()  # the layout may change the ticks, whose labels need room in the next layout
+    made.get_layout_engine().execute(made)  # the layout may change the ticks, whose labels need room in the next layout
     return made
 
 

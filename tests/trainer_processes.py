@@ -1,20 +1,14 @@
-"""Trainers that have imported everything before they begin: forked from one process, where Dagster starts a program."""
+"""Trainers that have imported everything before they begin, where Dagster starts a program."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-PRELOADED = [
-    "dagster_pipes", "datasets", "litellm", "mlflow", "openai.resources", "ops.training.grpo.__main__",
-    "ops.training.grpo.trainer", "ops.synthetic.plugin",
-]  # fmt: skip
-WAIT_S = 600.0
+from tests import preloaded
 
 
 class ForkedTrainer:
@@ -23,34 +17,18 @@ class ForkedTrainer:
     def __init__(self, command: Sequence[str], cwd: str, env: Mapping[str, str], **_: object) -> None:
         *_shell, log, python, _m, module, run, folder = command
         assert (python, module, run) == (sys.executable, "ops.training.grpo", "--run"), command
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
-        self._process = context.Process(target=_train, args=(cwd, dict(env), log, folder))
-        self._process.start()
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid
+        process, connection = preloaded.call(_train, cwd, dict(env), log, folder)
+        connection.close()
+        self.pid, self.poll, self.send_signal, self.wait = process.pid, process.poll, process.send_signal, process.wait
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    poll = returncode.fget
-
-    def send_signal(self, number: signal.Signals) -> None:
-        assert self.pid is not None
-        os.kill(self.pid, number)
-
-    def wait(self, timeout: float = WAIT_S) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("trainer", timeout)
-        return self.returncode
+        return self.poll()
 
 
-def _train(folder: str, environment: Mapping[str, str], log: str, run: str) -> None:
+def _train(folder: str, environment: Mapping[str, str], log: str, run: str, connection: Connection) -> None:
     """Do what the program does, in its folder and environment, with everything printed in its log."""
+    connection.close()
     with Path(log).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)

@@ -26,7 +26,6 @@ from tests.faults.processes import Process
 from tests.faults.promotion_run import Order, live
 from tests.releases import POLICY, YES, checkout, empty_store, version
 
-PRELOADED = ["mlflow", "tests.faults.promotion_run"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -66,7 +65,7 @@ def workspace(
 @contextmanager
 def started(order: Order) -> Iterator[Process]:
     """Start the process and return it once it has reached the store."""
-    process = Process(live, order, PRELOADED)
+    process = Process(live, order)
     try:
         process.wait_until_ready()
         yield process

@@ -7,11 +7,12 @@ PODIUM_SOAK_S sets another length.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import time
 from collections import Counter
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests import needs
+from tests.faults.processes import Process
 from tests.faults.remote import FaultServer
 
 PROCESSES = 8
@@ -43,13 +45,25 @@ def own_key(process: int, number: int) -> str:
     return f"{process:02}-{number}"
 
 
-def _live(place: str, ledger: str, url: str, process: int, seconds: float, together: Any, results: Any) -> None:
-    """Run one process: it requests common questions, writes its own rows, and reads all rows."""
+@dataclass(frozen=True)
+class Order:
+    """The task of one process; `place`: the cache, a folder or an address."""
+
+    place: str
+    ledger: Path
+    url: str
+    process: int
+    seconds: float
+
+
+def _live(order: Order, end: Connection) -> None:
+    """Request questions that other processes request too, write rows of its own, and read all rows."""
+    process, seconds = order.process, order.seconds
     os.environ["SOAK_KEY"] = f"sk-process-{process}"
-    cache = open_place(place)
-    client = WorkerClient(cache, Ledger(Path(ledger)), Account("run", "test", 1e6), backoff_s=0.01)
+    cache = open_place(order.place)
+    client = WorkerClient(cache, Ledger(order.ledger), Account("run", "test", 1e6), backoff_s=0.01)
     worker = Worker(
-        name="remote", model="openai/some-model", api_base=url, api_key_env="SOAK_KEY",
+        name="remote", model="openai/some-model", api_base=order.url, api_key_env="SOAK_KEY",
         price=Price(input=1.0, output=1.0), max_tokens=64, concurrency=32,
     )  # fmt: skip
     chance = random.Random(process)
@@ -66,7 +80,8 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
     async def live() -> None:
         nonlocal written, reads
         await ask(f"of {process} alone")  # imports LiteLLM
-        await asyncio.to_thread(together.wait, 200)
+        end.send("ready")
+        await asyncio.to_thread(end.recv)
         start = time.monotonic()
         while (elapsed := time.monotonic() - start) < seconds or written < LEAST_WRITTEN:
             window = int(5 * elapsed)  # all processes request the same questions at the same time
@@ -84,24 +99,20 @@ def _live(place: str, ledger: str, url: str, process: int, seconds: float, toget
                         wrong.append(f"{key}: {response.text}")
 
     asyncio.run(live())
-    results.put((process, written, reads, sorted(asked_questions), wrong))
+    end.send((process, written, reads, sorted(asked_questions), wrong))
 
 
 def _run_together(place: str, ledger: Path, url: str, seconds: float) -> list[Any]:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["litellm"])  # seconds to import, once
-    together, results = context.Barrier(PROCESSES), context.Queue()
-    processes = [
-        context.Process(target=_live, args=(place, str(ledger), url, number, seconds, together, results))
-        for number in range(PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    got = [results.get(timeout=seconds + 240) for _ in processes]
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * PROCESSES
-    return got
+    processes = [Process(_live, Order(place, ledger, url, number, seconds)) for number in range(PROCESSES)]
+    try:
+        for process in processes:
+            process.wait_until_ready()
+        for process in processes:
+            process.begin()
+        return [process.outcome() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
 
 
 @pytest.mark.slow

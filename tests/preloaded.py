@@ -51,6 +51,8 @@ _MODULES = (
 )
 _LONGEST_PATH = 100
 """Characters of a socket's path that every kernel takes."""
+_LONGEST_S = 6 * 3600.0
+"""Seconds that a session of tests may take."""
 _NUMBER = 4
 """Bytes of each number that the server sends: a process's id, then its exit status."""
 
@@ -256,7 +258,7 @@ def main() -> Any:
     except (ValueError, OSError):
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     with contextlib.suppress(ConnectionError):
-        process.wait()
+        process.wait(_LONGEST_S)
     return ""
 
 

@@ -311,11 +311,13 @@ def figure(chart: Chart, width: float, label: str) -> Any:
     """Draw the chart as a figure of `width` inches; `label` (`synthetic`) is printed in the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     narrow = width < (WIDE_IN + NARROW_IN) / 2
     columns = max(1, int(width / (0.75 + 0.075 * max((len(key) for key in chart.keys), default=1))))
     lines = -(-len(chart.keys) // columns)
-    made = Figure(figsize=(width, chart.body(narrow) + 0.55 + 0.21 * lines), layout="constrained", facecolor="white")
+    layout = ConstrainedLayoutEngine()
+    made = Figure(figsize=(width, chart.body(narrow) + 0.55 + 0.21 * lines), layout=layout, facecolor="white")
     FigureCanvasAgg(made)
     axes = made.add_subplot()
     axes.set_axisbelow(True)
@@ -333,7 +335,7 @@ def figure(chart: Chart, width: float, label: str) -> Any:
             [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
             fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
-    made.get_layout_engine().execute(made)  # the layout may change the ticks, whose labels need room in the next layout
+    layout.execute(made)  # the layout may change the ticks, whose labels need room in the next layout
     return made
 
 

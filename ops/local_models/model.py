@@ -6,11 +6,11 @@ It runs in vLLM's own environment (`make vllm-local`), which has torch and trans
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import sys
 from pathlib import Path
 
+from ops.core.atomic import made_whole
 from ops.core.errors import DataError
 from ops.core.installation import make
 
@@ -44,19 +44,16 @@ def convert(gguf: Path, target: Path) -> None:
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     fresh = AutoModelForCausalLM.from_config(config)
     fresh.load_state_dict(read.state_dict())
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    fresh.to(torch.bfloat16).save_pretrained(partial)
-    AutoTokenizer.from_pretrained(**source).save_pretrained(partial)
     shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
+    with made_whole(target) as part:
+        fresh.to(torch.bfloat16).save_pretrained(part)
+        AutoTokenizer.from_pretrained(**source).save_pretrained(part)
 
 
 def main(target: Path) -> int:
     """Convert the packaged model into the folder `target`, unless it is there; the exit status."""
     if (target / "config.json").is_file():
         return 0
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         convert(packaged_gguf(), target)
     except DataError as error:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import PolicyCard
+from ops.conductor.policy import CARD, PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
-from ops.core.atomic import sha256_of
+from ops.core.atomic import made_whole, sha256_of
 from ops.core.errors import DataError
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_reported
@@ -96,14 +95,12 @@ def make_base_policy(
     missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
-    with full_disk_reported(partial := folder.with_name(folder.name + ".partial")):
-        if (folder / "podium.json").is_file():
+    if (folder / CARD).is_file():
+        with full_disk_reported(folder):
             _validate_again(setup, folder, client, on_progress)
-            return folder
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _make(setup, partial, client, on_progress)
-        partial.rename(folder)
+        return folder
+    with made_whole(folder) as part, full_disk_reported(part):
+        _make(setup, part, client, on_progress)
     return folder
 
 

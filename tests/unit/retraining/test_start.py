@@ -10,6 +10,7 @@ import pytest
 
 from ops.conductor.policy import PolicyCard
 from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Worker, load_recipe
+from ops.core.atomic import TEMPORARY
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.retraining.start import champion_folder, fine_tuned_run, known_card, start_folder, stored_fine_tuning
@@ -117,7 +118,7 @@ def test_the_same_change_starts_from_the_same_folder_and_another_from_another(li
     other = start_folder(lineage.setup(B, C, D), lineage.change)
     assert other != one and PolicyCard.read(other).offered == ("c", "a", "b")
     assert PolicyCard.read(lineage.policy).offered == ("c", "a", "b")  # the champion's own files are unchanged
-    assert not list(lineage.workspace.policies.glob("*.partial"))
+    assert not list(lineage.workspace.policies.glob(TEMPORARY))
 
 
 def test_the_key_of_a_continued_run_includes_its_starting_policy(lineage: Lineage) -> None:

@@ -5,7 +5,7 @@ input, its output and its code to the server, which the controlling pytest has s
 the code. Without a server the process is an ordinary Python. The server imports the tests too, by collecting them: so
 their assertions are rewritten once.
 
-Tests start processes of their own in the same way, with `Forked`; under plain `pytest` the first one starts a server.
+Tests start processes of their own in the same way, with `call`; under plain `pytest` the first one starts a server.
 """
 
 from __future__ import annotations

@@ -92,13 +92,15 @@ def make_base_policy(
     """Return the folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
 
     `client` calls the workers if the cold start explores workflows. Raises `DataError` if the mix or the responses are
-    missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
+    missing or the folder holds something else, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
     if (folder / CARD).is_file():
         with full_disk_reported(folder):
             _validate_again(setup, folder, client, on_progress)
         return folder
+    if folder.exists():
+        raise DataError(folder, "", "contains no policy and is in the way of one", "Remove it and try again")
     with made_whole(folder) as part, full_disk_reported(part):
         _make(setup, part, client, on_progress)
     return folder

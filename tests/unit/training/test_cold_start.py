@@ -120,6 +120,14 @@ def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
         torch.testing.assert_close(tensor, weights[name], rtol=1e-3, atol=1e-4)
 
 
+def test_a_folder_in_the_way_is_refused_before_anything_is_made(make: Make) -> None:
+    folder = base_policy_folder(setup := make())
+    folder.mkdir(parents=True)
+    with pytest.raises(DataError, match=r"is in the way of one.*Remove it"):
+        taught(setup)
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:
     plain = ColdStart(steps=2)
     one = base_policy_folder(make(plain))

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from ops.benchmarks.registry import training_benchmarks
@@ -191,11 +192,12 @@ def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
 
 
 def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
-    """Worker → problems of its cells."""
-    by_worker: dict[str, list[Problem]] = defaultdict(list)
+    """Worker → problems of its cells, one of each benchmark in turn, so that programs run during the calls of
+    others."""
+    by_worker: dict[str, list[tuple[int, Problem]]] = defaultdict(list)
     for cell in cells:
-        by_worker[cell.worker].extend(problems.get(cell.benchmark, ()))
-    return by_worker
+        by_worker[cell.worker].extend(enumerate(problems.get(cell.benchmark, ())))
+    return {name: [problem for _, problem in sorted(own, key=itemgetter(0))] for name, own in by_worker.items()}
 
 
 def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequence[Problem]]) -> Cost:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import _json  # json itself imports re: 5 ms
 import builtins
 import sys
-from collections.abc import Iterator
-from types import ModuleType
 
 TYPE_CHECKING = False  # `typing` would take 7 ms of every run
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
     from typing import Any
 
 quoted = _json.encode_basestring_ascii
@@ -82,7 +82,7 @@ def blame(error: BaseException) -> str:
 
 def module(name: str) -> ModuleType:
     """Return a new module, found by `name` for dataclasses and pickles."""
-    made = ModuleType(name)
+    made = type(sys)(name)
     vars(made)["__builtins__"] = builtins  # the shared builtins, not this module's own
     sys.modules[name] = made
     return made

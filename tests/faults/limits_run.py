@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ class Order:
     """Further settings of the worker."""
     cache: str = ""
     """The name of a response cache that several processes share; by default each has its own."""
+    workers: int = 1
+    """The number of workers at the server, which are asked in turn."""
 
 
 def live(order: Order, end: Connection) -> None:
@@ -49,5 +52,7 @@ async def _ask_all(order: Order, end: Connection) -> None:
     await client.complete(warm, [{"role": "user", "content": WARM_UP}])
     end.send("ready")
     await asyncio.to_thread(end.recv)
-    prompts = ([{"role": "user", "content": f"{order.name} {number}"}] for number in range(order.count))
-    end.send(len(await asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts))))
+    asked = [worker.model_copy(update={"name": f"{worker.name} {n}"}) for n in range(1, order.workers)]
+    turns = zip(cycle([worker, *asked]), range(order.count))
+    prompts = ((each, [{"role": "user", "content": f"{order.name} {number}"}]) for each, number in turns)
+    end.send(len(await asyncio.gather(*(client.complete(each, prompt) for each, prompt in prompts))))

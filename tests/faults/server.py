@@ -76,8 +76,6 @@ class Server:
         entry = {"event": event, "prompt": prompt, "step": step, "key": key, "time": time.time()}
         if "response_format" in body:
             entry["response_format"] = body["response_format"]
-        if "response_format" in body:
-            entry["response_format"] = body["response_format"]
         self.log.write(json.dumps(entry) + "\n")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

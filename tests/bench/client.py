@@ -19,7 +19,6 @@ from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.synthetic.plugin import answer
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings
@@ -33,8 +32,8 @@ CALLS = sized(320, 64)
 ROUNDS = sized(11, 1)
 """Rounds of each way, in turn; the row shows the median round of each, so that a busy moment does not count."""
 BARE = "bare LiteLLM"
-CUSTOM = "embedded"
-"""The embedded workers' prefix in LiteLLM."""
+EMBEDDED = "embedded"
+"""The embedded workers' prefix in LiteLLM, in place of `local`."""
 AT_MOST = 1.2
 """The bound; ratios on a quiet machine are between 1.0 and 1.13, regardless of which part of the client is left out."""
 MOST_OF_TWO = 0.75
@@ -105,8 +104,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     client = WorkerClient(cache, ledger, Account("bench", "bench", 10.0))
     settings = request_settings(worker, "bench")
     if not is_remote(worker):
-        _as_custom_provider()
-        settings["model"] = worker.model.replace("local/", f"{CUSTOM}/")
+        _as_custom_provider(settings)
 
     async def ours(messages: list[Message]) -> object:
         return await client.complete(worker, messages)
@@ -129,21 +127,14 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
     return pair
 
 
-def _as_custom_provider() -> None:
-    """Register the embedded workers with LiteLLM as a custom provider."""
+def _as_custom_provider(settings: dict[str, Any]) -> None:
+    """Register the embedded workers with LiteLLM as a custom provider, and let a call's settings name it."""
     library = litellm()
+    from tests.bench.embedded_provider import PROVIDER
 
-    class Embedded(library.CustomLLM):  # type: ignore[misc, name-defined]
-        async def acompletion(
-            self, model: str, messages: list[Message], model_response: Any, optional_params: dict[str, Any], **_: Any
-        ) -> Any:
-            reply = answer(messages, model=model, temperature=optional_params.get("temperature", 1.0))
-            model_response.choices[0].message.content = reply.choices[0].message.content
-            model_response.usage = library.Usage(**vars(reply.usage))
-            return model_response
-
-    library.custom_provider_map = [{"provider": CUSTOM, "custom_handler": Embedded()}]
+    library.custom_provider_map = [{"provider": EMBEDDED, "custom_handler": PROVIDER}]
     library.utils.custom_llm_setup()
+    settings["model"] = settings["model"].replace("local/", f"{EMBEDDED}/")
 
 
 async def _round(way: Ask, number: int) -> Cost:

@@ -126,7 +126,9 @@ async def _first(url: str, began: float) -> float:
 
 
 async def ask(session: aiohttp.ClientSession, url: str, question: str, **options: Any) -> Reply:
-    body = {"model": "conductor", "messages": [{"role": "user", "content": question}], "podium": options}
+    body: dict[str, Any] = {"model": "conductor", "messages": [{"role": "user", "content": question}]}
+    if options:
+        body["podium"] = options
     began = time.perf_counter()
     try:
         async with session.post(f"{url}/v1/chat/completions", json=body) as response:
@@ -215,7 +217,7 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
     statuses = Counter(reply.status for reply in replies)
     times = [reply.seconds for reply in whole]
     parts = {name: [reply.body["podium"][name] for reply in whole] for name in PARTS}
-    cells = [_range(times), *(_range(parts[name]) for name in PARTS)]
+    cells = [range_of(times), *(range_of(parts[name]) for name in PARTS)]
     said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
     fallbacks = sum(bool(reply.body["podium"]["fallbacks"]) for reply in whole)
     row = (
@@ -241,7 +243,7 @@ def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> li
             said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
             memory = server.process.memory_info().rss / 2**20
             rows.append(
-                f"| {clients}, {name} | {said} | {_range([reply.seconds for reply in replies])} | {health} | "
+                f"| {clients}, {name} | {said} | {range_of([reply.seconds for reply in replies])} | {health} | "
                 f"{memory:,.0f} MiB |"
             )
     return rows
@@ -265,7 +267,8 @@ def options(workspace: Workspace, each: int) -> list[str]:
     return lines
 
 
-def _range(seconds: Sequence[float]) -> str:
+def range_of(seconds: Sequence[float]) -> str:
+    """Return p50 and p99 of some seconds as a cell."""
     cuts = statistics.quantiles(seconds, n=100)
     return f"{cuts[49]:.2f} / {cuts[98]:.2f}"
 

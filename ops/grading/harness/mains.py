@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import _signal  # signal itself imports enum: 3 ms
 import os
 import sys
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
+_SIGKILL, _SIGXCPU = 9, 24  # signal itself imports enum: 3 ms
 _MACHINE = 2
 STATUS_OF_THE_MACHINE = f"exit status {_MACHINE}"
 """The report of a program that lacked memory, a file, a process or a thread, perhaps on this machine only."""
@@ -58,7 +58,7 @@ def failure(status: int) -> str:
     if not os.WIFSIGNALED(status):
         return f'["error", "exit status {1 if os.WEXITSTATUS(status) != _MACHINE else _MACHINE}"]'
     number = os.WTERMSIG(status)
-    if number in (_signal.SIGXCPU, _signal.SIGKILL):  # the soft and the hard limit
+    if number in (_SIGXCPU, _SIGKILL):  # the soft and the hard limit
         return '["late", "out of CPU time"]'
     return f'["error", "signal {number}"]'
 

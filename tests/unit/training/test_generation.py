@@ -14,7 +14,7 @@ from trl import GRPOTrainer
 
 from ops.training.grpo.trainer import run
 from ops.training.run.plan import CURVE
-from ops.training.step.generation import write
+from ops.training.step.generation import draw, write
 from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import as_llama, tiny_plan
 
@@ -41,6 +41,24 @@ def _alone(model: Any, prompt: list[int], said: list[int]) -> torch.Tensor:
     with torch.no_grad():
         logits: torch.Tensor = model(torch.tensor([[*prompt, *said]])).logits[0, -1]
     return logits
+
+
+def test_draws_are_those_of_multinomial() -> None:
+    torch.manual_seed(4)
+    shares = (3 * torch.randn(8, 16, 1024)).softmax(-1)
+    torch.manual_seed(5)
+    expected = torch.multinomial(shares.flatten(0, 1), 1).view(8, 16)
+    following = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(draw(shares), expected)
+    assert torch.equal(torch.rand(3), following)
+
+
+def test_nothing_is_drawn_from_what_is_no_distribution() -> None:
+    shares = torch.full((2, 4), 0.25)
+    shares[1, 2] = torch.nan
+    with pytest.raises(RuntimeError, match="probability tensor contains either"):
+        draw(shares)
 
 
 def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:

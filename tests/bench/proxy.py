@@ -1,0 +1,116 @@
+"""Load LiteLLM's proxy in front of one embedded worker (`python -m tests.bench.proxy PROGRAM`), into the measurements,
+beside the rows of `tests.bench.serving`.
+
+PROGRAM is `litellm` of an environment with `litellm[proxy]`, which Podium does not install, and SymPy. A request
+is one call of the quickstart's best worker there, and a workflow of several calls at `podium serve`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import yaml
+
+from ops.core.documents import write_between
+from ops.core.workspace import Workspace
+from tests.bench.client import EMBEDDED
+from tests.bench.serving import DOC, START_S, Server, fresh, load, range_of
+
+MARK = "<!-- made by `python -m tests.bench.proxy` -->"
+PROVIDER = Path(__file__).with_name("embedded_provider.py")
+WORKER = "solver"
+PORT = 4017
+
+
+@contextmanager
+def proxy(program: Path) -> Iterator[Server]:
+    """Start the proxy with one worker under the name `conductor`, and wait until it is ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copyfile(PROVIDER, Path(folder, "embedded_provider.py"))
+        file = Path(folder, "config.yaml")
+        model = {"model_name": "conductor", "litellm_params": {"model": f"{EMBEDDED}/{WORKER}"}}
+        provider = {"provider": EMBEDDED, "custom_handler": "embedded_provider.PROVIDER"}
+        settings = {
+            "model_list": [model],
+            "litellm_settings": {"custom_provider_map": [provider]},
+            "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},  # on loopback
+        }
+        file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        environment = {**os.environ, **offline, "PYTHONPATH": str(Workspace.find().root)}
+        command = [str(program), "--config", str(file), "--host", "127.0.0.1", "--port", str(PORT)]
+        began, url = time.monotonic(), f"http://127.0.0.1:{PORT}"
+        with Path(folder, "log").open("w", encoding="utf-8") as log:
+            server = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
+        try:
+            while not _ready(url):
+                if server.poll() is not None or time.monotonic() - began > START_S:
+                    sys.exit(f"the proxy did not start:\n{Path(folder, 'log').read_text(encoding='utf-8')}")
+                time.sleep(0.2)
+            yield Server(url, psutil.Process(server.pid), time.monotonic() - began, 0.0)
+        finally:
+            server.terminate()
+            server.wait(START_S)
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health/readiness", timeout=5, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def under_load(server: Server, clients: int, seconds: float) -> str:
+    """Return a row of the table."""
+    before = server.process.cpu_times()
+    replies = asyncio.run(load(server.url, clients, seconds, fresh(10_000)))
+    after = server.process.cpu_times()
+    cpu = after.user + after.system - before.user - before.system
+    whole = [reply.seconds for reply in replies if reply.status == 200]
+    statuses = Counter(reply.status for reply in replies)
+    said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
+    memory = server.process.memory_info().rss / 2**20
+    figures = f"{len(whole) / seconds:.1f} | {len(whole) / cpu:.1f} | {memory:,.0f} MiB"
+    return f"| {clients} | {said} | {range_of(whole)} | {figures} |"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("program", type=Path)
+    arguments.add_argument("--clients", type=int, nargs="+", default=[1, 10, 50, 200])
+    arguments.add_argument("--seconds", type=float, default=60.0, help="of each row")
+    chosen = arguments.parse_args()
+    with proxy(chosen.program.absolute()) as server:
+        rows = [under_load(server, clients, chosen.seconds) for clients in sorted(chosen.clients)]
+    head = (
+        f"LiteLLM's proxy in front of `{WORKER}` alone, one call for each request, {chosen.seconds:g} s a row, on "
+        f"{os.cpu_count()} cores ({platform.machine()}) that the clients use as well; load average at the end "
+        f"{psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
+    )
+    text = [
+        head,
+        "",
+        "| clients | responses | whole request | requests/s | requests per core second | memory |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *rows,
+    ]
+    write_between(Workspace.find().root / DOC, MARK, "\n".join(text))
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

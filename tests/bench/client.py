@@ -10,6 +10,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -18,13 +19,15 @@ from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
+from ops.precaching.precache import precache
 from ops.spending.ledger import Ledger
+from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings
 from tests.bench.fast_worker import fast_worker
 from tests.bench.row import Row, sized
-from tests.faults.limits_run import Order, live
+from tests.faults.limits_run import Order, live, remote
 from tests.faults.remote import FaultServer
 
 AT_ONCE = 32
@@ -41,6 +44,9 @@ MOST_OF_TWO = 0.75
 WORKERS, SLOTS, ANSWER_S = 7, sized(64, 4), 0.3
 """The workers that one and two processes ask, as many as the paper's: calls in flight of each, and their latency in
 seconds."""
+QUESTIONS, THOUGHT_S, MOST_OF_LIMITS = sized(1280, 8), sized(3, 1), 1.2
+"""Precaching's questions, the mean latency of its workers in seconds, and the bound. A call takes 4 ms of the core, so
+that at these limits the core is busy for over half of the time."""
 LATENCY_S = 0.1
 """Latency of the remote worker in seconds, short for a language model."""
 
@@ -59,10 +65,10 @@ def rows() -> list[Row]:
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
     table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, FaultServer(Path(folder)) as server:
-        remote = server.worker(concurrency=AT_ONCE, timeout_s=120)
+        slow = server.worker(concurrency=AT_ONCE, timeout_s=120)
         for name, worker, latency_s in (
-            (f"remote worker, {LATENCY_S:g} s", remote, LATENCY_S),
-            ("remote worker, 0 s", remote.model_copy(update={"name": "quick"}), 0.0),
+            (f"remote worker, {LATENCY_S:g} s", slow, LATENCY_S),
+            ("remote worker, 0 s", slow.model_copy(update={"name": "quick"}), 0.0),
             ("embedded tool, 0 s", tool, 0.0),
         ):
             server.order(latency_s=latency_s)
@@ -72,7 +78,31 @@ def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder, fast_worker(ANSWER_S) as url:
         one, two = _by_processes(url, Path(folder), 1), _by_processes(url, Path(folder), 2)
         table.append(Row("a call, two processes asking", two * 1e3, "one process", one * 1e3, MOST_OF_TWO, "ms"))
+    with tempfile.TemporaryDirectory() as folder, fast_worker(THOUGHT_S, prompt_tokens=60) as url:
+        shortest = QUESTIONS / SLOTS * THOUGHT_S
+        name, limits = f"precaching, {WORKERS} workers × {QUESTIONS:,} questions", "questions ÷ slots × latency"
+        table.append(Row(name, _precached(url, Path(folder)), limits, shortest, MOST_OF_LIMITS, "s"))
     return table
+
+
+def _precached(url: str, folder: Path) -> float:
+    """Measure the seconds in which precaching asks every worker every question, after LiteLLM's first call."""
+    workers = [remote(url, number, concurrency=SLOTS, timeout_s=120) for number in range(WORKERS)]
+    [one] = generate("mmlu", "test", 1, 0)
+    questions = [replace(one, id=str(n), question=f"{n}: {one.question}") for n in range(QUESTIONS)]
+    cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
+    client = WorkerClient(cache, ledger, Account("bench", "bench", 100.0))
+
+    async def ask() -> float:
+        await client.complete(workers[0], [{"role": "user", "content": "LiteLLM's first call takes its time"}])
+        began = time.perf_counter()
+        await asyncio.gather(*(precache(questions, worker, client) for worker in workers))
+        return time.perf_counter() - began
+
+    seconds = asyncio.run(ask())
+    cache.close()
+    ledger.close()
+    return seconds
 
 
 def _by_processes(url: str, folder: Path, count: int) -> float:

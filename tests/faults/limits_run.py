@@ -39,20 +39,24 @@ def live(order: Order, end: Connection) -> None:
     asyncio.run(_ask_all(order, end))
 
 
-async def _ask_all(order: Order, end: Connection) -> None:
-    worker = Worker.model_validate(
+def remote(url: str, number: int = 0, **settings: Any) -> Worker:
+    """Return a worker at `url`, of another name and endpoint for each number, with these further settings."""
+    return Worker.model_validate(
         {
-            "name": "remote", "model": "openai/some-model", "api_base": f"{order.url}/v1", "max_tokens": 64,
-            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60,
-        } | order.settings
+            "name": f"remote-{number}", "model": "openai/some-model", "api_base": f"{url}/{number}/v1",
+            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60, "max_tokens": 64,
+        } | settings
     )  # fmt: skip
+
+
+async def _ask_all(order: Order, end: Connection) -> None:
+    workers = [remote(order.url, number, **order.settings) for number in range(order.workers)]
     cache, ledger = ResponseCache(order.folder / (order.cache or order.name)), Ledger(order.folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("run", "test", 10.0))
-    warm = worker.model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
+    warm = workers[0].model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
     await client.complete(warm, [{"role": "user", "content": WARM_UP}])
     end.send("ready")
     await asyncio.to_thread(end.recv)
-    asked = [worker.model_copy(update={"name": f"{worker.name} {n}"}) for n in range(1, order.workers)]
-    turns = zip(cycle([worker, *asked]), range(order.count))
+    turns = zip(cycle(workers), range(order.count))
     prompts = ((each, [{"role": "user", "content": f"{order.name} {number}"}]) for each, number in turns)
     end.send(len(await asyncio.gather(*(client.complete(each, prompt) for each, prompt in prompts))))

@@ -27,7 +27,7 @@ from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings
 from tests.bench.fast_worker import fast_worker
 from tests.bench.row import Row, sized
-from tests.faults.limits_run import Order, live, remote
+from tests.faults.limits_run import Order, live, several
 from tests.faults.remote import FaultServer
 
 AT_ONCE = 32
@@ -87,7 +87,7 @@ def rows() -> list[Row]:
 
 def _precached(url: str, folder: Path) -> float:
     """Measure the seconds in which precaching asks every worker every question, after LiteLLM's first call."""
-    workers = [remote(url, number, concurrency=SLOTS, timeout_s=120) for number in range(WORKERS)]
+    workers = several(url, WORKERS, concurrency=SLOTS, timeout_s=120)
     [one] = generate("mmlu", "test", 1, 0)
     questions = [replace(one, id=str(n), question=f"{n}: {one.question}") for n in range(QUESTIONS)]
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")

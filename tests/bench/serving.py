@@ -153,10 +153,18 @@ async def load(url: str, clients: int, seconds: float, questions: Iterator[str])
 
 
 def fresh(seed: int) -> Iterator[str]:
-    """Make new questions of all training benchmarks in turn."""
+    """Make new questions of all training benchmarks in turn, none of them twice."""
     made = [_some(seed + number) for number in range(AHEAD)]
     later = (question for number in itertools.count(seed + AHEAD) for question in _some(number))
-    return itertools.chain(*made, later)
+    return _distinct(itertools.chain(*made, later))
+
+
+def _distinct(questions: Iterator[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for question in questions:
+        if question not in seen:
+            seen.add(question)
+            yield question
 
 
 def _some(seed: int) -> list[str]:

@@ -14,6 +14,7 @@ from ops.config import Worker
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from tests.faults.remote import remote_worker
 
 WARM_UP = "LiteLLM's first call takes its time"
 
@@ -39,18 +40,13 @@ def live(order: Order, end: Connection) -> None:
     asyncio.run(_ask_all(order, end))
 
 
-def remote(url: str, number: int = 0, **settings: Any) -> Worker:
-    """Return a worker at `url`, of another name and endpoint for each number, with these further settings."""
-    return Worker.model_validate(
-        {
-            "name": f"remote-{number}", "model": "openai/some-model", "api_base": f"{url}/{number}/v1",
-            "price": {"input": 1.0, "output": 2.0}, "timeout_s": 60, "max_tokens": 64,
-        } | settings
-    )  # fmt: skip
+def several(url: str, count: int, **settings: Any) -> list[Worker]:
+    """Return workers at `url`, each with a name and an endpoint of its own."""
+    return [remote_worker(f"{url}/{n}", name=f"remote-{n}", **settings) for n in range(count)]
 
 
 async def _ask_all(order: Order, end: Connection) -> None:
-    workers = [remote(order.url, number, **order.settings) for number in range(order.workers)]
+    workers = several(order.url, order.workers, **order.settings)
     cache, ledger = ResponseCache(order.folder / (order.cache or order.name)), Ledger(order.folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("run", "test", 10.0))
     warm = workers[0].model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})

@@ -19,6 +19,15 @@ PRICE = {"input": 1.0, "output": 2.0}
 """USD per million tokens, of every worker here."""
 
 
+def remote_worker(url: str, **settings: Any) -> Worker:
+    """Return a worker at the server `url`, with these settings beside or in place of the usual ones."""
+    values = {
+        "name": "remote", "model": "openai/some-model", "api_base": f"{url}/v1", "price": PRICE,
+        "max_tokens": 64, "timeout_s": 60.0,
+    }  # fmt: skip
+    return Worker.model_validate(values | settings)
+
+
 class Forks:
     """A process that forks a server at each request, because a fork takes milliseconds and an interpreter's start many
     more."""
@@ -78,8 +87,4 @@ class FaultServer:
         return Counter(entry["prompt"] for entry in self.log() if entry["event"] == "served")
 
     def worker(self, **settings: Any) -> Worker:
-        values = {
-            "name": "remote", "model": "openai/some-model", "api_base": f"{self.url}/v1", "price": PRICE,
-            "max_tokens": 64, "timeout_s": 60.0,
-        }  # fmt: skip
-        return Worker.model_validate(values | settings)
+        return remote_worker(self.url, **settings)

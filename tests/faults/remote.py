@@ -80,7 +80,8 @@ class FaultServer:
     def log(self) -> list[dict[str, Any]]:
         """Return the requests and answers so far, up to the last answer that a client has received."""
         self.order()  # it answers only after it has written the line of its last reply
-        return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+        written = self._log.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may be half written
+        return [json.loads(line) for line in written.splitlines()]
 
     def served(self) -> Counter[str]:
         """Return the number of complete answers, by prompt."""

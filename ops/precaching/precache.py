@@ -61,9 +61,12 @@ async def precache(
             if on_progress is not None:
                 on_progress(row)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(2 * worker.concurrency, len(problems) * samples)):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(2 * worker.concurrency, len(problems) * samples)):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     if stopped:
         raise stopped[0]
     return sorted(rows, key=order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from ops.config import JudgeGrader, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
+from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.grading.graders.judge import PROMPT, UNREADABLE
 from ops.workers.scheduling import Client
@@ -119,7 +119,7 @@ def _labelled(row: Row, known: Mapping[str, Problem]) -> Labelled:
 
 def measure(benchmark: str, judge: str, labels: str, answers: Sequence[Labelled], client: Client) -> Agreement:
     """Let the judge grade the answers. One that it could not be asked is left out. Raises the client's errors."""
-    grades = asyncio.run(graded([each.problem for each in answers], [each.answer for each in answers], client))
+    grades = run_async(graded([each.problem for each in answers], [each.answer for each in answers], client))
     pairs = [(each, grade) for each, grade in zip(answers, grades, strict=True) if grade and not grade.unscorable]
     right, wrong = (
         _agreed([grade.correct == label for each, grade in pairs if each.right == label]) for label in (True, False)

@@ -23,6 +23,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Namespace, Sample
 from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.precaching.precache import answer
 from ops.retraining.drift import Detector, threshold
@@ -214,7 +215,7 @@ def probe_workers(
         return await asyncio.gather(*rounds, return_exceptions=True)
 
     records: list[tuple[Worker, ProbeRecord]] = []
-    for worker, record in zip(workers, asyncio.run(every()), strict=True):
+    for worker, record in zip(workers, run_async(every()), strict=True):
         if isinstance(record, BaseException):
             raise record
         records.append((worker, record))

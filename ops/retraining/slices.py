@@ -6,7 +6,6 @@ namespace, and an interrupted evaluation finds that night's answers in the cache
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.running import run_async
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -81,7 +81,7 @@ def evaluate_slice(
             team = card.with_newcomers(
                 card.team(asked.pool, texts, asked.recipe.execution, NightlyClient(client, night)), asked.pool, data
             )
-            rows += asyncio.run(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
+            rows += run_async(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
     rows = at_prices(rows, setup.pool)
     strata = Pairs(rows, before).strata()
     difference = score_interval(list(strata.values())) if strata else None

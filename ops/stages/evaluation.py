@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from ops.config import Setup, asked_alike
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.processes import alone
+from ops.core.running import run_async
 from ops.evaluation.journal import RowJournals, RowSink
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
@@ -90,7 +90,7 @@ def _score_policy(
 
         for asked, names in asked_alike(setup, questions_of):
             questions = [question for benchmark in names for question in questions_of[benchmark]]
-            asyncio.run(answer_all(conductor, weights, questions, asked, client, journals, count))
+            run_async(answer_all(conductor, weights, questions, asked, client, journals, count))
         journals.finish()
     sample.export(setup.workspace, name)
     return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
@@ -170,7 +170,7 @@ def _asked_baseline(
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
-        return at_prices(asyncio.run(evaluate_method(method, problems, team, once)), setup.pool)
+        return at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)
 
     known = store.known
     method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
@@ -187,7 +187,7 @@ def _asked_baseline(
         for name, questions in questions_of.items():
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
-            asyncio.run(evaluate_method(method, questions, _team(asked, client), settings, count, journals))
+            run_async(evaluate_method(method, questions, _team(asked, client), settings, count, journals))
         store.keep(journals, _detail(method, journals))
     return store.rows(questions_of)
 

@@ -18,6 +18,7 @@ from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
 from ops.grading.hidden_tests import check_hidden_tests
@@ -171,7 +172,7 @@ def _ask(
         return [result for result in results if not isinstance(result, BaseException)]
 
     rows: dict[Cell, list[ResponseRow]] = {cell: [] for cell in cells}
-    for column in asyncio.run(ask()):
+    for column in run_async(ask()):
         for row in column:
             rows[Cell(row.worker, row.benchmark)].append(row)
     return rows

@@ -12,6 +12,7 @@ from ops.cache import ResponseCache
 from ops.config import Pool, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused
 from ops.core.response import Message, Namespace, Sample
+from ops.core.running import run_async
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
@@ -55,7 +56,7 @@ def ping(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> 
     async def every() -> list[Pinged]:
         return list(await asyncio.gather(*(_ping(worker, file, client, sample) for worker in pool.workers)))
 
-    return asyncio.run(every())
+    return run_async(every())
 
 
 async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: Sample) -> Pinged:

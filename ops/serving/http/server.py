@@ -172,7 +172,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
 
     app.on_broken = give_up
     with listening:
-        asyncio.run(_serve(server, listening, limits))
+        asyncio.run(_serve(server, listening, limits))  # noqa: TID251  (uvicorn handles signals)
     if app.broken:
         raise PodiumError(app.broken)
 

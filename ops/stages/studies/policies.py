@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ops.config import Setup, asked_alike, digest
 from ops.config.studies import AS_IT_IS
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
+from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
 from ops.evaluation.journal import RowList
@@ -100,7 +100,7 @@ def _executed(
         team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
         completions = {(each.problem.key, each.repeat): each.text for each in own}
-        rows += asyncio.run(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
+        rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
     return rows
 
 
@@ -136,7 +136,7 @@ def answers_with_texts(
             questions = [question for benchmark in names for question in lab.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
             own, rows = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation})), RowList()
-            asyncio.run(answer_all(conductor, weights, questions, own, client, rows))
+            run_async(answer_all(conductor, weights, questions, own, client, rows))
             made += at_prices(rows, asked.pool)
     return made
 

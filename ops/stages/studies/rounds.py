@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from ops.conductor.writer import load_conductor
 from ops.config import RoundLimits, Setup, digest
 from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
+from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.rows import OutcomeRow
@@ -53,7 +53,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
                     rows = evaluate(
                         conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
                     )
-                    return asyncio.run(rows)
+                    return run_async(rows)
 
             origin = {**scores_origin(setup, policy, asked), "limits": digest(limits.model_dump())}
             rows = rows_once(setup, name, origin, make)

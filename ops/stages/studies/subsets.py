@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from ops.conductor.writer import LocalConductor, load_here
 from ops.config import Setup, Worker, digest
 from ops.config.studies import Subsets
 from ops.core.errors import PodiumError
+from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
 from ops.evaluation.reading import questions, sample
@@ -154,7 +154,7 @@ class Bench:
 
         def make() -> list[OutcomeRow]:
             whole = Team(pool.workers, self._client(), execution=recipe.execution)
-            return asyncio.run(evaluate_method(method, self._asked, whole, recipe.evaluation))
+            return run_async(evaluate_method(method, self._asked, whole, recipe.evaluation))
 
         no_policy = Path()
         origin = {**scores_origin(self.setup, no_policy, self._asked), "alone": worker}
@@ -172,7 +172,7 @@ class Bench:
             team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
             team = team if newcomer is None else joined(team, newcomer, cards)
             team = team.offering(part, renumbered=renumbered)
-            return asyncio.run(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
+            return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 
         origin = {**scores_origin(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
         if newcomer is not None:

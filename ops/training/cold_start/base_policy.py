@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from ops.conductor.policy import CARD, PolicyCard
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of
 from ops.core.errors import DataError
+from ops.core.running import run_async
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_reported
 from ops.workers.scheduling import Client
@@ -150,8 +150,8 @@ def _teach(
     if settings.teacher is not None:
         mix = read_problems(setup.workspace.data / "training_mix.jsonl")
         asked = [problem for problem in mix if problem.key not in keys]
-        shown = asyncio.run(taught(setup, card, settings.teacher, asked, client, on_progress))
-    examples = asyncio.run(sample_examples(setup, team, settings, count, on_progress, keys, shown.workflows))
+        shown = run_async(taught(setup, card, settings.teacher, asked, client, on_progress))
+    examples = run_async(sample_examples(setup, team, settings, count, on_progress, keys, shown.workflows))
     if isinstance(recipe.policy, ScratchPolicy):
         model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:

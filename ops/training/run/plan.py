@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
-from ops.config.loading import check_against_pool
+from ops.config.loading import check_against_pool, in_words
 from ops.core.atomic import sha256_of, write_text
 from ops.core.errors import DataError
 from ops.core.processes import free_port, name_of
@@ -70,6 +72,10 @@ class RunPlan(Settings):
         """Read the plan in a folder. Raises `DataError` if there is none."""
         try:
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field, remedy = ".".join(map(str, first["loc"])), "Delete the folder if another version of Podium wrote it"
+            raise DataError(folder / PLAN, field, f"is not usable: {in_words(first)}", remedy) from None
         except (OSError, ValueError) as error:
             raise DataError(folder / PLAN, "", f"cannot be read ({error})", "Write the plan again") from None
 

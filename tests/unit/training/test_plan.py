@@ -125,6 +125,12 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = quick_plan()
     (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
+    values = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    values["recipe"]["evaluation"]["older"] = 1
+    (tmp_path / "run.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(DataError, match=r"recipe\.evaluation\.older: is not usable: Extra inputs .* Delete") as said:
+        RunPlan.read(tmp_path)
+    assert "\n" not in str(said.value)
     with pytest.raises(DataError, match=r"run\.json"):
         RunPlan.read(tmp_path / "nowhere")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS, graded_on, training_benchmarks
@@ -86,7 +87,42 @@ def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Spli
 
 
 def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """Return all training candidates in `data/raw`, benchmark by benchmark. Raises `DataError` and `ConfigError`."""
+    """Return the training candidates in `data/raw`, benchmark by benchmark, without those of unseen subjects.
+
+    Raises `DataError` and `ConfigError`.
+    """
+    unseen = unseen_subjects(workspace, recipe)
+    return [problem for problem in _train_splits(workspace, recipe) if not _is_of(problem, unseen)]
+
+
+def unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, frozenset[str]]:
+    """Return training benchmark → its subjects that `curation.unseen_subjects` and the seed leave out of training.
+
+    Raises `DataError` without the raw problems, and `ConfigError` if a benchmark would keep no subject.
+    """
+    count, drawn = recipe.curation.unseen_subjects, dict[str, frozenset[str]]()
+    if not count:
+        return drawn
+    for name, own in by_benchmark(_train_splits(workspace, recipe)).items():
+        subjects = sorted({problem.subject for problem in own})
+        if len(subjects) <= count:
+            problem = f"is {count}, and {name} has {len(subjects)} subjects: none would be left to train on"
+            raise ConfigError(f"recipe {recipe.name!r}", "curation.unseen_subjects", problem, "Lower it")
+        drawn[name] = frozenset(Random(f"{recipe.seed} {name}").sample(subjects, count))
+    return drawn
+
+
+def not_trained_on(workspace: Workspace, recipe: Recipe, questions: Iterable[Problem]) -> frozenset[str]:
+    """Return the keys of the questions of unseen subjects. Raises as `unseen_subjects`."""
+    unseen = unseen_subjects(workspace, recipe)
+    return frozenset(question.key for question in questions if _is_of(question, unseen))
+
+
+def _is_of(problem: Problem, subjects: Mapping[str, frozenset[str]]) -> bool:
+    return problem.subject in subjects.get(problem.benchmark, ())
+
+
+def _train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
     names = training_benchmarks(recipe.benchmarks)
     if not names:
         remedy = f"Add one of {', '.join(training_benchmarks())}"

@@ -77,6 +77,9 @@ class Curation(Settings):
     near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
     """Training candidates with at least this similarity (word 5-grams) to an evaluation question are removed, and light
     rewordings too. 1: equal texts only, for templates filled with numbers."""
+    unseen_subjects: int = Field(default=0, ge=0)
+    """Subjects of each training benchmark, drawn by the seed, of which no problem is trained on: validation on other
+    kinds of problems without the OOD benchmarks. 0: none."""
 
     @field_validator("selector")
     @classmethod
@@ -145,6 +148,9 @@ class Prompting(Settings):
     """Whether the seed decides which worker is "Model 0", so that a worker's position carries no prior."""
     cards: bool = False
     """Whether each worker's measured accuracy by domain and its price are shown beside its ordinal."""
+    unknown_words: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a question's words in whose place training shows the Conductor random letters, so that it learns what to
+    write for words that it does not know. Workers, evaluation and serving see the question."""
 
 
 class Generation(Settings):

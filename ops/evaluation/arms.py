@@ -29,6 +29,8 @@ from ops.evaluation.subsets import accuracy, difference
 OPPONENT = "minus Conductor"
 """The heading of the column in which an opponent is compared with the Conductor."""
 Cells = list[str | int | float]
+TRAINED, UNSEEN = "trained subjects", "unseen subjects"
+"""The in-domain questions of subjects that were trained on, and of those that were not."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,27 @@ class Arm:
     """Heading of a column (`minus as it is`) → the arm that this arm is compared with in that column."""
     facts: Mapping[str, float | str] = field(default_factory=dict)
     """Heading → value of further columns."""
+    unseen: frozenset[str] = frozenset()
+    """Keys of in-domain questions of subjects that this seed did not train on (`curation.unseen_subjects`)."""
 
     @property
     def rows(self) -> list[OutcomeRow]:
         """The rows of all runs."""
         return [row for run in self.runs for row in run]
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Group of questions → its benchmarks, for the groups that have any."""
+        named = benchmark_groups([row for row in self.rows if not row.unscorable])
+        if self.unseen:
+            named = dict.fromkeys((TRAINED, UNSEEN), named["in-domain"]) | {"OOD": named["OOD"]}
+        return {name: own for name, own in named.items() if own}
+
+    def part(self, group: str) -> Sequence[Sequence[OutcomeRow]]:
+        """Return the runs on a group's questions, or on all for a group of whole benchmarks."""
+        if group not in (TRAINED, UNSEEN):
+            return self.runs
+        return [[row for row in run if (row.problem_key in self.unseen) == (group == UNSEEN)] for run in self.runs]
 
 
 class Findings(NamedTuple):
@@ -116,14 +134,13 @@ def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str])
     own = [arms[name] for arms in seeds]
     rows = [row for row in own[0].rows if not row.unscorable]
     cells: dict[str, str] = {}
-    for group, benchmarks in benchmark_groups(rows).items():
-        if benchmarks:
-            cells[f"{group}, %"] = _over([accuracy(arm.runs, benchmarks) for arm in own])
-            for head in besides:
-                others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
-                pairs = zip(own, others, strict=False)
-                points = [difference(arm.runs, other.runs, benchmarks) for arm, other in pairs]
-                cells[f"{group} {head}, points"] = _over(points) if points else ""
+    for group, benchmarks in own[0].groups.items():
+        cells[f"{group}, %"] = _over([accuracy(arm.part(group), benchmarks) for arm in own])
+        for head in besides:
+            others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
+            pairs = zip(own, others, strict=False)
+            points = [difference(arm.part(group), other.runs, benchmarks) for arm, other in pairs]
+            cells[f"{group} {head}, points"] = _over(points) if points else ""
     if not rows:
         return cells
     cells["valid, %"] = f"{100 * _mean(valid(arm.rows) for arm in own):.1f}"
@@ -263,11 +280,10 @@ def picture(arms: Sequence[Arm]) -> bytes:
     compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
     estimates = {
         arm.name: {
-            group: difference(arm.runs, by_name[compared[arm.name]].runs, benchmarks)
+            group: difference(arm.part(group), by_name[compared[arm.name]].runs, benchmarks)
             if compared
-            else accuracy(arm.runs, benchmarks)
-            for group, benchmarks in benchmark_groups(arm.rows).items()
-            if benchmarks
+            else accuracy(arm.part(group), benchmarks)
+            for group, benchmarks in arm.groups.items()
         }
         for arm in arms
         if not compared or arm.name in compared

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.store import evaluation_questions, not_trained_on
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Samples
@@ -37,13 +37,23 @@ class Study:
 
     def findings(self, by_seed: BySeed, setup: Setup) -> Findings:
         """Return the findings over the arms of all seeds. Questions do not depend on the seed."""
-        families = {problem.key: problem.subject for problem in questions(setup)}
+        asked = questions(setup)
+        families = {problem.key: problem.subject for problem in asked}
         if not isinstance(self.entry, Changes):
             return findings(by_seed, families if isinstance(self.entry, Samples) else None)
+        if setup.recipe.curation.unseen_subjects:
+            by_seed = {seed: _with_unseen(arms, setup, seed, asked) for seed, arms in by_seed.items()}
         made = (AS_IT_IS, *(self.only or self.entry.changes))
         claimed = ["" if name == AS_IT_IS else name for name in self.entry.claimed if name in made]
         ours = [arm_name("Conductor", name) for name in claimed]
         return findings(by_seed, None if self.entry.changes else families, claimed=ours)
+
+
+def _with_unseen(arms: Sequence[Arm], setup: Setup, seed: int, asked: Sequence[Problem]) -> list[Arm]:
+    """Return the arms with the questions of subjects that this seed did not train on."""
+    recipe = setup.recipe.model_copy(update={"seed": seed})
+    unseen = not_trained_on(setup.workspace, recipe, asked)
+    return [replace(arm, unseen=unseen) for arm in arms]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ops.config import Pool, Prompting, Worker
@@ -26,7 +28,10 @@ __all__ = [
     "load_few_shots",
     "offer",
     "recursive_messages",
+    "with_unknown_words",
 ]
+
+_WORD = re.compile(r"[^\W\d_]+")
 
 Count = Callable[[Sequence[Message]], int]
 """The tokens of a chat, template included."""
@@ -104,6 +109,23 @@ def conductor_messages(
         parts.append(YOUR_TURN)
     parts.append(f"{_asked(question, ordinals, measured)}\n\nThink first, then end with the three lists.")
     return [_user("\n\n".join(parts))]
+
+
+def with_unknown_words(problem: Problem, share: float, seed: str) -> Problem:
+    """Return the problem with about `share` of the question's words as random letters; `seed` and its key decide which.
+
+    Numbers, choices, tests and the answer stay. For training (`prompting.unknown_words`).
+    """
+    if not share:
+        return problem
+    drawn = random.Random(f"{seed} {problem.key}")
+
+    def shown(word: re.Match[str]) -> str:
+        if drawn.random() >= share:
+            return word[0]
+        return "".join(drawn.choices(string.ascii_lowercase, k=len(word[0])))
+
+    return replace(problem, question=_WORD.sub(shown, problem.question))
 
 
 def recursive_messages(

@@ -54,7 +54,9 @@ EXPERIMENTS = {
     "study/samples": {"benchmark_scores", "raw_problems", "worker_pool"},
     **{
         f"study/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
-        for name in ("seeds", "vote", "reproduction_vote", "ablations", "prompting_and_size")
+        for name in (
+            "seeds", "vote", "reproduction_vote", "ablations", "prompting_and_size", "unseen_subjects",
+        )
     },
 }
 """Materialized by separate jobs, on request."""

@@ -20,7 +20,7 @@ from ops.core.problem import Problem
 from ops.training.run.plan import RunPlan
 from ops.training.step.questions import Row
 from ops.workflow.controls import plain_messages
-from ops.workflow.prompt import check_length
+from ops.workflow.prompt import check_length, with_unknown_words
 from ops.workflow.team import Team
 
 
@@ -69,7 +69,8 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
             ordinals = [there[i] for i in adaptive.drawn(len(there), plan.recipe.seed, problem.key, epoch)]
             shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
             more = {"offered": ordinals}
-        messages = shown.messages(problem)
+        asked = with_unknown_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")
+        messages = shown.messages(asked)
         if context is not None:
             check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
         return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}

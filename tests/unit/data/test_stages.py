@@ -10,13 +10,17 @@ import pytest
 import yaml
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import evaluation_questions, read_problems
+from ops.benchmarks.store import evaluation_questions, not_trained_on, read_problems, unseen_subjects
 from ops.config import Recipe, Setup, load_pool, load_recipe
-from ops.core.errors import DataError
+from ops.config.studies import Changes
+from ops.core.errors import ConfigError, DataError
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.curation.selector import SELECTORS
 from ops.curation.signal import Tally, tallies
+from ops.evaluation.arms import Arm
+from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.stored_studies import Study
 from ops.precaching.precache import write_responses
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
@@ -129,6 +133,59 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, recipe: Recipe) -> None:
         "not pass@1",
     ):
         assert words in card
+
+
+def without_subjects(recipe: Recipe, count: int, seed: int = 0) -> Recipe:
+    curation = recipe.curation.model_copy(update={"unseen_subjects": count})
+    return recipe.model_copy(update={"curation": curation, "seed": seed})
+
+
+def test_no_candidate_is_of_an_unseen_subject_and_the_seed_draws_them(workspace: Workspace, recipe: Recipe) -> None:
+    for name in recipe.benchmarks:
+        materialize_raw(without_workers(workspace, recipe), name)
+    questions = [each for own in evaluation_questions(workspace, recipe).values() for each in own]
+    drawn = set()
+    for seed in range(8):
+        chosen = without_subjects(recipe, 1, seed)
+        unseen = unseen_subjects(workspace, chosen)
+        assert {name: len(own) for name, own in unseen.items()} == dict.fromkeys(ROWS, 1)
+        listed = materialize_shortlist(without_workers(workspace, chosen)).problems
+        assert listed and not any(each.subject in unseen[each.benchmark] for each in listed)
+        keys = not_trained_on(workspace, chosen, questions)
+        assert keys == {each.key for each in questions if each.subject in unseen[each.benchmark]}
+        drawn.add(unseen["mmlu"])
+    assert drawn == {frozenset({"s0"}), frozenset({"s1"})}
+    assert not_trained_on(workspace, recipe, questions) == frozenset()
+
+
+def test_a_study_shows_each_seed_s_unseen_subjects_apart(workspace: Workspace, recipe: Recipe) -> None:
+    for name in recipe.benchmarks:
+        materialize_raw(without_workers(workspace, recipe), name)
+    setup = without_workers(workspace, without_subjects(recipe, 1))
+    questions = [each for own in evaluation_questions(workspace, recipe).values() for each in own]
+    by_seed = {}
+    for seed in (3, 4):
+        unseen = not_trained_on(workspace, without_subjects(recipe, 1, seed), questions)
+        rows = [outcome(each.benchmark, each.id, correct=int(each.key in unseen)) for each in questions]
+        by_seed[seed] = [Arm("Conductor", [rows])]
+    entry = Changes(kind="changes", title="t", recipe="small", changes={"none": {}})
+    found = Study("s", entry).findings(by_seed, setup).summary
+    cells = dict(zip(found.head, found.rows[0], strict=True))
+    assert (cells["trained subjects, %"], cells["unseen subjects, %"]) == ("0.0 ± 0.0", "100.0 ± 0.0")
+    assert "in-domain, %" not in cells
+
+
+def outcome(benchmark: str, problem: str, correct: int) -> OutcomeRow:
+    return OutcomeRow(
+        benchmark, problem, 0, "math", correct, True, "", "answered", 1, ("ann",), 10, 0.002, 0.1, "", "", False
+    )  # fmt: skip
+
+
+def test_a_benchmark_keeps_a_subject_to_train_on(workspace: Workspace, recipe: Recipe) -> None:
+    for name in recipe.benchmarks:
+        materialize_raw(without_workers(workspace, recipe), name)
+    with pytest.raises(ConfigError, match=r"curation.unseen_subjects: is 2, and math500 has 2 subjects"):
+        materialize_shortlist(without_workers(workspace, without_subjects(recipe, 2)))
 
 
 @pytest.mark.parametrize(

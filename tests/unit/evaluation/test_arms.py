@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ops.config.studies import AS_IT_IS
 from ops.evaluation.arms import Arm, claims, findings, table
 from ops.evaluation.rows import OutcomeRow
@@ -58,6 +60,17 @@ def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_b
     assert made["in-domain minus as it is, points"] == "-12.5 ± 37.5"  # 25 and -50
     opponent = Arm("vote", [rows("1110", "1110")], {"minus Conductor": AS_IT_IS})
     assert cells([*BASE, opponent], BASE)["vote"]["in-domain minus Conductor, points"] == "25.0 ± 0.0"
+
+
+def test_subjects_that_were_not_trained_on_are_a_group_of_their_own() -> None:
+    unseen = frozenset({"math500/2", "math500/3"})
+    made = cells([replace(arm, unseen=unseen) for arm in (*BASE, OTHER)])
+    as_it_is, wider = made[AS_IT_IS], made["wider"]
+    assert not [head for head in wider if head.startswith("in-domain")]
+    assert (as_it_is["trained subjects, %"], as_it_is["unseen subjects, %"]) == ("100.0 ± 0.0", "0.0 ± 0.0")
+    assert str(wider["unseen subjects minus as it is, points"]).startswith("50.0 ± ")
+    assert wider["trained subjects minus as it is, points"] == "0.0 ± 0.0"
+    assert str(wider["OOD, %"]).startswith("25.0 ± ")
 
 
 def test_findings_hold_each_seed_and_each_family_and_count_unreachable_workers() -> None:

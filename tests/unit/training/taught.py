@@ -59,5 +59,6 @@ def laid_out(root: Path) -> Setup:
 
 def sft_examples(setup: Setup, settings: ColdStart, count: int, **other: object) -> list[SftExample]:
     client = other.pop("client", NO_CLIENT)
-    team = Team(POOL.workers, client, RECIPE.prompting)  # type: ignore[arg-type]
+    prompting = other.pop("prompting", RECIPE.prompting)
+    team = Team(POOL.workers, client, prompting)  # type: ignore[arg-type]
     return asyncio.run(sample_examples(setup, team, settings, count, **other))  # type: ignore[arg-type]

@@ -65,6 +65,21 @@ def test_cards_are_shown_where_the_recipe_asks_for_them(tokenizer) -> None:
     assert row["prompt"][0]["content"].endswith("Models: 0 1\n0: math 25 $0.0010\n1: math 75 $0.0010")
 
 
+def test_unknown_words_are_random_letters_that_differ_by_epoch(tokenizer) -> None:
+    made, team = plan(steps=2, unknown_words=0.5)
+    asked = problem("How many apples cost 12 euros? Élise pays 3.50 for 4 of them and 7 for 2 pears")
+    first, second = (each[0]["content"] for each in dataset(made, [asked], row_maker(made, team, tokenizer))["prompt"])
+    assert first != second
+    for text in (first, second):
+        words, shown = asked.question.split(), text.split("\n")[0].split()
+        changed = [new for old, new in zip(words, shown, strict=True) if old != new]
+        assert 2 < len(changed) < 12
+        assert list(map(len, shown)) == list(map(len, words))
+        assert [word for word in shown if word[0].isdigit()] == ["12", "3.50", "4", "7", "2"]
+    again = dataset(made, [asked], row_maker(made, team, tokenizer))["prompt"]
+    assert [each[0]["content"] for each in again] == [first, second]
+
+
 def test_a_problem_too_long_for_the_model_is_named_before_training_starts(tokenizer) -> None:
     made, team = plan()
     room, row = 300 - made.recipe.grpo.max_completion_tokens, row_maker(made, team, tokenizer, 300)

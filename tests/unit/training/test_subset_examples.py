@@ -82,3 +82,12 @@ def test_a_policys_key_depends_on_its_subsets_and_their_draw(setup: Setup) -> No
     values = RECIPE.model_dump() | {"cold_start": {"parts_share": 0.5}}
     with pytest.raises(ValueError, match="parts_share needs an adaptive section"):
         Recipe.model_validate(values)
+
+
+def test_unknown_words_are_in_the_prompts_of_the_examples_alone(setup: Setup) -> None:
+    prompting = RECIPE.prompting.model_copy(update={"unknown_words": 0.3})
+    plain = sft_examples(setup, ColdStart(parts_share=0.5), 60)
+    unknown = sft_examples(setup, ColdStart(parts_share=0.5), 60, prompting=prompting)
+    assert [each["completion"] for each in unknown] == [each["completion"] for each in plain]
+    assert [offered(each) for each in unknown] == [offered(each) for each in plain]
+    assert sum(one["prompt"] != other["prompt"] for one, other in zip(unknown, plain, strict=True)) > 40

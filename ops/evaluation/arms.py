@@ -52,10 +52,9 @@ class Arm:
         """The rows of all runs."""
         return [row for run in self.runs for row in run]
 
-    @property
-    def groups(self) -> dict[str, list[str]]:
-        """Group of questions → its benchmarks, for the groups that have any."""
-        named = benchmark_groups([row for row in self.rows if not row.unscorable])
+    def groups(self, rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
+        """Return group of questions → its benchmarks, for the groups that have any in these rows of the arm."""
+        named = benchmark_groups(rows)
         if self.unseen:
             named = dict.fromkeys((TRAINED, UNSEEN), named["in-domain"]) | {"OOD": named["OOD"]}
         return {name: own for name, own in named.items() if own}
@@ -134,7 +133,7 @@ def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str])
     own = [arms[name] for arms in seeds]
     rows = [row for row in own[0].rows if not row.unscorable]
     cells: dict[str, str] = {}
-    for group, benchmarks in own[0].groups.items():
+    for group, benchmarks in own[0].groups(rows).items():
         cells[f"{group}, %"] = _over([accuracy(arm.part(group), benchmarks) for arm in own])
         for head in besides:
             others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
@@ -283,7 +282,7 @@ def picture(arms: Sequence[Arm]) -> bytes:
             group: difference(arm.part(group), by_name[compared[arm.name]].runs, benchmarks)
             if compared
             else accuracy(arm.part(group), benchmarks)
-            for group, benchmarks in arm.groups.items()
+            for group, benchmarks in arm.groups(arm.rows).items()
         }
         for arm in arms
         if not compared or arm.name in compared

@@ -39,7 +39,7 @@ from ops.planning.memory import (
 )
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
-from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages
+from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages, workflows_an_answer
 from ops.planning.stored import Left, ledger_of, left, stored_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE
@@ -304,7 +304,9 @@ class Plan:
             rounds = self.recipe.recursive.limits.rounds if self.recipe.recursive is not None else 0
             # If rounds are allowed, the last policy reads every answer at least once more.
             again = Range(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
-            written = Range.of(policies).plus(again).times(asked)
+            written = (
+                Range.of(policies).plus(again).times(asked).times(workflows_an_answer(self.recipe.evaluation.vote))
+            )
             return evaluation_s(self.setup, self.known.shape, self.machine, written)
         return None
 

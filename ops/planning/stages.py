@@ -11,7 +11,7 @@ from functools import reduce
 from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
-from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Worker
+from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
 from ops.core.errors import counted
 from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
@@ -294,9 +294,7 @@ class Stages:
         return self._stage(EVALUATION, what, costs)
 
     def _voting(self, answers: float) -> Range:
-        """Return the number of workflows that give these answers: from those that must agree to all that may vote."""
-        vote = self._setup.recipe.evaluation.vote
-        return Range(vote.enough, (vote.enough + vote.workflows) / 2, vote.workflows).times(answers)
+        return workflows_an_answer(self._setup.recipe.evaluation.vote).times(answers)
 
     def _asked(self) -> str:
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
@@ -373,6 +371,11 @@ class Stages:
         worth = cost.usd if most_expensive is None else cost.usd._replace(high=most_expensive)
         paid = DISTINCT.get(TRAINING if name in _REPEATING else name) if self._scratch else None
         return replace(cost, usd=worth if paid is None else worth.times(paid), worth=worth)
+
+
+def workflows_an_answer(vote: Vote) -> Range:
+    """Return the number of workflows that give an answer: from those that must agree to all that may vote."""
+    return Range(vote.enough, (vote.enough + vote.workflows) / 2, vote.workflows)
 
 
 def _prices(setup: Setup, known: Lengths, measured: Measured | None = None) -> Prices:

@@ -380,8 +380,9 @@ def test_hours_of_the_policy_are_an_arithmetic_where_it_is_large(paper: Sound) -
 
 
 def test_the_hours_of_an_evaluation_depend_on_its_writer(paper: Sound) -> None:
-    def hours(writer: str, **changes: Any) -> Range | None:
-        plan = paper.plan(recipe={"evaluation": {"writer": writer}}, **changes)
+    def hours(writer: str, workflows: int = 1, **changes: Any) -> Range | None:
+        vote = {"workflows": workflows, "agree": (workflows + 1) // 2}
+        plan = paper.plan(recipe={"evaluation": {"writer": writer, "vote": vote}}, **changes)
         return next(stage.policy_s for stage in plan.stages if stage.name == "evaluation")
 
     slow, fast = hours("transformers"), hours("vllm")
@@ -390,3 +391,5 @@ def test_the_hours_of_an_evaluation_depend_on_its_writer(paper: Sound) -> None:
     assert hours("vllm", machine=NOTHING) is None
     elsewhere = hours("http://127.0.0.1:8000", machine=NOTHING)
     assert elsewhere == pytest.approx(fast.times(2)), "a server is assumed to have one GPU of its own"
+    voted = hours("vllm", workflows=5)
+    assert voted == pytest.approx(fast.times(Range(3, 4, 5))), "each workflow that votes is written"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import store
 from ops.release.artifacts import check_files, located
+from ops.release.lineage import Refused
 from ops.release.trace_writer import TraceWriter
 from ops.release.tracing import of_request, store_traces
 from ops.serving.loaded import VersionFiles
@@ -115,8 +117,13 @@ class RegisteredVersions:
         local = parts.scheme in ("", "file")
         folder = Path(unquote(parts.path)) if local else self._workspace.state / "serving" / registered.model_id
         if local or folder.is_dir():
-            check_files(registered.version, folder, registered.tags)
-            return folder
+            try:
+                check_files(registered.version, folder, registered.tags)
+                return folder
+            except Refused:
+                if local:
+                    raise
+                shutil.rmtree(folder, ignore_errors=True)  # a damaged copy is fetched again
         with made_whole(folder) as part:
             found = located(self._workspace, registered, part)
             check_files(registered.version, found, registered.tags)

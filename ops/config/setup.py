@@ -36,6 +36,8 @@ class Setup:
     """Name → pool, for the pools that the recipe's evaluation names."""
     left_out: tuple[LeftOut, ...] = ()
     """What the recipe goes without here."""
+    account: str = ""
+    """The name under which the ledger counts spending; empty: the run's (`run`)."""
 
     @classmethod
     def read(cls, workspace: Workspace, recipe: str, seed: int | None = None) -> Self:
@@ -71,8 +73,13 @@ class Setup:
 
     @property
     def run(self) -> str:
-        """Return the name under which the ledger counts spending: recipe, seed and the pool's answers key."""
-        return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
+        """Return the name under which the ledger counts spending: recipe, seed and the pool's answers key, unless the
+        setup has its own account."""
+        return self.account or f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
+
+    def beside(self, name: str) -> Self:
+        """Return the setup of calls beside the run, which the ledger counts as a run of its own with the same cap."""
+        return replace(self, account=f"{self.run}-{name}")
 
     @property
     def pool_file(self) -> Path:

@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from ops.precaching.replay import Recorded
 
 
-def open_client(setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
+def open_client(setup: Setup, purpose: str) -> WorkerClient:
     """Open a client on the checkout's cache and ledger.
 
-    Recipe, seed and pool identify the run whose spending cap applies; calls `beside` that run have a separate cap. A
-    recipe with a `replay` section gets a client that answers from recorded responses. Raises `ConfigError` for an
-    invalid address of a shared cache and `DataError` for unreadable tables to replay.
+    The recipe's spending cap applies to `setup.run`. A recipe with a `replay` section gets a client that answers from
+    recorded responses. Raises `ConfigError` for an invalid address of a shared cache and `DataError` for unreadable
+    tables to replay.
     """
     recipe = setup.recipe
     cache, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
-    run = f"{setup.run}-{beside}" if beside else setup.run
-    account = Account(run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
+    account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
         return WorkerClient(cache, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient

@@ -42,10 +42,10 @@ class Making:
     """The results of the runs that this study trained."""
     _began: bool = False
 
-    def client(self, setup: Setup, purpose: str, beside: str = "") -> WorkerClient:
+    def client(self, setup: Setup, purpose: str) -> WorkerClient:
         """Open and register a client as `open_client` does."""
         self._begin()
-        self.clients.append(open_client(setup, purpose, beside))
+        self.clients.append(open_client(setup, purpose))
         return self.clients[-1]
 
     def train(self, run: Path) -> None:

@@ -97,8 +97,10 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace) -> Non
     assert (hidden(kept, "as it is"), hidden(kept, "wider"), hidden(podium, "wider")) == (128, 256, 192)
     entry = study_of(kept, "sizes").entry
     assert isinstance(entry, Changes)
-    caps = {each.recipe.budget.run_usd for each in setups("sizes", entry, kept.load()).values()}
+    made = setups("sizes", entry, kept.load()).values()
+    caps = {each.recipe.budget.run_usd for each in made}
     assert caps == {3 * podium.load().recipe.budget.run_usd}  # the unchanged recipe, and two changes
+    assert {each.run for each in made} == {f"{podium.load().run}-sizes"}, "the recipe's own run does not pay for them"
 
 
 IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], str | None, str], ...] = (

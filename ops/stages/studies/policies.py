@@ -75,7 +75,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
             making.report(place * len(written) + done, len(changes) * len(written), name)
 
         def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
-            return _executed(setup, card, making.client(setup, "experiment", beside=entry.name), other.written, count)
+            return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.written, count)
 
         rows = rows_once(setup, entry.name, origin, make)
         facts = {"changed, %": f"{100 * other.share:.0f}"}
@@ -130,7 +130,7 @@ def answers_with_texts(
     from ops.conductor.writer import load_conductor
 
     setup, made = lab.setup, list[OutcomeRow]()
-    client, weights = making.client(setup, "experiment", beside=name), policy_id(policy)
+    client, weights = making.client(setup.beside(name), "experiment"), policy_id(policy)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, benchmarks):
             questions = [question for benchmark in names for question in lab.questions[benchmark]]

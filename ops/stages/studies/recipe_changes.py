@@ -30,8 +30,9 @@ PARTS = {"": "seconds", " writing": "seconds/generation", " workers": "seconds/w
 def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) -> dict[str, Setup]:
     """`AS_IT_IS` and each change (those in `only`, if it is not empty) → the changed setup.
 
-    The ledger counts all trainings of a seed as one run. Its cap is the recipe's cap × (1 + number of changes, at least
-    1). Raises `ConfigError` for an unknown change, and for a change that makes the recipe invalid.
+    The ledger counts the calls of the study on a seed as a run of its own, which the recipe's own run does not pay. Its
+    cap is the recipe's cap × (1 + number of changes, at least 1). Raises `ConfigError` for an unknown change, and for a
+    change that makes the recipe invalid.
     """
     file = setup.workspace.config / STUDIES
     if unknown := [each for each in only if each not in entry.changes]:
@@ -42,7 +43,7 @@ def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) ->
     def with_change(change: Change) -> Setup:
         recipe = changed(setup.recipe, change, file)
         budget = recipe.budget.model_copy(update={"run_usd": usd})
-        return replace(setup, recipe=recipe.model_copy(update={"budget": budget}))
+        return replace(setup.beside(name), recipe=recipe.model_copy(update={"budget": budget}))
 
     chosen = {AS_IT_IS: Change(), **{each: entry.changes[each] for each in only or entry.changes}}
     return {each: with_change(change) for each, change in chosen.items()}

@@ -47,7 +47,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
-                client = making.client(setup, "experiment", beside=name)
+                client = making.client(setup.beside(name), "experiment")
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
                     team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(

@@ -181,5 +181,5 @@ class Bench:
 
     def _client(self) -> WorkerClient:
         if self._own is None:
-            self._own = self._making.client(self.setup, "experiment", beside=self._name)
+            self._own = self._making.client(self.setup.beside(self._name), "experiment")
         return self._own

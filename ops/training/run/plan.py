@@ -59,13 +59,15 @@ class RunPlan(Settings):
     problems: Path
     """The training mix."""
     few_shots: Path
+    account: str = ""
+    """As in `Setup`."""
     mlflow_uri: str | None = None
     """The store that tracks the curve; None: only the run's folder."""
 
     @property
     def setup(self) -> Setup:
         """Return the checkout, recipe and pool of the run."""
-        return Setup(Workspace(self.root), self.recipe, self.pool)
+        return Setup(Workspace(self.root), self.recipe, self.pool, account=self.account)
 
     @classmethod
     def read(cls, folder: Path) -> RunPlan:
@@ -147,6 +149,7 @@ def write_run(
         root=workspace.root,
         recipe=recipe,
         pool=setup.pool,
+        account=setup.account,
         offered=PolicyCard.read(base_policy).offered,
         base_policy=base_policy,
         adaptive=adaptive,

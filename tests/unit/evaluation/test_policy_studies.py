@@ -203,7 +203,7 @@ class With(Making):
         super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
         self._client = client
 
-    def client(self, setup: Setup, purpose: str, beside: str = "") -> Any:
+    def client(self, setup: Setup, purpose: str) -> Any:
         return self._client
 
 

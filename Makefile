@@ -202,7 +202,7 @@ vllm-local: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## prepare vLLM a
 real-rows: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## a real language model on real rows (../shared), into docs/reference
 	@$(BIN)/python -m tests.bench.real_rows
 
-test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy
+test-local-llm: $(STAMP) $(VLLM_STAMP) $(LOCAL_MODEL)/config.json  ## precache a real language model through vLLM; vLLM writes for a policy and for GRPO
 	PODIUM_LOCAL_LLM=1 $(BIN)/python -m pytest tests/local_llm
 
 # ── images and compose.yaml, with podman (docs/deployment.md) ────────────────────────

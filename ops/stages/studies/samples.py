@@ -3,6 +3,8 @@ answer."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -22,14 +24,17 @@ QUARTERS = 4
 
 
 def arms(name: str, entry: Samples, lab: Lab, making: Making) -> list[Arm]:
-    """Make the arms: one workflow, and the best and the most frequent answer of 2, 4, 8 … workflows."""
+    """Make the arms: one workflow, a second round after it, and the best and the most frequent answer of 2, 4, 8 …
+    workflows.
+    """
     asked = {"repeats": entry.samples, "temperature": entry.temperature, "vote": Vote()}
     rows = answers_with_texts(lab, lab.last, making, name, list(lab.questions), **asked)
     problems = {problem.key: problem for own in lab.questions.values() for problem in own}
     drawn: dict[str, list[OutcomeRow]] = {key: [] for key in problems}
     for row in sorted(rows, key=lambda row: row.repeat):
         drawn[row.problem_key].append(row)
-    made = [Arm(f"one workflow at temperature {entry.temperature:g}", [rows])]
+    one = f"one workflow at temperature {entry.temperature:g}"
+    made = [Arm(one, [rows]), second_round(problems, drawn, one)]
     for count in [count for count in (64, 32, 16, 8, 4, 2) if count <= entry.samples]:
         parts = {key: own[:count] for key, own in drawn.items()}
         best = [_whole(max(part, key=lambda row: row.correct), part) for part in parts.values()]
@@ -40,6 +45,37 @@ def arms(name: str, entry: Samples, lab: Lab, making: Making) -> list[Arm]:
             shares = {key: len(each) / count for key, each in winners.items()}
             made.append(Arm(f"the most frequent answer of {count}", [voted], facts=_calibration(voted, shares)))
     return made
+
+
+def second_round(problems: Mapping[str, Problem], drawn: Mapping[str, Sequence[OutcomeRow]], one: str) -> Arm:
+    """Return the arm of a second workflow wherever what a round sees speaks against the first one.
+
+    A round sees the question, the workflow and its answer. The first workflow is replaced if its like (same subject,
+    workers and form of the answer) are less often right than all workflows for the subject. Both shares are of the
+    other half of the questions.
+    """
+    halves = {key: place % 2 for place, key in enumerate(drawn)}
+    known: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+    for key, rows in drawn.items():
+        for row in rows:
+            for like in ("", _like(row)):
+                known[halves[key], problems[key].subject, like].append(row.correct)
+    runs: list[list[OutcomeRow]] = []
+    replaced = []
+    for place in range(len(next(iter(drawn.values())))):
+        runs.append([])
+        for key, rows in drawn.items():
+            first, second = rows[place], rows[place - 1]
+            fresh, own = (known[1 - halves[key], problems[key].subject, like] for like in ("", _like(first)))
+            replaced.append(bool(own) and fmean(own) < fmean(fresh))
+            runs[-1].append(_whole(second, [first, second]) if replaced[-1] else first)
+    facts = {"replaced, %": 100 * fmean(replaced)}
+    return Arm("a second round that sees the first", runs, {"minus one workflow": one}, facts)
+
+
+def _like(row: OutcomeRow) -> str:
+    """Return what first workflows for a subject can be told apart by: workers, and the answer's form."""
+    return " ".join([*row.workers, ":", *re.sub(r"\d+", "#", row.answer).split()[:3]])
 
 
 def _winners(problem: Problem, part: Sequence[OutcomeRow]) -> list[int]:

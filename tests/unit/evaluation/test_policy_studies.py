@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import pytest
@@ -49,10 +50,12 @@ from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
 from ops.stages.studies import policies
 from ops.stages.studies.policies import not_taught
+from ops.stages.studies.samples import second_round
 from ops.stages.studies.study import run_study
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
+from tests.unit.evaluation.test_arms import row as outcome
 
 NAMES = ("ada", "bob", "cid")
 INTERVENTIONS = [entry for entry in STUDIES.values() if isinstance(entry, Intervention)]
@@ -364,13 +367,31 @@ def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scor
     percents = {str(row["system"]): (str(row["in-domain, %"])[:5], str(row["OOD, %"])[:5]) for row in shown}
     assert percents == {
         "one workflow at temperature 0.7": ("50.0 ", "50.0 "),
+        "a second round that sees the first": ("50.0 ", "50.0 "),  # nothing is known of another question's answers
         "the best of 4": ("100.0", "100.0"),
         "the most frequent answer of 4": ("100.0", "100.0"),
         "the best of 2": ("100.0", "100.0"),
     }
-    voted = shown[2]
+    voted = shown[3]
     assert (voted["right, 25 to 50 % agree, %"], voted["questions, 25 to 50 % agree, %"]) == ("100", "100")
-    assert [row["USD a question"] for row in shown] == ["0.001000", "0.004000", "0.004000", "0.002000"]
+    assert [row["USD a question"] for row in shown] == [
+        "0.001000", "0.001000", "0.004000", "0.004000", "0.002000",
+    ]  # fmt: skip
+
+
+def test_a_second_round_replaces_answers_whose_form_is_mostly_wrong() -> None:
+    asked = {each.key: replace(each, subject="sums") for each in map(problem, range(4))}
+
+    def share(wrong: str, right: str) -> tuple[float, object]:
+        drawn = {
+            key: [replace(outcome("math500", int(each.id), at), answer=text) for at, text in enumerate((wrong, right))]
+            for key, each in asked.items()
+        }
+        arm = second_round(asked, drawn, "one")
+        return fmean(row.correct for row in arm.rows), arm.facts["replaced, %"]
+
+    assert share("I guess 3", "The sum is 4") == (1.0, 50.0)
+    assert share("The sum is 3", "The sum is 4") == (0.5, 0.0), "the form says nothing"
 
 
 # ── observations ─────────────────────────────────────────────────────────────

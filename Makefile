@@ -122,7 +122,7 @@ reproduce: $(STAMP)  ## most baselines, studies of the policy and every exhibit 
 seeds: $(STAMP)  ## the quickstart on five seeds, into docs/reference: SEEDS="1 2 3 4 5"
 	@$(BIN)/podium study seeds $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md
 
-vote: $(STAMP)  ## several workflows for each question of the five seeds, beside every baseline, into docs: SEEDS="1 2 3 4 5"
+vote: $(STAMP)  ## several workflows for each question of ten seeds, beside every baseline, into docs: SEEDS="1 2 … 10"
 	@$(BIN)/podium study vote $(foreach seed,$(SEEDS),--seed $(seed)) --into docs/reference/measurements.md \
 	  --picture docs/images/vote.png
 

@@ -279,7 +279,7 @@ class Plane(Chart):
             axes.axhline(self.level[1], color=INK, linewidth=1.2, linestyle=":", label=self.level[0], zorder=1)
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.12)
-        for letter, point, beside in zip(LETTERS, line, _beside(axes, line), strict=False):
+        for letter, point, beside in zip(LETTERS, line, _beside(axes, line, self.points), strict=False):
             axes.annotate(
                 letter, (point.x, point.y), xytext=beside, textcoords="offset points", fontsize=SIZE,
                 fontweight="bold", ha="center", va="center", color=INK, zorder=4,
@@ -289,17 +289,21 @@ class Plane(Chart):
         axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)
 
 
-def _beside(axes: Any, points: Sequence[Point]) -> list[tuple[float, float]]:
-    """Offset of each point's letter in typographic points: the first of four positions that is free."""
-    taken: list[tuple[float, float]] = []
-    chosen = []
+def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[tuple[float, float]]:
+    """Offset of each point's letter in typographic points: the first position that is free of letters and marks."""
     size = axes.figure.dpi / 72
-    for point in points:
-        x, y = (each / size for each in axes.transData.transform((point.x, point.y)))
+
+    def place(point: Point) -> tuple[float, float]:
+        x, y = axes.transData.transform((point.x, point.y)) / size
+        return float(x), float(y)
+
+    taken = [place(point) for point in every]
+    chosen = []
+    for x, y in map(place, points):
         free = [
             (dx, dy)
-            for dx, dy in ((-10, 10), (11, -11), (-10, 23), (24, -11))
-            if all(abs(x + dx - a) > 9 or abs(y + dy - b) > 11 for a, b in taken)
+            for dx, dy in ((-10, 10), (11, -11), (-10, 23), (24, -11), (11, 11), (-11, -11), (0, 23), (0, -23))
+            if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in taken)
         ]
         dx, dy = free[0] if free else (-10, 10)
         taken.append((x + dx, y + dy))

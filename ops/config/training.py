@@ -351,6 +351,8 @@ class Adaptive(GrpoStage):
     """Workers in the smallest subset."""
     largest: int | None = Field(default=None, ge=1)
     """Workers in the largest subset; None: the whole pool. All sizes are equally likely."""
+    whole_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the questions that offer the whole pool instead, so that the policy does not unlearn to use it."""
     reshuffle: bool = False
     """False: workers keep their ordinals, and absent ones are missing from the list. True: the subset is numbered from
     0 in random order, which needs worker descriptions (`prompting.cards`)."""
@@ -361,8 +363,16 @@ class Adaptive(GrpoStage):
             raise ValueError(f"largest = {self.largest} is below smallest = {self.smallest}")
         return self
 
+    def offered(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
+        """Return the ordinals of `workers` that the stage offers for the problem of this key in this epoch.
+
+        These are all in order for `whole_share` of the questions, and those of `drawn` for the others.
+        """
+        whole = Random(f"{seed} {epoch} {problem} whole").random() < self.whole_share
+        return tuple(range(workers)) if whole else self.drawn(workers, seed, problem, epoch)
+
     def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
-        """Return the ordinals of `workers` that the problem of this key offers in this epoch, always the same.
+        """Return the ordinals of a subset for the problem of this key in this epoch, always the same.
 
         The size is drawn first, with every size equally likely; if there are fewer workers than the size, all are
         offered. The ordinals are in order, or shuffled if the stage reshuffles.

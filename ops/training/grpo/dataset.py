@@ -66,7 +66,7 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
         shown, more = team, {}
         if adaptive is not None:
             there = tuple(team.ordinals)
-            ordinals = [there[i] for i in adaptive.drawn(len(there), plan.recipe.seed, problem.key, epoch)]
+            ordinals = [there[i] for i in adaptive.offered(len(there), plan.recipe.seed, problem.key, epoch)]
             shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
             more = {"offered": ordinals}
         asked = with_unknown_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")

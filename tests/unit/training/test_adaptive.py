@@ -128,6 +128,17 @@ def test_subsets_are_drawn_by_seed_problem_and_epoch() -> None:
     assert {len(Adaptive().drawn(4, 1, "a", epoch)) for epoch in range(50)} == {1, 2, 3, 4}
 
 
+def test_a_share_of_the_questions_offers_the_whole_pool_and_the_others_the_same_subsets() -> None:
+    subsets, mixed = Adaptive(largest=8), Adaptive(largest=8, whole_share=0.25)
+    cases = list(product(range(3), "abcdef", range(40)))
+    offers = [mixed.offered(9, *case) for case in cases]
+    whole = [offer == tuple(range(9)) for offer in offers]
+    assert 0.2 < sum(whole) / len(cases) < 0.3
+    for case, offer in zip(cases, offers, strict=True):
+        assert offer in (tuple(range(9)), subsets.drawn(9, *case))
+    assert [subsets.offered(9, *case) for case in cases] == [subsets.drawn(9, *case) for case in cases]
+
+
 def test_epochs_are_whole_steps() -> None:
     assert list(epochs(8, 2, 6)) == [(0, 4), (1, 2)]
     assert list(epochs(9, 4, 5)) == [(0, 2), (1, 2), (2, 1)]

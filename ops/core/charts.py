@@ -303,7 +303,7 @@ def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[
         free = [
             (dx, dy)
             for dx, dy in ((-10, 10), (11, -11), (-10, 23), (24, -11), (11, 11), (-11, -11), (0, 23), (0, -23))
-            if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in taken)
+            if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in taken if (a, b) != (x, y))
         ]
         dx, dy = free[0] if free else (-10, 10)
         taken.append((x + dx, y + dy))

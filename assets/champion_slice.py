@@ -45,7 +45,7 @@ def champion_slice(
     known, version = champion(setup.workspace), registry.champion(setup.workspace)
     if known is None or version is None:
         raise PodiumError("there is no champion: `podium run` trains and promotes one")
-    client = open_client(setup, "evaluation", f"nights-{now:%Y-%m}")
+    client = open_client(setup.beside(f"nights-{now:%Y-%m}"), "evaluation")
     policy = champion_folder(setup.workspace, known.change(setup.pool))
     before = registry.score_rows(setup.workspace, version)
     with servers(setup):

@@ -33,7 +33,7 @@ def worker_probes(
     gate.ready(podium, "workers")
     setup, probing = podium.load(), podium.snapshot().retraining.probing
     now = datetime.now(UTC)
-    client = open_client(setup, "probing", f"probes-{now:%Y-%m}")
+    client = open_client(setup.beside(f"probes-{now:%Y-%m}"), "probing")
     with servers(setup):
         records = probe_workers(setup, client, probing, now)
     reporter.calls(context, client.counts)

@@ -95,7 +95,7 @@ def measure_judges(
     if not setup.recipe.judges:
         return
     labels = "gold answers" if answers is None else answers.name
-    client, costs, todo = open_client(setup, "quality", "judges"), [], {}
+    client, costs, todo = open_client(setup.beside("judges"), "quality"), [], {}
     for name, grader in setup.recipe.judges.items():
         own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
         asked = [question(each.problem, each.answer) for each in own]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,16 +32,11 @@ from ops.training.grpo.trainer import run
 from ops.training.run.plan import CURVE, RunPlan
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
+from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, SMOLLM, served
 from tests.unit.training.tiny import tiny_plan
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(3000),
-    pytest.mark.skipif(
-        not os.environ.get("PODIUM_LOCAL_LLM"), reason="needs vLLM and its model: run `make test-local-llm`"
-    ),
-]
+pytestmark = test_writers.pytestmark
 STEPS, LESSONS = 4, 6
 OWN_OUTPUT = ("--hf-overrides", '{"tie_word_embeddings": false}')
 ANSWERS = ("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1")

@@ -60,7 +60,7 @@ class RunPlan(Settings):
     """The training mix."""
     few_shots: Path
     account: str = ""
-    """As in `Setup`."""
+    """The name under which the ledger counts the spending; empty: the run's own (`Setup.run`)."""
     mlflow_uri: str | None = None
     """The store that tracks the curve; None: only the run's folder."""
 

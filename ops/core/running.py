@@ -1,15 +1,35 @@
-"""`run_async`: asynchronous work that a signal ends as a whole."""
+"""`run_async`: asynchronous work that a signal ends as a whole; `rare_gc`: fewer collections meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+
+GC_THRESHOLDS = (20_000, 20, 20)
+"""Values of `gc.set_threshold` in `rare_gc`. Python's own (700, 10, 10) let the collector take a third of the time of
+calls by LiteLLM, whose modules and requests are hundreds of thousands of objects."""
+
+
+@contextmanager
+def rare_gc() -> Iterator[None]:
+    """Collect cyclic garbage more rarely inside the block, in all threads of this process.
+
+    Most objects of a call are freed without the collector. Thresholds that are already higher stay.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*map(max, before, GC_THRESHOLDS))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
@@ -42,7 +62,8 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
         return await work
 
     try:
-        return asyncio.run(watched())  # noqa: TID251
+        with rare_gc():
+            return asyncio.run(watched())  # noqa: TID251
     except asyncio.CancelledError:
         if not received:
             raise

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.core.processes import raise_open_files
+from ops.core.running import rare_gc
 from ops.core.workspace import Workspace
 from ops.serving.engine import ServingEngine
 from ops.serving.follow import Follower, Source
@@ -171,7 +172,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
         server.should_exit = True
 
     app.on_broken = give_up
-    with listening:
+    with listening, rare_gc():
         asyncio.run(_serve(server, listening, limits))  # noqa: TID251  (uvicorn handles signals)
     if app.broken:
         raise PodiumError(app.broken)

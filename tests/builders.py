@@ -1,14 +1,21 @@
-"""Problems, rows of responses and workers of which a test states only what matters to it."""
+"""Problems, rows, workers and policies of which a test states only what matters to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from ops.config import Worker
+from ops.conductor.policy import PolicyCard
+from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
+from ops.evaluation.rows import OutcomeRow
+from ops.workflow.grammar import Workflow
+
+SCRATCH_CONTEXT, SCRATCH_COMPLETION = 96, 16
+"""Tokens of a scratch policy's context and of its completions."""
 
 
 def make_problem(**fields: Any) -> Problem:
@@ -30,10 +37,26 @@ def make_response(**columns: Any) -> ResponseRow:
     return ResponseRow.from_columns(values | columns)
 
 
+def make_outcome(benchmark: str = "mmlu", problem: object = 0, **columns: Any) -> OutcomeRow:
+    """A right answer of the worker `a` in one step, but for `columns`."""
+    values = {
+        "benchmark": benchmark, "problem_id": str(problem), "repeat": 0, "domain": benchmark, "correct": 1,
+        "format_ok": True, "failure": "", "status": "answered", "steps": 1, "workers": ("a",), "tokens": 1,
+        "cost_usd": 0.01, "latency_s": 1.0, "completion": "", "answer": "", "unscorable": False,
+    }  # fmt: skip
+    return OutcomeRow(**(values | columns))
+
+
 def make_code_problem(*tests: CodeTest, **fields: Any) -> Problem:
     """A problem of `livecodebench` with these tests and no reference program, but for `fields`."""
     values = {"benchmark": "livecodebench", "domain": "code", "split": "test", "answer": "", "grader": "code"}
     return make_problem(**values | {"tests": tests} | fields)
+
+
+def make_unit_test(*lines: str, hidden: bool = False) -> CodeTest:
+    """A `unittest` file with one test, `T.test_it`, of these lines."""
+    head = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n"
+    return CodeTest("unittest", head + "".join(f"        {line}\n" for line in lines), hidden=hidden)
 
 
 def fenced(program: str) -> str:
@@ -52,3 +75,22 @@ class Answering:
         self.asked.append((worker.name, list(messages), Sample.of(sample)))
         text = self.says if isinstance(self.says, str) else self.says(worker, messages)
         return Response(text, 10, 5, 0.001, 0.5, "stop")
+
+
+def scratch_policy(folder: Path, *prompts: Sequence[Message], **settings: int) -> PolicyCard:
+    """Write a policy of random weights, whose tokenizer was made from these prompts and one workflow."""
+    from ops.training.cold_start.supervised import scratch_model
+
+    completion = [{"role": "assistant", "content": Workflow.single(0).render()}]
+    chats = prompts or ([{"role": "user", "content": "What is 1 + 1?\nModels: 0"}],)
+    examples: Any = [{"prompt": chat, "completion": completion} for chat in chats]
+    sizes = {"vocabulary": 300, "hidden": 16, "layers": 1, "heads": 2, "max_tokens": SCRATCH_CONTEXT} | settings
+    model, tokenizer = scratch_model(ScratchPolicy(**sizes), examples, 1)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
+    card = PolicyCard(
+        recipe="test", pool=pool, offered=("a",), prompting=Prompting(), max_completion_tokens=SCRATCH_COMPLETION
+    )
+    card.write(folder)
+    return card

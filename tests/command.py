@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from pipelines.commands import main
 
@@ -21,6 +22,12 @@ def podium(*arguments: str) -> int:
     with pytest.raises(SystemExit) as end:
         main.podium(list(arguments), prog_name="podium")
     return int(end.value.code or 0)
+
+
+def tried(*arguments: str, **environment: str | None) -> Result:
+    """Run it in this process, with these variables; how it ended, and what it printed."""
+    runner = CliRunner(env=environment)
+    return runner.invoke(main.podium, arguments, prog_name="podium", catch_exceptions=False)
 
 
 def start_run(root: Path, *arguments: str) -> subprocess.Popen[str]:

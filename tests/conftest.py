@@ -149,6 +149,12 @@ def project(tmp_path: Path) -> Workspace:
     return make_project(tmp_path / "project")
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of tests that are coroutines (`pytest.mark.anyio`)."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def litellm_at_hand() -> None:
     """Its import takes seconds, which are not to count as a call's own time."""

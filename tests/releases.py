@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from ops.release.artifacts import TAG, hashes
 from ops.release.lineage import Lineage
 from ops.release.promotion import Check, GateDecision
 from ops.release.store import CHALLENGER, MODEL, Registered, connected, experiment
+from tests.builders import make_outcome
 from tests.once import made_once
 
 YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "costly"),))
@@ -90,13 +90,5 @@ def model_folder(workspace: Workspace, registered: Registered) -> Path:
 
 def scored(right: int, benchmarks: Sequence[str] = ("mmlu", "gpqa_diamond"), questions: int = 10) -> list[OutcomeRow]:
     """The first questions of a benchmark right."""
-    row = OutcomeRow(
-        benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
-        status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
-        completion="", answer="", unscorable=False,
-    )  # fmt: skip
-    return [
-        replace(row, benchmark=name, problem_id=str(i), correct=int(i < right))
-        for name in benchmarks
-        for i in range(questions)
-    ]
+    costs = {"domain": "mmlu", "workers": ("algebraist",), "tokens": 30, "cost_usd": 0.002, "latency_s": 0.5}
+    return [make_outcome(name, i, correct=int(i < right), **costs) for name in benchmarks for i in range(questions)]

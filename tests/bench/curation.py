@@ -8,7 +8,6 @@ peak memory is its own: `python -m tests.bench.curation CANDIDATES`.
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import re
@@ -22,27 +21,27 @@ import psutil
 from datasketch import MinHash
 
 from ops.config import Curation
-from ops.core.problem import Domain, GraderName, Problem
-from ops.core.workspace import Workspace
+from ops.core.problem import Problem
 from ops.curation.selection import choose_mix, shortlist
 from ops.curation.selector import SelectionEvidence
+from tests.bench.real_data import RowsFile, problems_of
 from tests.bench.row import Row, measured_alone, sized
 
 CANDIDATES, HELD_OUT = sized(150_000, 4_000), sized(25_000, 500)
 OTHER_WORDS = 0.15
 """Share of the words of a copy that are replaced."""
-TRAIN: dict[str, tuple[str, Domain, GraderName]] = {
-    "math_train": ("math500", "math", "math"),
-    "mmlu_val": ("mmlu", "mmlu", "choice"),
-    "webinstruct_train": ("rlpr", "rlpr", "text"),
-    "livecodebench_v1": ("livecodebench", "code", "code"),
-}
-TEST: dict[str, tuple[str, Domain, GraderName]] = {
-    "math500": ("math500", "math", "math"),
-    "mmlu_test_part": ("mmlu", "mmlu", "choice"),
-    "webinstruct_test": ("rlpr", "rlpr", "text"),
-    "bigcodebench_hard": ("bigcodebench", "code", "code"),
-}
+TRAIN = (
+    RowsFile("math_train", "math500", "math", "math"),
+    RowsFile("mmlu_val", "mmlu", "mmlu", "choice"),
+    RowsFile("webinstruct_train", "rlpr", "rlpr", "text"),
+    RowsFile("livecodebench_v1", "livecodebench", "code", "code"),
+)
+TEST = (
+    RowsFile("math500", "math500", "math", "math"),
+    RowsFile("mmlu_test_part", "mmlu", "mmlu", "choice"),
+    RowsFile("webinstruct_test", "rlpr", "rlpr", "text"),
+    RowsFile("bigcodebench_hard", "bigcodebench", "code", "code"),
+)
 
 
 def rows() -> list[Row]:
@@ -59,8 +58,8 @@ def rows() -> list[Row]:
 def main(candidates: int) -> None:
     """Measure one size and print the result as JSON."""
     empty_gib = psutil.Process().memory_info().rss / 2**30
-    held_out = list(_copies(_problems(TEST, "test"), HELD_OUT * candidates // CANDIDATES, seed=1))
-    offered = list(_copies(_problems(TRAIN, "train"), candidates, seed=2))
+    held_out = list(_copies(problems_of(TEST, "test", 2000, 1), HELD_OUT * candidates // CANDIDATES, seed=1))
+    offered = list(_copies(problems_of(TRAIN, "train", 2000, 1), candidates, seed=2))
     settings = Curation(selector="proxy", shortlist_factor=2)
     started = time.process_time()
     selection = shortlist(offered, {"all": held_out}, settings, seed=0)
@@ -86,34 +85,6 @@ def _minhash_cpu_s(problems: list[Problem]) -> float:
         grams = {" ".join(words[i : i + 5]).encode() for i in range(max(1, len(words) - 4))}
         MinHash(num_perm=128).update_batch(grams)
     return (time.process_time() - started) * every
-
-
-def _problems(files: dict[str, tuple[str, Domain, GraderName]], split: str) -> list[Problem]:
-    folder = Workspace.find().root.parent / "shared" / "benchmarks"
-    if folder.is_dir():
-        return [problem for file, kind in files.items() for problem in _read(folder / f"{file}.jsonl.gz", kind, split)]
-    from ops.synthetic.problems import generate
-
-    return [p for name, _, _ in files.values() for p in generate(name, split, 2000, 1)]
-
-
-def _read(file: Path, kind: tuple[str, Domain, GraderName], split: str) -> Iterator[Problem]:
-    benchmark, domain, grader = kind
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            yield Problem(
-                id=row["id"],
-                benchmark=benchmark,
-                domain=domain,
-                split="test" if split == "test" else "train",
-                question=row["question"],
-                answer=row["answer"] or "",
-                grader=grader,
-                choices=tuple(row["choices"] or ()),
-                subject=row.get("subject") or "",
-                level=str(row.get("level") or row.get("difficulty") or ""),
-            )
 
 
 def _copies(problems: list[Problem], count: int, seed: int) -> Iterator[Problem]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import random
 import sys
@@ -16,11 +14,11 @@ from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
+from tests.bench.real_data import ROWS, json_lines
 from tests.bench.row import sized
 from tests.unit.grading.forms import Form, load, wrapped, wrappings
 
 MARK = "<!-- made by `make forms` -->"
-ROWS = Path("..") / "shared" / "benchmarks"
 PROBLEMS = sized(180, 6)
 SEED = 0
 NAMES = ("AB", "f(3)", "x", "m+n", r"\angle APC")
@@ -85,9 +83,7 @@ def judge_others(forms: list[Form]) -> list[Judged]:
 
 def real_problems(file: Path) -> list[Problem]:
     """Return a seeded sample of MATH's problems."""
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    rows = [row for row in rows if row["answer"].strip()]
+    rows = [row for row in json_lines(file) if row["answer"].strip()]
     return [
         Problem(row["id"], "math500", "math", "test", row["question"], row["answer"], "math")
         for row in random.Random(SEED).sample(rows, PROBLEMS)

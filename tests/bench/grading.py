@@ -6,8 +6,6 @@ The rows are real ones if their files exist beside the project, and embedded one
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import random
 import re
@@ -16,14 +14,13 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from ops.core.problem import CodeTest, Problem
-from ops.core.workspace import Workspace
 from ops.grading import grade_many
 from ops.grading.isolation import bubblewrap, isolation, own_libraries
 from tests.bench.forms import bare_math_verify, cpu_s
+from tests.bench.real_data import RowsFile, problems_of
 from tests.bench.row import Row, sized
 
 PROGRAMS, AT_ONCE, ROUNDS = sized(40, 4), 2, sized(4, 1)
@@ -38,6 +35,8 @@ HOSTILE = (
     r"\boxed{" + "1" * 50_000 + "}",
 )  # fmt: skip
 SEED = 0
+MMLU = [RowsFile(name, "mmlu", "mmlu", "choice") for name in ("mmlu_test_part", "mmlu_val", "mmlu_dev")]
+MATH = [RowsFile("math_train", "math500", "math", "math")]
 
 
 def rows() -> list[Row]:
@@ -103,7 +102,7 @@ def _wall_s(work: Callable[[], None]) -> float:
 
 
 def _choices() -> Row:
-    problems = _problems("mmlu", "choice", ("mmlu_test_part", "mmlu_val", "mmlu_dev"))
+    problems = problems_of(MMLU, "test", 1000, SEED)
     chance = random.Random(SEED)
     pairs = []
     for number in range(CHOICES):
@@ -121,7 +120,7 @@ def _formulas() -> Row:
     """Read all responses, including hostile ones, with Podium's
     grader; math-verify reads every tenth other one, times ten.
     """
-    problems = [problem for problem in _problems("math500", "math", ("math_train",)) if problem.answer.strip()]
+    problems = [problem for problem in problems_of(MATH, "test", 1000, SEED) if problem.answer.strip()]
     chance, pairs = random.Random(SEED), []
     for number in range(FORMULAS):
         problem, other = problems[number % len(problems)], chance.choice(problems)
@@ -142,22 +141,3 @@ def _cpu_s(work: Callable[[], Any]) -> float:
         work()
         times += 1
     return (cpu_s() - began) / times
-
-
-def _problems(benchmark: str, grader: Any, files: tuple[str, ...]) -> list[Problem]:
-    folder = Workspace.find().root.parent / "shared" / "benchmarks"
-    if folder.is_dir():
-        return [problem for file in files for problem in _read(folder / f"{file}.jsonl.gz", benchmark, grader)]
-    from ops.synthetic.problems import generate
-
-    return generate(benchmark, "test", 1000, SEED)
-
-
-def _read(file: Path, benchmark: str, grader: Any) -> list[Problem]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        Problem(row["id"], benchmark, benchmark, "test", row["question"], row["answer"], grader,
-                tuple(row["choices"] or ()))
-        for row in rows
-    ]  # fmt: skip

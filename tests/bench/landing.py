@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Grading, load_pool
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
@@ -127,20 +127,19 @@ def tables() -> str:
     by_kind = {kind: [flow.name for flow in set_ if flow.kind == kind] for kind in KINDS}
     singles = by_kind["alone"]
     single = best(trained, known, singles)
-    lines = ["| of the test questions, % | target | in-domain | OOD |", "| --- | --- | --- | --- |"]
+    systems, families = [], []
 
     def row(title: str, target: str, *names: str) -> None:
-        lines.append(f"| {title} | {target} | {share(tested, seen, *names)} | {share(tested, unseen, *names)} |")
+        systems.append((title, target, share(tested, seen, *names), share(tested, unseen, *names)))
 
     row(f"best single worker ({single})", "40–55", single)
     row("four samples of it, counted by the editor", "", ballot("vote", *[single] * 4).name)
     five = [voted(problems, single) for problems in (seen, unseen)]
-    lines.append(f"| five samples of it, the most common answer | +3–8 | {five[0]} | {five[1]} |")
+    systems.append(("five samples of it, the most common answer", "+3–8", *five))
     row("it solves, then checks", "", chain("check", (single, SOLVE), (single, CHECK)).name)
     row("the three generalists, then it checks", "", mixture().name)
     row("oracle over single workers", "65–80", *singles)
     row(f"the best of {len(set_)} workflows, with hindsight", "≥ 90", *(flow.name for flow in set_))
-    lines += ["", f"| family | {' | '.join(KINDS.values())} | the winner |", f"| --- |{' --- |' * len(KINDS)} --- |"]
     for family in FAMILIES:
         theirs = [p for p in (*seen, *unseen) if p.family == family.name]
         # The unseen families have no training questions: their best workflow is chosen with hindsight.
@@ -153,8 +152,10 @@ def tables() -> str:
         for name in chosen.values():
             right = 100 * sum(tested[p.key, name].right for p in theirs) / len(theirs)
             cells.append(f"**{right:.0f}**" if name == winner else f"{right:.0f}")
-        lines.append(f"| {family.name} | {' | '.join(cells)} | {winner} |")
-    return "\n".join(lines) + "\n"
+        families.append((family.name, *cells, winner))
+    head = ("of the test questions, %", "target", "in-domain", "OOD")
+    best_of_each = markdown_table(("family", *KINDS.values(), "the winner"), families)
+    return f"{markdown_table(head, systems)}\n\n{best_of_each}\n"
 
 
 def voted(problems: Sequence[Problem], name: str) -> str:
@@ -174,22 +175,21 @@ def voted(problems: Sequence[Problem], name: str) -> str:
 def traced() -> str:
     """Return one wrong answer of each generalist, each with another kind of misstep and its cause."""
     configure(Grading(isolation="resource_limits"), Path())
-    lines = ["| worker | question | its response | gold | the misstep |", "| --- | --- | --- | --- | --- |"]
-    kinds = set[str]()
+    rows, kinds = [], set[str]()
     for name in SKILLS:
         for problem in of_families(training_benchmarks(), "test", 4):
             if problem.grader == "code":
                 continue
-            messages = worker_messages(workflow(chain("alone", (name, SOLVE))), 0, worker_prompt(problem), {})
+            graph = workflow(chain("alone", (name, SOLVE)).steps, POOL.names)
+            messages = worker_messages(graph, 0, worker_prompt(problem), {})
             thought = think(name, messages, temperature=POOL.worker(name).temperature or 1.0)
             new = {step.kind for step in thought.missteps} - kinds
             if len(thought.missteps) == 1 and new and not grade_many([(problem, thought.text)])[0].correct:
                 step, kinds = thought.missteps[0], kinds | new
                 misstep = f"{step.kind}, {step.where}: {step.what}"
-                cells = (name, problem.question, thought.text, problem.answer, misstep)
-                lines.append("| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |")
+                rows.append((name, problem.question, thought.text, problem.answer, misstep))
                 break
-    return "\n".join(lines) + "\n"
+    return markdown_table(("worker", "question", "its response", "gold", "the misstep"), rows) + "\n"
 
 
 def main() -> int:

@@ -29,6 +29,7 @@ from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
+from tests.bench.real_data import json_lines
 from tests.loading import sound_problems
 
 ROOT = Path(__file__).parents[2]
@@ -67,8 +68,7 @@ class ReplayedGrade(NamedTuple):
 
 def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
     """Grade o1-preview's responses (each `every`th) with replay, the program extraction and the grader."""
-    with gzip.open(O1, "rt", encoding="utf-8") as lines:
-        outcomes = {str(row["question_id"]): row for row in map(json.loads, lines)}
+    outcomes = {str(row["question_id"]): row for row in json_lines(O1)}
     problems = [problem for problem in statements() if problem.id.removeprefix("lcb-") in outcomes][::every]
     texts = {problem.id: outcomes[problem.id.removeprefix("lcb-")] for problem in problems}
     rows = [_row("o1-preview", name, 0, text=row["output_list"][0]) for name, row in texts.items()]

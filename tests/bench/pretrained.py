@@ -20,7 +20,7 @@ from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -96,20 +96,20 @@ def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
 def _scores(systems: Mapping[str, Rows]) -> str:
     board = Leaderboard({name: summarize(rows) for name, rows in systems.items()})
     head = ("greedy", "questions", "in-domain, %", "OOD, %", "valid, %", "right if valid, %", "steps")
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    table = []
     for name, rows in systems.items():
         written = [row for row in rows if row.format_ok]
-        cells = (
-            str(len(rows)),
+        table.append((
+            name,
+            len(rows),
             *(percent(board.mean(name, names())) for names in (training_benchmarks, unseen_benchmarks)),
             f"{100 * valid(rows):.1f}",
             f"{100 * right_if_valid(rows):.1f}" if written else "–",
             f"{fmean(row.steps for row in written):.2f}" if written else "–",
-        )
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        ))  # fmt: skip
     seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))
     gain = f"GRPO adds {seen} points in-domain and {unseen} out of distribution, paired by question."
-    return "\n".join([*lines, "", gain, ""])
+    return f"{markdown_table(head, table)}\n\n{gain}\n"
 
 
 def _gain(systems: Mapping[str, Rows], names: Sequence[str]) -> str:
@@ -132,13 +132,13 @@ def _steps(curve: Sequence[Mapping[str, Any]]) -> str:
         "workers": lambda row: row["seconds/workers"],
         "updating": lambda row: row["seconds/update"],
     }
-    lines = [f"| steps of GRPO | {' | '.join(columns)} |", f"|{' --- |' * (1 + len(columns))}"]
+    table = []
     for first in range(0, len(curve), BLOCK):
         rows = curve[first : first + BLOCK]
         means = {name: fmean(float(read(row)) for row in rows) for name, read in columns.items()}
         cells = (f"{mean:.3f}" if name == "reward" else f"{mean:.1f}" for name, mean in means.items())
-        lines.append(f"| {first + 1} to {first + len(rows)} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        table.append((f"{first + 1} to {first + len(rows)}", *cells))
+    return markdown_table(("steps of GRPO", *columns), table) + "\n"
 
 
 def _facts(record: ColdStartRecord, trained: RunResult) -> str:

@@ -8,15 +8,12 @@ is one call of the quickstart's best worker there, and a workflow of several cal
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +22,9 @@ import httpx
 import psutil
 import yaml
 
-from ops.core.documents import write_between
 from ops.core.workspace import Workspace
 from tests.bench.client import EMBEDDED
-from tests.bench.serving import DOC, START_S, Server, fresh, load, range_of
+from tests.bench.serving import CORES, START_S, Cells, Server, fresh, loaded, publish, range_of
 
 MARK = "<!-- made by `python -m tests.bench.proxy` -->"
 PROVIDER = Path(__file__).with_name("embedded_provider.py")
@@ -74,18 +70,12 @@ def _ready(url: str) -> bool:
         return False
 
 
-def under_load(server: Server, clients: int, seconds: float) -> str:
+def under_load(server: Server, clients: int, seconds: float) -> Cells:
     """Return a row of the table."""
-    before = server.process.cpu_times()
-    replies = asyncio.run(load(server.url, clients, seconds, fresh(10_000)))
-    after = server.process.cpu_times()
-    cpu = after.user + after.system - before.user - before.system
-    whole = [reply.seconds for reply in replies if reply.status == 200]
-    statuses = Counter(reply.status for reply in replies)
-    said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
-    memory = server.process.memory_info().rss / 2**20
-    figures = f"{len(whole) / seconds:.1f} | {len(whole) / cpu:.1f} | {memory:,.0f} MiB"
-    return f"| {clients} | {said} | {range_of(whole)} | {figures} |"
+    done = loaded(server, clients, seconds, fresh(10_000))
+    times = [reply.seconds for reply in done.whole]
+    rates = (f"{len(times) / seconds:.1f}", f"{len(times) / done.cpu_s:.1f}")
+    return clients, done.statuses, range_of(times), *rates, f"{done.mib:,.0f} MiB"
 
 
 def main() -> None:
@@ -98,18 +88,10 @@ def main() -> None:
         rows = [under_load(server, clients, chosen.seconds) for clients in sorted(chosen.clients)]
     head = (
         f"LiteLLM's proxy in front of `{WORKER}` alone, one call for each request, {chosen.seconds:g} s a row, on "
-        f"{os.cpu_count()} cores ({platform.machine()}) that the clients use as well; load average at the end "
-        f"{psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
+        f"{CORES}; load average at the end {psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
     )
-    text = [
-        head,
-        "",
-        "| clients | responses | whole request | requests/s | requests per core second | memory |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *rows,
-    ]
-    write_between(Workspace.find().root / DOC, MARK, "\n".join(text))
-    print("\n".join(text))
+    columns = ("clients", "responses", "whole request", "requests/s", "requests per core second", "memory")
+    publish(MARK, head, columns, rows)
 
 
 if __name__ == "__main__":

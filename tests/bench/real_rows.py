@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import EVALUATION_SEED, sample
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Grading, Setup, Worker
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
@@ -32,9 +32,9 @@ from ops.precaching.opening import open_client
 from ops.precaching.precache import precache
 from ops.quality.gold import grade_gold
 from ops.workers.client import WorkerClient
+from tests.bench.real_data import ROWS
 
 MARK = "<!-- made by `make real-rows` -->"
-ROWS = Path("..") / "shared" / "benchmarks"
 POOL, WORKER = "local-llm", "smollm2-135m"
 QUESTIONS, SAMPLES = 100, 3
 
@@ -89,10 +89,7 @@ def table(sets: dict[str, Answers], worker: Worker) -> str:
         "rows", "questions", "answers", "right, %", f"cut at {worker.max_tokens} tokens, %", "no answer found, %",
         "unscorable", "tokens an answer", "tokens/s",
     )  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-    for name, answers in sets.items():
-        lines.append(f"| {name} | {' | '.join(_cells(answers))} |")
-    return "\n".join(lines)
+    return markdown_table(head, [(name, *_cells(answers)) for name, answers in sets.items()])
 
 
 def _cells(answers: Answers) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
 from ops.curation.selector import SelectionEvidence
 from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
+from tests.bench.real_data import json_lines
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make selectors` -->"
@@ -74,18 +75,13 @@ def load(folder: Path) -> Outcomes:
     models = sorted({model for model, _ in rates})
     names = [name for name in sorted(by_name) if all((model, name) in rates for model in models)]
     passed = np.array([[round(rates[model, name] * SAMPLES / 100) for name in names] for model in models])
-    texts = _statements(folder / "benchmarks" / "livecodebench_v1.jsonl.gz")
+    statements = json_lines(folder / "benchmarks" / "livecodebench_v1.jsonl.gz")
+    texts = {row["id"].removeprefix("lcb-"): row["question"] for row in statements}
     problems = [
         Problem(n, "livecodebench", "code", "train", texts.get(n, n), "", "code", level=by_name[n]["difficulty"])
         for n in names
     ]
     return Outcomes(models, problems, passed)
-
-
-def _statements(file: Path) -> dict[str, str]:
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return {row["id"].removeprefix("lcb-"): row["question"] for row in rows}
 
 
 def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.Generator, other: bool = False) -> Split:

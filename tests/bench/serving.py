@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ import yaml
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Grading
-from ops.core.documents import write_between
+from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate
@@ -46,7 +46,6 @@ from ops.synthetic.problems import generate
 from tests.command import PODIUM
 from tests.serving.misbehaving import Misbehaving
 
-DOC = Path("docs") / "reference" / "measurements.md"
 MARK = "<!-- made by `python -m tests.bench.serving` -->"
 MISBEHAVING = "<!-- made by `python -m tests.bench.serving --misbehaving` -->"
 OPTIONS_MARK = "<!-- made by `python -m tests.bench.serving --options` -->"
@@ -62,6 +61,8 @@ OOD = ("aime25", "gpqa_diamond", "bigcodebench")
 AHEAD = 8
 """Sets of 240 questions."""
 PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
+CORES = f"{os.cpu_count()} cores ({platform.machine()}) that the clients use as well"
+Cells = tuple[object, ...]
 
 
 class Reply(NamedTuple):
@@ -152,6 +153,31 @@ async def load(url: str, clients: int, seconds: float, questions: Iterator[str])
     return replies
 
 
+class Loaded(NamedTuple):
+    """The replies to some clients, the CPU seconds of the server for them, and its memory in MiB at the end."""
+
+    replies: list[Reply]
+    cpu_s: float
+    mib: float
+
+    @property
+    def whole(self) -> list[Reply]:
+        return [reply for reply in self.replies if reply.status == 200]
+
+    @property
+    def statuses(self) -> str:
+        counts = Counter(reply.status for reply in self.replies)
+        return ", ".join(f"{count:,} × {status}" for status, count in sorted(counts.items()))
+
+
+def loaded(server: Server, clients: int, seconds: float, questions: Iterator[str]) -> Loaded:
+    before = server.process.cpu_times()
+    replies = asyncio.run(load(server.url, clients, seconds, questions))
+    after = server.process.cpu_times()
+    cpu_s = after.user + after.system - before.user - before.system
+    return Loaded(replies, cpu_s, server.process.memory_info().rss / 2**20)
+
+
 def fresh(seed: int) -> Iterator[str]:
     """Make new questions of all training benchmarks in turn, none of them twice."""
     made = [_some(seed + number) for number in range(AHEAD)]
@@ -199,7 +225,7 @@ class Load(NamedTuple):
     """One row of the table, and the figure for comparing rows."""
 
     start: str
-    row: str
+    row: Cells
     cpu_ms: float
     """CPU milliseconds of the server per answer."""
     traces: str
@@ -215,70 +241,65 @@ def traces(url: str) -> str:
 
 def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> Load:
     with serving(workspace, at_once=clients, traced_share=traced) as server:
-        before = server.process.cpu_times()
-        replies = asyncio.run(load(server.url, clients, seconds, fresh(10_000)))
-        after = server.process.cpu_times()
-        memory = server.process.memory_info().rss / 2**20
+        done = loaded(server, clients, seconds, fresh(10_000))
         kept = traces(server.url)
-    cpu = after.user + after.system - before.user - before.system
-    whole = [reply for reply in replies if reply.status == 200]
-    statuses = Counter(reply.status for reply in replies)
+    whole = done.whole
     times = [reply.seconds for reply in whole]
-    parts = {name: [reply.body["podium"][name] for reply in whole] for name in PARTS}
-    cells = [range_of(times), *(range_of(parts[name]) for name in PARTS)]
-    said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
+    parts = [range_of([reply.body["podium"][name] for reply in whole]) for name in PARTS]
     fallbacks = sum(bool(reply.body["podium"]["fallbacks"]) for reply in whole)
     row = (
-        f"| {clients} | {traced:g} | {said} | {' | '.join(cells)} | {len(whole) / seconds:.1f} | "
-        f"{len(whole) / cpu:.1f} | {fallbacks / len(whole):.1%} | {memory:,.0f} MiB |"
-    )
+        clients, f"{traced:g}", done.statuses, range_of(times), *parts, f"{len(whole) / seconds:.1f}",
+        f"{len(whole) / done.cpu_s:.1f}", f"{fallbacks / len(whole):.1%}", f"{done.mib:,.0f} MiB",
+    )  # fmt: skip
     start = (
         f"Cold start to the first answer: {server.ready_s:.1f} s, and {server.ready_cpu_s:.1f} s of the processors'."
     )
-    return Load(start, row, 1000 * cpu / len(whole), kept)
+    return Load(start, row, 1000 * done.cpu_s / len(whole), kept)
 
 
-def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[str]:
+def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[Cells]:
     """Measure the normal clients alone and beside five misbehaving ones, in turn on one server: two rows of a table."""
     rows = []
     with serving(workspace, at_once=clients, traced_share=0.0) as server:
         questions = fresh(20_000)
         for name, others in (("alone", nullcontext()), ("beside the five", Misbehaving(server.url))):
             with others:
-                replies = asyncio.run(load(server.url, clients, seconds, questions))
+                done = loaded(server, clients, seconds, questions)
                 health = httpx.get(f"{server.url}/health", trust_env=False).json()["status"]
-            statuses = Counter(reply.status for reply in replies)
-            said = ", ".join(f"{count:,} × {status}" for status, count in sorted(statuses.items()))
-            memory = server.process.memory_info().rss / 2**20
-            rows.append(
-                f"| {clients}, {name} | {said} | {range_of([reply.seconds for reply in replies])} | {health} | "
-                f"{memory:,.0f} MiB |"
-            )
+            times = range_of([reply.seconds for reply in done.replies])
+            rows.append((f"{clients}, {name}", done.statuses, times, health, f"{done.mib:,.0f} MiB"))
     return rows
 
 
-def options(workspace: Workspace, each: int) -> list[str]:
+def options(workspace: Workspace, each: int) -> list[Cells]:
     """Return a row for each option: accuracy, price, critical path and fallbacks, in-domain and OOD."""
     configure(Grading(isolation="resource_limits"), workspace.root)
     groups = [
         [problem for name in names for problem in generate(name, "test", each, 77)]
         for names in (training_benchmarks(), OOD)
     ]
-    lines = []
+    table = []
     with serving(workspace, traced_share=0.0) as server:
         for name, more in OPTIONS.items():
             made = [asyncio.run(graded(server.url, problems, more)) for problems in groups]
             rights = [mean_estimate([float(row[0]) for row in rows]) for rows in made]
             shares = [f"{100 * right.mean:.1f} ± {100 * right.standard_error:.1f}" for right in rights]
             usd, seconds, led = (statistics.fmean(row[i] for rows in made for row in rows) for i in (1, 2, 3))
-            lines.append(f"| {name} | {' | '.join(shares)} | {usd:.5f} | {seconds:.1f} | {100 * led:.0f} |")
-    return lines
+            table.append((name, *shares, f"{usd:.5f}", f"{seconds:.1f}", f"{100 * led:.0f}"))
+    return table
 
 
 def range_of(seconds: Sequence[float]) -> str:
     """Return p50 and p99 of some seconds as a cell."""
     cuts = statistics.quantiles(seconds, n=100)
     return f"{cuts[49]:.2f} / {cuts[98]:.2f}"
+
+
+def publish(mark: str, head: str, columns: Sequence[str], rows: Iterable[Cells]) -> None:
+    """Write a sentence and a table into the measurements, and print them."""
+    text = f"{head}\n\n{markdown_table(columns, rows)}"
+    write_between(Workspace.find().root / MEASUREMENTS, mark, text)
+    print(text)
 
 
 def main() -> None:
@@ -295,54 +316,31 @@ def main() -> None:
         with champion_of(workspace) as champion:
             recipe = PolicyCard.read(champion.files(champion.current() or "").policy).recipe
         head = (
-            f"A champion of recipe `{recipe}` on {os.cpu_count()} cores ({platform.machine()}) that the clients use as "
-            f"well, {chosen.seconds:g} s a row; load average at the end {psutil.getloadavg()[0]:.1f}. "
-            "Seconds are p50 / p99."
+            f"A champion of recipe `{recipe}` on {CORES}, {chosen.seconds:g} s a row; load average at the end "
+            f"{psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
         )
-        text = [
-            head,
-            "",
-            "| good clients | their responses | a good request | `/health` | memory |",
-            "| --- | --- | --- | --- | --- |",
-            *rows,
-        ]
-        write_between(workspace.root / DOC, MISBEHAVING, "\n".join(text))
-        print("\n".join(text))
-        return
+        columns = ("good clients", "their responses", "a good request", "`/health`", "memory")
+        return publish(MISBEHAVING, head, columns, rows)
     if chosen.options:
-        heads = ["in-domain, %", "OOD, %", "USD a question", "declared critical path, s", "with a fallback, %"]
-        text = [
-            f"The quickstart's champion, {chosen.each} fresh questions of each benchmark of its recipe.",
-            "",
-            f"| option | {' | '.join(heads)} |",
-            f"| --- |{' --- |' * len(heads)}",
-            *options(workspace, chosen.each),
-        ]
-        write_between(workspace.root / DOC, OPTIONS_MARK, "\n".join(text))
-        print("\n".join(text))
-        return
+        head = f"The quickstart's champion, {chosen.each} fresh questions of each benchmark of its recipe."
+        columns = (
+            "option", "in-domain, %", "OOD, %", "USD a question", "declared critical path, s", "with a fallback, %",
+        )  # fmt: skip
+        return publish(OPTIONS_MARK, head, columns, options(workspace, chosen.each))
     wanted = [*((clients, 0.0) for clients in sorted(chosen.clients)), (most, 1.0)]
     loads = [under_load(workspace, clients, chosen.seconds, traced) for clients, traced in wanted]
-    busy, cores = psutil.getloadavg()[0], os.cpu_count()
     head = (
-        f"The quickstart's champion, {chosen.seconds:g} s for each row, on {cores} cores "
-        f"({platform.machine()}) that the clients use as well; load average at the end {busy:.1f}. "
-        f"{loads[0].start} Seconds are p50 / p99. The server's CPU for an answer of {most} clients with traces ÷ "
-        f"without: {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. Traces at the end of the load: {loads[-1].traces}."
+        f"The quickstart's champion, {chosen.seconds:g} s for each row, on {CORES}; load average at the end "
+        f"{psutil.getloadavg()[0]:.1f}. {loads[0].start} Seconds are p50 / p99. The server's CPU for an answer of "
+        f"{most} clients with traces ÷ without: {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. Traces at the end of the "
+        f"load: {loads[-1].traces}."
     )
     columns = (
-        "| clients | traced | responses | whole request | wait for admission | writing, with its queue "
-        "| workers' calls | declared critical path | requests/s | requests per core second | with a fallback | memory |"
-    )
-    text = [
-        head,
-        "",
-        columns,
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(each.row for each in loads),
-    ]
-    write_between(workspace.root / DOC, MARK, "\n".join(text))
-    print("\n".join(text))
+        "clients", "traced", "responses", "whole request", "wait for admission", "writing, with its queue",
+        "workers' calls", "declared critical path", "requests/s", "requests per core second", "with a fallback",
+        "memory",
+    )  # fmt: skip
+    return publish(MARK, head, columns, [each.row for each in loads])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ reviewed with this list: a wrong answer that is newly right is a defect.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import logging
 import random
@@ -18,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Grading
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -27,8 +25,9 @@ from ops.quality.gold import gold_response
 from tests.bench import gold
 from tests.bench.forms import cpu_s
 from tests.bench.outcomes import O1, statements
+from tests.bench.real_data import ROWS, json_lines
 from tests.bench.row import sized
-from tests.unit.grading import forms, test_corpus
+from tests.unit.grading import forms
 
 SEED = 0
 MOST = sized(1_000_000, 100)
@@ -75,14 +74,9 @@ def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
 
 def written_cases() -> Iterator[Case]:
     """Return the corpus and the forms of tests/unit/grading, whose verdicts are known."""
-    for case in test_corpus.CASES:
-        entry = BENCHMARKS[case.benchmark]
-        problem = Problem(
-            "p", case.benchmark, entry.domain, "test", "?", case.gold, entry.grader, case.choices, case.tests
-        )
-        yield Case(f"corpus {case.benchmark}", case.why, problem, test_corpus.response(case), case.score == 1.0)
-    for form in forms.load():
-        yield Case(f"forms {form.kind}", form.why, form.problem, form.response, form.right)
+    for source, folder in (("corpus", forms.CORPUS), ("forms", forms.FOLDER)):
+        for form in forms.load(folder):
+            yield Case(f"{source} {form.kind}", form.why, form.problem, form.response, form.right)
 
 
 def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
@@ -106,8 +100,7 @@ def crossed_cases(name: str, problems: list[Problem]) -> Iterator[Case]:
 
 def solution_cases(problems: list[Problem], file: Path) -> Iterator[Case]:
     """Return the reference solutions, which end with the gold answer."""
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        solutions = {row["id"]: row["solution"] for row in map(json.loads, lines)}
+    solutions = {row["id"]: row["solution"] for row in json_lines(file)}
     for problem in problems:
         if problem.answer.strip():
             yield Case("solutions MATH train", problem.key, problem, solutions[problem.id], True)
@@ -133,10 +126,9 @@ def letter_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
 def program_cases(file: Path) -> Iterator[Case]:
     """Return o1-preview's programs with public tests; the right verdict is unknown, because hidden tests decided it."""
     problems = {problem.id.removeprefix("lcb-"): problem for problem in statements()}
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            if problem := problems.get(str(row["question_id"])):
-                yield Case("programs o1-preview", problem.key, problem, row["output_list"][0], None)
+    for row in json_lines(file):
+        if problem := problems.get(str(row["question_id"])):
+            yield Case("programs o1-preview", problem.key, problem, row["output_list"][0], None)
 
 
 # ── verdicts ─────────────────────────────────────────────────────────────────
@@ -209,7 +201,7 @@ def main() -> int:
     configure(Grading(), root)
     selected = [
         case
-        for case in cases(root / gold.ROWS, programs=arguments.programs)
+        for case in cases(root / ROWS, programs=arguments.programs)
         if arguments.programs or case.problem.grader != "code"
     ]
     start = cpu_s()

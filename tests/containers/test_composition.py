@@ -20,7 +20,7 @@ from tests.conftest import make_project
 from tests.containers import images
 from tests.containers.composition import STARTS_S, Composition
 from tests.team.servers import answers, until
-from tests.team.test_life import QUESTION, SHORTER, launched, shortened
+from tests.team.test_life import QUESTION, SHORTER, graphql, launched, shortened
 
 pytestmark = [
     needs.podman,
@@ -122,11 +122,6 @@ def answer(services: Composition) -> str:
 
 
 # ── Dagster's web server ─────────────────────────────────────────────────────
-
-
-def graphql(page: str, query: str, **variables: Any) -> Any:
-    asked = {"query": query, "variables": variables}
-    return httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status().json()["data"]
 
 
 def located(page: str) -> bool:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ops.cache import ResponseCache
-from ops.spending.ledger import Ledger
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from tests.faults.remote import FaultServer
+from tests.faults.remote import FaultServer, client_in
+
+MakeClient = Callable[..., WorkerClient]
 
 
 @pytest.fixture
@@ -22,12 +21,11 @@ def server(tmp_path: Path, litellm_at_hand: None) -> Iterator[FaultServer]:
 
 
 @pytest.fixture
-def make_client(tmp_path: Path) -> Iterator[Callable[..., WorkerClient]]:
+def make_client(tmp_path: Path) -> Iterator[MakeClient]:
     made: list[WorkerClient] = []
 
-    def make(cap_usd: float = 10.0, run: str = "run", **settings: Any) -> WorkerClient:
-        cache, ledger = ResponseCache(tmp_path / "cache"), Ledger(tmp_path / "ledger.sqlite")
-        made.append(WorkerClient(cache, ledger, Account(run, "test", cap_usd), **{"backoff_s": 0.01, **settings}))
+    def make(**settings: Any) -> WorkerClient:
+        made.append(client_in(tmp_path, **settings))
         return made[-1]
 
     yield make

@@ -11,10 +11,11 @@ from typing import Any
 
 from ops.cache import ResponseCache
 from ops.config import Worker
+from ops.core.running import run_async
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from tests.faults.remote import remote_worker
+from tests.faults.remote import remote_worker, user
 
 WARM_UP = "LiteLLM's first call takes its time"
 
@@ -37,7 +38,7 @@ class Order:
 
 def live(order: Order, end: Connection) -> None:
     """Report readiness, wait for a message, send all questions, and return the number of answers."""
-    asyncio.run(_ask_all(order, end))
+    run_async(_ask_all(order, end))
 
 
 def several(url: str, count: int, **settings: Any) -> list[Worker]:
@@ -50,9 +51,9 @@ async def _ask_all(order: Order, end: Connection) -> None:
     cache, ledger = ResponseCache(order.folder / (order.cache or order.name)), Ledger(order.folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("run", "test", 10.0))
     warm = workers[0].model_copy(update={"name": f"warm-{order.name}", "requests_per_minute": None})
-    await client.complete(warm, [{"role": "user", "content": WARM_UP}])
+    await client.complete(warm, user(WARM_UP))
     end.send("ready")
     await asyncio.to_thread(end.recv)
     turns = zip(cycle(workers), range(order.count))
-    prompts = ((each, [{"role": "user", "content": f"{order.name} {number}"}]) for each, number in turns)
+    prompts = ((each, user(f"{order.name} {number}")) for each, number in turns)
     end.send(len(await asyncio.gather(*(client.complete(each, prompt) for each, prompt in prompts))))

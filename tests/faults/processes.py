@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -46,3 +47,27 @@ class Process:
         outcome = self.said()
         assert self._process.wait(_END_S) == 0
         return outcome
+
+
+@contextmanager
+def running(live: Callable[[Any, Connection], None], *orders: object) -> Iterator[list[Process]]:
+    """Give a process for each order, all of them ready to begin; kill the remaining ones in the end."""
+    processes: list[Process] = []
+    try:
+        processes.extend(Process(live, order) for order in orders)
+        for process in processes:
+            process.wait_until_ready()
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def begin(*processes: Process) -> None:
+    for process in processes:
+        process.begin()
+
+
+def outcomes(*processes: Process) -> list[Any]:
+    """Return the last message of each."""
+    return [process.outcome() for process in processes]

@@ -28,19 +28,9 @@ HANG_S = 30.0
 HUGE_BYTES = 50_000_000
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 5
 """Token counts of short texts."""
-BLANK_REJECTED = json.dumps(
-    {
-        "status": 400,
-        "body": {
-            "error": {
-                "code": 400,
-                "message": "* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have "
-                "one initialized field",
-                "status": "INVALID_ARGUMENT",
-            }
-        },
-    }
-)
+_BLANK = "* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have one initialized"
+_ERROR = {"code": 400, "message": f"{_BLANK} field", "status": "INVALID_ARGUMENT"}
+BLANK_REJECTED = json.dumps({"status": 400, "body": {"error": _ERROR}})
 """Gemini's reply to an empty message; the server sends it with `rejects_blank`."""
 
 Reply = tuple[int, dict[str, str], bytes]
@@ -156,23 +146,13 @@ def completion(body: dict[str, Any], choices: list[dict[str, Any]], model: str =
     """A whole answer to the request in `body`; its usage is plausible for the texts."""
     prompt_chars = sum(len(message["content"]) for message in body["messages"])
     written = sum(len(choice["message"].get("content") or "") for choice in choices)
-    prompt_tokens = max(PROMPT_TOKENS, prompt_chars // 10)
-    completion_tokens = max(COMPLETION_TOKENS, written // 8)
-    return reply(
-        200,
-        {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 1,
-            "model": model or body["model"],
-            "choices": choices,
-            "usage": {
-                "prompt_tokens": prompt_tokens,
-                "completion_tokens": completion_tokens,
-                "total_tokens": prompt_tokens + completion_tokens,
-            },
-        },
-    )
+    counts = {
+        "prompt_tokens": max(PROMPT_TOKENS, prompt_chars // 10),
+        "completion_tokens": max(COMPLETION_TOKENS, written // 8),
+    }
+    usage = counts | {"total_tokens": sum(counts.values())}
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": model or body["model"]}
+    return reply(200, head | {"choices": choices, "usage": usage})
 
 
 def reply(status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> Reply:

@@ -39,36 +39,34 @@ def test_a_living_process_is_alive_whatever_the_clock_says(monkeypatch: pytest.M
     assert this_process() == me
 
 
-def test_another_start_of_the_same_pid_is_gone() -> None:
-    assert state_of(ProcessId(os.getpid(), this_process().started - 1)) == "gone"
-
-
 def dead() -> ProcessId:
     """A process that has ended, whose pid another process has."""
     return ProcessId(os.getpid(), this_process().started - 1)
 
 
-def test_a_claim_from_the_future_does_not_hold_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = ResponseCache(tmp_path)
-    with monkeypatch.context() as patch:
-        set_clock(patch, YEAR_S)
-        assert cache.backend.claim("sent")[0] is not None
-        assert cache.mark_sent({"sent": 60.0}) == {"sent"}
-    with cache.backend._claims._file.connection() as connection:
-        connection.execute("UPDATE claims SET pid = ?, started = ?", dead())
-    assert ResponseCache(tmp_path).backend.claim("sent")[0] is not None, "the claim would block the call for a year"
+def test_another_start_of_the_same_pid_is_gone() -> None:
+    assert state_of(dead()) == "gone"
 
 
-def test_a_claim_of_a_call_in_flight_survives_a_small_clock_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("made_s", "asked_s", "holds"),
+    [
+        pytest.param(YEAR_S, 0.0, False, id="made a year in the future: it would block the call for a year"),
+        pytest.param(0.0, 60.0, True, id="made a minute before a call that may take ten"),
+    ],
+)
+def test_how_long_the_claim_of_a_dead_process_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_s: float, asked_s: float, holds: bool
 ) -> None:
     cache = ResponseCache(tmp_path)
-    assert cache.backend.claim("sent")[0] is not None
-    cache.mark_sent({"sent": 600.0})
+    with monkeypatch.context() as patch:
+        set_clock(patch, made_s)
+        assert cache.backend.claim("sent")[0] is not None
+        assert cache.mark_sent({"sent": 600.0}) == {"sent"}
     with cache.backend._claims._file.connection() as connection:
         connection.execute("UPDATE claims SET pid = ?, started = ?", dead())
-    set_clock(monkeypatch, 60.0)
-    assert ResponseCache(tmp_path).backend.claim("sent")[0] is None
+    set_clock(monkeypatch, asked_s)
+    assert (ResponseCache(tmp_path).backend.claim("sent")[0] is None) is holds
 
 
 @pytest.mark.parametrize("by_s", [YEAR_S, -YEAR_S])

@@ -14,9 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.launcher import DefaultRunLauncher
 
-from assets.dagster_private import ReconstructableRepository
 from assets.resources import Podium
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
@@ -24,7 +22,6 @@ from ops.stages.release import roll_back
 from pipelines.definitions import definitions
 from pipelines.dev import code_location
 from pipelines.home import prepare, this_process
-from pipelines.launching import MODULE, origin
 from pipelines.release import release_jobs
 from pipelines.run_queue import AT_ONCE
 from tests.releases import YES, version
@@ -119,26 +116,6 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
 
 
 @pytest.mark.long
-def test_promote_and_rollback_bypass_the_queue(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as below, with a launcher that only counts."""
-    monkeypatch.setenv("DAGSTER_HOME", "")
-    prepare(project)
-    launched = []
-    monkeypatch.setattr(
-        DefaultRunLauncher, "launch_run", lambda _, context: launched.append(context.dagster_run.job_name)
-    )
-    with dg.DagsterInstance.get() as instance:
-        for job in ("costs", "promote", "rollback"):
-            code = ReconstructableRepository.for_module(MODULE, "defs").get_reconstructable_job(job).get_python_origin()
-            known = definitions().resolve_job_def(job)
-            run = instance.create_run_for_job(known, remote_job_origin=origin(job), job_code_origin=code)
-            instance.submit_run(run.run_id, None)
-        assert launched == ["promote", "rollback"]
-        [waiting] = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
-        assert waiting.job_name == "costs", "every other job waits for the daemon"
-
-
-@pytest.mark.long  # the same without processes above
 def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(released: Workspace, tmp_path: Path) -> None:
     prepare(released)
     log = tmp_path / "daemon.log"

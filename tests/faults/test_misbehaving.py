@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
+import json
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
-from ops.core.errors import AccountError, ConfigError, RequestRejected
-from ops.core.response import Message
+from ops.conductor.rollout import Rollout, roll_out
+from ops.config import Prompting, Worker
+from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
 from ops.workers.call import REJECTIONS_IN_A_ROW
 from ops.workers.client import WorkerClient
 from ops.workers.failures import LONGEST_WAIT_S, UNREADABLE_WAIT_S, retry_after_s
@@ -18,27 +19,93 @@ from ops.workflow.execution import execute, messages_of
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
-from tests.faults.misbehaving import CASES, PAID_USD, Case, Seen, observe, says, sends
-from tests.faults.remote import FaultServer
+from tests.builders import make_problem
+from tests.faults.clients import MakeClient
+from tests.faults.remote import PAID_USD, FaultServer, ask, says, sends
 
-MakeClient = Callable[..., WorkerClient]
 TWO_STEPS = Workflow((Step(0, "solve"), Step(1, "check", "all")))
 
 
-def user(text: str) -> list[Message]:
-    return [{"role": "user", "content": text}]
+class Case(NamedTuple):
+    """A reply, and the required result of the call."""
+
+    name: str
+    order: str
+    ends: str
+    """The rollout's status and reward, or the error that stops the run."""
+    attempts: int = 1
+    paid: int = 0
+    """Replies that are booked."""
+    cached: int = 0
+    waits: bool = False
+    """The resumed run does not call at once."""
 
 
-def came(server: FaultServer) -> int:
-    return sum(entry["event"] == "came" for entry in server.log())
+EMPTY, REJECTED, AWAY = "empty, reward 0.5", "rejected, reward 0.5", "unreachable, reward None"
+CASES = (
+    Case("empty, length", says("", "length"), EMPTY, paid=1, cached=1),
+    Case("null, length", says(None, "length"), EMPTY, paid=1, cached=1),
+    Case("blank, length", says(" \n\t\u2003", "length"), EMPTY, paid=1, cached=1),
+    Case("reasoning alone, length", says("", "length", reasoning_content="I think"), EMPTY, paid=1, cached=1),
+    Case("empty, stop", says("", "stop"), EMPTY, attempts=3, paid=3, cached=1),
+    Case("blank, stop", says("\n\n", "stop"), EMPTY, attempts=3, paid=3, cached=1),
+    Case("no choices", "empty choices", AWAY, attempts=3, paid=3),
+    Case("content filter", says("", "content_filter"), "refused, reward 0.5", paid=1, cached=1),
+    Case("content filter, half an answer", says("It is", "content_filter"), "refused, reward 0.5", paid=1, cached=1),
+    Case("lone surrogate in the text", says("It is \ud83d.", "stop"), "answered, reward 0.5", paid=1, cached=1),
+    Case("lone surrogate in finish_reason", says("yes", "st\udc00p"), "answered, reward 0.5", paid=1, cached=1),
+    Case("lone surrogate in an error", sends(400, "no \ud83d"), REJECTED),
+    Case("400 unknown words", sends(400, "The stars are not right."), REJECTED),
+    Case("400 Gemini, empty text", sends(400, "contents[1].parts[0].data: required oneof field"), REJECTED),
+    Case("400 flagged", sends(400, "Content Exists Risk"), "refused, reward 0.5"),
+    Case("402", sends(402, "Payment Required"), "AccountError"),
+    Case("401", sends(401, "who are you"), "ConfigError"),
+    Case("403", sends(403, "not yours"), "ConfigError"),
+    Case("400 context", sends(400, "prompt is too long: 9 tokens > 8 maximum"), "too_long, reward 0.5"),
+    Case("500", sends(500, "oops"), AWAY, attempts=3),
+    Case("503", sends(503, "later"), AWAY, attempts=3),
+    *(
+        Case(f"429 Retry-After {value}", sends(429, "slow", {"retry-after": value}), AWAY, attempts=1, waits=True)
+        for value in ("inf", "nan", "-5", "9999999999", "Fri, 31 Dec 99999 23:59:59 GMT", "soon")
+    ),
+)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_run_ledger_cap_and_cache(server: FaultServer, tmp_path: Path, case: Case) -> None:
-    resumed = "waits" if case.waits else "0 requests" if case.cached else "1 requests"
-    expected = Seen(case.ends, case.attempts, case.paid, 0, case.cached, resumed)
-    assert observe(server, tmp_path / "state", case) == expected
+def test_run_ledger_cap_and_cache(server: FaultServer, make_client: MakeClient, case: Case) -> None:
+    worker = server.worker(retries=0 if case.waits else 2, breaker_failures=100)
+    client = make_client(cap_usd=0.01, pool_file="pool.yaml")
+    server.order(plan=[case.order] * 20)
+    assert end_of_run(client, worker) == case.ends
+    assert len(server.came()) == case.attempts
+    paid = client.ledger.spent("run") / PAID_USD
+    assert (round(paid), client.ledger.in_flight("run"), len(client.cache)) == (case.paid, 0, case.cached)
+    server.order(plan=[])
+    resumed = end_of_run(make_client(cap_usd=0.01, pool_file="pool.yaml"), worker, 0.5 if case.waits else None)
+    if case.waits:
+        assert resumed == "waits"
+    else:
+        assert len(server.came()) - case.attempts == (0 if case.cached else 1)
+
+
+def end_of_run(client: WorkerClient, worker: Worker, limit_s: float | None = None) -> str:
+    """Return the status and reward of one rollout, or the error that stops the run."""
+
+    async def run() -> list[Rollout]:
+        async with asyncio.timeout(limit_s):
+            return await roll_out([Workflow.single(0).render()], [make_problem()], Team([worker], client, Prompting()))
+
+    try:
+        [rollout] = asyncio.run(run())
+    except TimeoutError:
+        return "waits"
+    except PodiumError as error:
+        str(error).encode()
+        return type(error).__name__
+    assert rollout.trace is not None
+    json.dumps(rollout.trace.as_row(), ensure_ascii=False).encode()
+    return f"{rollout.trace.status}, reward {rollout.reward}"
 
 
 def run(server: FaultServer, client: WorkerClient, question: str = "2+2?") -> WorkflowTrace:
@@ -46,25 +113,20 @@ def run(server: FaultServer, client: WorkerClient, question: str = "2+2?") -> Wo
     return asyncio.run(execute(TWO_STEPS, question, team))
 
 
-def test_an_empty_response_is_no_message_to_the_next_worker(server: FaultServer, make_client: MakeClient) -> None:
+def test_an_empty_response_is_no_message_to_the_next_worker_and_is_paid_once(
+    server: FaultServer, make_client: MakeClient
+) -> None:
     server.order(plan=[says("", "length")], rejects_blank=True)
     trace = run(server, make_client())
     assert (trace.status, trace.answer, [step.status for step in trace.steps]) == ("empty", None, ["empty", "not_run"])
     assert "'reasoner'" in trace.error and "finish_reason length" in trace.error and "max_tokens" in trace.error
-    assert came(server) == 1
     assert (trace.calls, trace.cost_usd, trace.latency_s > 0) == (1, pytest.approx(PAID_USD), True)
     assert messages_of(trace, 0)[-1]["role"] == "user"
-
-
-def test_forty_questions_in_three_runs_are_paid_forty_times(server: FaultServer, make_client: MakeClient) -> None:
-    for _ in range(3):
-        server.order(plan=[says("", "length")] * 40, rejects_blank=True)
-        client = make_client()
-        traces = [run(server, client, f"question {number}") for number in range(40)]
-        assert {trace.status for trace in traces} == {"empty"}
-        assert sum(trace.cost_usd for trace in traces) == pytest.approx(40 * PAID_USD)
-    assert came(server) == 40
-    assert make_client().ledger.spent("run") == pytest.approx(40 * PAID_USD)
+    again = make_client()
+    trace = run(server, again)
+    assert (trace.status, trace.cost_usd) == ("empty", pytest.approx(PAID_USD))
+    assert len(server.came()) == 1
+    assert again.ledger.spent("run") == pytest.approx(PAID_USD)
 
 
 def test_a_blank_response_after_a_whole_one_keeps_the_earlier_response(
@@ -88,13 +150,13 @@ def test_one_rejection_is_one_rollouts_failure(server: FaultServer, make_client:
 def test_a_rejection_names_the_parameter(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=[sends(400, "Unsupported value: 0.2", param="temperature")])
     with pytest.raises(RequestRejected, match=r"Unsupported value: 0.2 \(parameter temperature\)"):
-        asyncio.run(make_client().complete(server.worker(), user("Which one?")))
+        ask(make_client(), server.worker())
 
 
 def test_the_words_of_a_rejection_are_bounded(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=[sends(400, "many words " * 10_000)])
     with pytest.raises(RequestRejected) as caught:
-        asyncio.run(make_client().complete(server.worker(), user("Which one?")))
+        ask(make_client(), server.worker())
     assert len(str(caught.value)) < 500
 
 
@@ -103,106 +165,94 @@ def test_a_worker_that_rejects_everything_stops_the_run(server: FaultServer, mak
     server.order(plan=[sends(400, "Unknown parameter: top_q")] * 100)
     for number in range(REJECTIONS_IN_A_ROW - 1):
         with pytest.raises(RequestRejected):
-            asyncio.run(client.complete(worker, user(str(number))))
+            ask(client, worker, str(number))
     said = r"pool\.yaml: workers\.remote: 10 requests in a row .*Unknown parameter: top_q"
     with pytest.raises(ConfigError, match=said):
-        asyncio.run(client.complete(worker, user("last")))
+        ask(client, worker, "last")
 
 
 @pytest.mark.parametrize("again", ["live", "cached"])
 def test_a_response_ends_a_row_of_rejections(server: FaultServer, make_client: MakeClient, again: str) -> None:
     client, worker = make_client(), server.worker()
-    asyncio.run(client.complete(worker, user("known")))
+    ask(client, worker, "known")
     for round_ in range(3):
         server.order(plan=[sends(400, "The stars are not right.")] * (REJECTIONS_IN_A_ROW - 1))
         for number in range(REJECTIONS_IN_A_ROW - 1):
             with pytest.raises(RequestRejected):
-                asyncio.run(client.complete(worker, user(f"{round_} {number}")))
-        asyncio.run(client.complete(worker, user("known" if again == "cached" else f"new {round_}")))
+                ask(client, worker, f"{round_} {number}")
+        ask(client, worker, "known" if again == "cached" else f"new {round_}")
+
+
+WRONG_MODEL = (
+    "Model Not Exist",
+    "The provided model identifier is invalid.",
+    "The model `gpt-9` does not exist or you do not have access to it.",
+    "The model llama-9 has been decommissioned",
+    "gpt-9 is not a valid model ID",
+    "Invalid model: small-9",
+    "Invalid model",
+    "unknown model gpt-9",
+    "model 'small' not found, try pulling it first",
+    "Model x/small-9 is no longer available",
+)
+EMPTY_ACCOUNT = (
+    "Your account balance is insufficient",
+    "Insufficient account balance",
+    "Account balance not enough, please recharge your account",
+    "There is not enough credit on this account",
+)
+NEITHER = (
+    "temperature is not supported with this model",
+    "invalid model output: the tool call was not found",
+    "Image not found for this model",
+    "the model temperature is invalid",
+    "model output not found in the prefix",
+    "Invalid model response format",
+    "The stars are not right.",
+    "The brackets are out of balance",
+    "Unknown parameter: balance",
+)
 
 
 @pytest.mark.parametrize(
-    ("message", "is_model"),
+    ("message", "error"),
     [
-        ("Model Not Exist", True),
-        ("The provided model identifier is invalid.", True),
-        ("The model `gpt-9` does not exist or you do not have access to it.", True),
-        ("The model llama-9 has been decommissioned", True),
-        ("gpt-9 is not a valid model ID", True),
-        ("Invalid model: small-9", True),
-        ("Invalid model", True),
-        ("unknown model gpt-9", True),
-        ("model 'small' not found, try pulling it first", True),
-        ("Model x/small-9 is no longer available", True),
-        ("temperature is not supported with this model", False),
-        ("invalid model output: the tool call was not found", False),
-        ("Image not found for this model", False),
-        ("the model temperature is invalid", False),
-        ("model output not found in the prefix", False),
-        ("Invalid model response format", False),
-        ("The stars are not right.", False),
+        *((message, ConfigError) for message in WRONG_MODEL),
+        *((message, AccountError) for message in EMPTY_ACCOUNT),
+        *((message, RequestRejected) for message in NEITHER),
     ],
 )
-def test_only_a_wrong_model_name_is_one(
-    server: FaultServer, make_client: MakeClient, message: str, is_model: bool
+def test_only_a_wrong_model_name_or_an_empty_account_is_one(
+    server: FaultServer, make_client: MakeClient, message: str, error: type[PodiumError]
 ) -> None:
     server.order(plan=[sends(400, message)])
-    with pytest.raises(ConfigError if is_model else RequestRejected) as caught:
-        asyncio.run(make_client().complete(server.worker(), user("Which one?")))
-    if isinstance(caught.value, ConfigError):
+    with pytest.raises(error) as caught:
+        ask(make_client(), server.worker())
+    assert type(caught.value) is error
+    if type(caught.value) is ConfigError:
         assert caught.value.field == "workers.remote.model"
-
-
-@pytest.mark.parametrize(
-    ("message", "is_account"),
-    [
-        ("Your account balance is insufficient", True),
-        ("Insufficient account balance", True),
-        ("Account balance not enough, please recharge your account", True),
-        ("There is not enough credit on this account", True),
-        ("The brackets are out of balance", False),
-        ("Unknown parameter: balance", False),
-    ],
-)
-def test_only_an_empty_account_is_one(
-    server: FaultServer, make_client: MakeClient, message: str, is_account: bool
-) -> None:
-    server.order(plan=[sends(400, message)])
-    with pytest.raises(AccountError if is_account else RequestRejected):
-        asyncio.run(make_client().complete(server.worker(), user("Which one?")))
 
 
 NOW = 1_800_000_000.0
 """Fri, 15 Jan 2027 08:00:00 GMT"""
 
 
+RETRY_AFTER = (
+    (0.0, ("0", "Fri, 15 Jan 2027 07:59:00 GMT")),
+    (0.5, ("0.5",)),
+    (2.0, ("2",)),
+    (12.0, ("Fri, 15 Jan 2027 08:00:12 GMT", "Friday, 15-Jan-27 08:00:12 GMT", "Fri Jan 15 08:00:12 2027")),
+    (300.0, ("300",)),
+    (LONGEST_WAIT_S, ("301", "9999999999", "1e400", "9" * 5000, "inf", "Infinity")),
+    (LONGEST_WAIT_S, ("Sat, 15 Jan 2028 08:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT")),
+    (LONGEST_WAIT_S, ("Fri, 31 Dec 99999 23:59:59 GMT",)),
+    (UNREADABLE_WAIT_S, ("-inf", "-5", "nan", "soon", "\ud83d", "Fri, 99 Foo 2027 08:00:00 GMT")),
+)
+"""Seconds of the wait, and values of the header that mean it."""
+
+
 @pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("0", 0.0),
-        ("2", 2.0),
-        ("0.5", 0.5),
-        ("300", 300.0),
-        ("301", LONGEST_WAIT_S),
-        ("9999999999", LONGEST_WAIT_S),
-        ("1e400", LONGEST_WAIT_S),
-        ("9" * 5000, LONGEST_WAIT_S),
-        ("inf", LONGEST_WAIT_S),
-        ("Infinity", LONGEST_WAIT_S),
-        ("-inf", UNREADABLE_WAIT_S),
-        ("-5", UNREADABLE_WAIT_S),
-        ("nan", UNREADABLE_WAIT_S),
-        ("soon", UNREADABLE_WAIT_S),
-        ("\ud83d", UNREADABLE_WAIT_S),
-        ("Fri, 15 Jan 2027 08:00:12 GMT", 12.0),
-        ("Friday, 15-Jan-27 08:00:12 GMT", 12.0),
-        ("Fri Jan 15 08:00:12 2027", 12.0),
-        ("Fri, 15 Jan 2027 07:59:00 GMT", 0.0),
-        ("Sat, 15 Jan 2028 08:00:00 GMT", LONGEST_WAIT_S),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_WAIT_S),
-        ("Fri, 31 Dec 99999 23:59:59 GMT", LONGEST_WAIT_S),
-        ("Fri, 99 Foo 2027 08:00:00 GMT", UNREADABLE_WAIT_S),
-    ],
+    ("value", "seconds"), [(value, seconds) for seconds, values in RETRY_AFTER for value in values]
 )
 def test_retry_after_is_bounded(value: str, seconds: float) -> None:
     assert retry_after_s(value, NOW) == seconds
@@ -210,20 +260,7 @@ def test_retry_after_is_bounded(value: str, seconds: float) -> None:
 
 def test_any_retry_after_gives_a_bounded_wait() -> None:
     random = Random(0)
-    pieces = [
-        *"0123456789.,:-+ eE",
-        "inf",
-        "nan",
-        "Fri, ",
-        "Jan",
-        " 2027",
-        "GMT",
-        "99999",
-        "\0",
-        "é",
-        "\ud800",
-        "-0000",
-    ]
+    pieces = [*"0123456789.,:-+ eE\0é\ud800", "inf", "nan", "Fri, ", "Jan", " 2027", "GMT", "99999", "-0000"]
     for _ in range(20_000):
         value = "".join(random.choices(pieces, k=random.randint(0, 12)))
         assert 0.0 <= retry_after_s(value, NOW) <= LONGEST_WAIT_S
@@ -232,8 +269,8 @@ def test_any_retry_after_gives_a_bounded_wait() -> None:
 def test_a_lone_surrogate_is_replaced_before_it_is_cached(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=[says("\ud83d\ude00 and \ud83d", "st\udc00p", reasoning_content="\ud83d")])
     client, worker = make_client(), server.worker()
-    response = asyncio.run(client.complete(worker, user("Which one?")))
+    response = ask(client, worker)
     assert response.text == "\U0001f600 and \ufffd"
-    again = asyncio.run(make_client().complete(worker, user("Which one?")))
+    again = ask(make_client(), worker)
     assert (again.text, again.finish_reason, again.cached) == (response.text, response.finish_reason, True)
     (again.text + again.finish_reason).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.training.run.plan import RunPlan
 from ops.training.run.tracking import EXPERIMENT, Tracking
-from tests.faults.mlflow_server import MlflowServer
+from tests.team.servers import Mlflow
 
 CONFIG = Workspace.find().config
 pytestmark = [
@@ -39,12 +40,11 @@ def test_mlflow_is_down_for_a_while(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     now = [0.0]
-    server = MlflowServer(tmp_path / "server")
-    server.start()
+    server = Mlflow(tmp_path, f"sqlite:///{tmp_path}/mlflow.db", str(tmp_path / "artifacts"))
     try:
         with caplog.at_level(logging.WARNING), Tracking(plan(server.url), tmp_path, {}, lambda: now[0]) as attempt:
             attempt.step({}, row(1))
-            server.kill()
+            server.stop(signal.SIGKILL)
             for step in (2, 3):
                 attempt.step({}, row(step))
             now[0] = 400.0  # it retries every five minutes, and MLflow is still down
@@ -61,6 +61,6 @@ def test_mlflow_is_down_for_a_while(
         assert {(point.step, point.value) for point in history} == {(step, step / 10) for step in range(1, 7)}
         assert run.info.status == "FINISHED"
     finally:
-        server.kill()
+        server.stop(signal.SIGKILL)
     shown = [record for record in caplog.records if "does not take the training's curve" in record.getMessage()]
     assert len(shown) == 1

@@ -1,4 +1,5 @@
-"""Workers that become unreachable during training: the step waits and retries, or ends the run with a message.
+"""Workers that become unreachable during training: the step waits and retries, or ends the run with a message. A key
+that is revoked stops a run at once.
 
 Over real HTTP; only the pauses are not slept.
 """
@@ -7,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ops.config import Prompting
-from ops.core.problem import Problem
+from ops.core.errors import ConfigError
+from ops.precaching.precache import precache
 from ops.training.rewards.outage import LONGEST_PAUSE_S, Outage, Patience
 from ops.training.rewards.reward import StepStatistics, reward_function
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
+from tests.builders import make_problem
+from tests.faults.clients import MakeClient
 from tests.faults.remote import FaultServer
 
-MakeClient = Callable[..., WorkerClient]
-PROBLEM = Problem("a", "math500", "math", "train", "Question?", "7", "math")
+PROBLEM = make_problem()
 ALONE = [Workflow.single(0, f"Do {number}.").render() for number in range(4)]
 AWAY = {"rate": 1.0, "faults": ["503"]}
 FAILS_AT_ONCE: dict[str, Any] = {"retries": 0, "breaker_rest_s": 0.001}
@@ -98,3 +100,19 @@ def test_the_run_ends_when_no_worker_comes_back(server: FaultServer, make_client
         step(server, make_client(), ALONE, Patience(0.5, 3000.0, night.sleep))
     assert sum(night.pauses) == 3000.0
     assert max(night.pauses) == LONGEST_PAUSE_S
+
+
+def test_a_key_is_revoked_in_the_middle_of_a_run(server: FaultServer, make_client: MakeClient) -> None:
+    problems = [make_problem(id=f"p{n}", question=f"Number {n}: what is 2+2?") for n in range(60)]
+    worker, client = server.worker(concurrency=4, retries=0), make_client(pool_file="config/pools/own.yaml")
+    server.order(plan=["ok"] * 20 + ["401"] * 200)
+    with pytest.raises(ConfigError) as stopped:
+        asyncio.run(precache(problems, worker, client))
+    assert "config/pools/own.yaml: workers.remote.api_key_env: the provider refused the key" in str(stopped.value)
+    refused = 200 - server.order()["planned"]
+    assert refused <= 2 * 4, "no question is begun after the first that was refused; eight were under way"
+    assert len(client.cache) == 20
+    server.order(plan=[])
+    rows = asyncio.run(precache(problems, worker, make_client()))
+    assert [row.status for row in rows] == ["ok"] * 60
+    assert max(server.served().values()) == 1, "an answer was paid for twice"

@@ -13,8 +13,7 @@ import pytest
 
 from ops.config import Pool
 from ops.workflow.grammar import Step, Workflow
-from tests.faults.misbehaving import PAID_USD, says, sends
-from tests.faults.remote import FaultServer
+from tests.faults.remote import PAID_USD, FaultServer, says, sends
 from tests.serving.running import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -45,9 +44,14 @@ class Fleet:
         account: dict[str, Any] = (reply.model_extra or {})["podium"]
         return account
 
+    def order(self, *names: str, **values: Any) -> None:
+        """Order the endpoints of these workers, or of all."""
+        for name in names or NAMES:
+            self.endpoints[name].order(**values)
+
     def calls(self, name: str) -> int:
         """Return the number of requests to the worker's endpoint."""
-        return sum(entry["event"] == "came" for entry in self.endpoints[name].log())
+        return len(self.endpoints[name].came())
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.mark.long
 def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet) -> None:
     before = fleet.calls("first")
-    fleet.endpoints["first"].order(rate=1.0, faults=[says("", "length")])
+    fleet.order("first", rate=1.0, faults=[says("", "length")])
     account = fleet.ask("Why blank?")
     [fallback] = account["fallbacks"]
     assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("empty", "first", "rewritten")
@@ -82,30 +86,26 @@ def test_a_blank_response_and_a_rejection_lead_to_the_other_workers(fleet: Fleet
     assert account["cost_usd"] == pytest.approx(3 * PAID_USD)  # the blank response was paid for too
     assert fleet.calls("first") == before + 1
 
-    for endpoint in fleet.endpoints.values():
-        endpoint.order(rate=1.0, faults=[says("Answer: 4", "length")])
+    fleet.order(rate=1.0, faults=[says("Answer: 4", "length")])
     reply = fleet.client.chat.completions.create(
         model="conductor", messages=[{"role": "user", "content": "Why cut?"}], max_tokens=100_000
     )
     assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("Answer: 4", "length")
     response = fleet.client.responses.create(model="conductor", input="Why cut?")
     assert response.status == "incomplete" and response.incomplete_details
-    for endpoint in fleet.endpoints.values():
-        endpoint.order(rate=0.0)
+    fleet.order(rate=0.0)
 
-    fleet.endpoints["first"].order(rate=1.0, faults=[sends(400, "The stars are not right.")])
+    fleet.order("first", rate=1.0, faults=[sends(400, "The stars are not right.")])
     [fallback] = fleet.ask("Why rejected?")["fallbacks"]
     assert (fallback["reason"], fallback["then"]) == ("rejected", "rewritten")
     assert "The stars are not right." in fallback["error"]
 
-    for endpoint in fleet.endpoints.values():
-        endpoint.order(rate=1.0, faults=[says(" ", "length")])
+    fleet.order(rate=1.0, faults=[says(" ", "length")])
     with pytest.raises(openai.APIStatusError) as raised:
         fleet.ask("Why anything?")
     assert (raised.value.status_code, raised.value.code) == (502, "empty_answer")
     assert raised.value.response.headers["x-should-retry"] == "false"
-    for endpoint in fleet.endpoints.values():
-        endpoint.order(rate=0.0)
+    fleet.order(rate=0.0)
 
 
 @pytest.mark.long
@@ -123,12 +123,12 @@ def test_workers_fail_one_after_the_other_and_answers_go_on(fleet: Fleet) -> Non
     assert fleet.calls("second") == before
 
     # A key is revoked during the load: another workflow runs, without the worker.
-    fleet.endpoints["first"].order(rate=1.0, faults=["403"])
+    fleet.order("first", rate=1.0, faults=["403"])
     account = fleet.ask("Why revoked?")
     assert [step["worker"] for step in account["steps"]] == ["second", "third"]
     [fallback] = account["fallbacks"]
     assert (fallback["reason"], fallback["worker"], fallback["then"]) == ("misconfigured", "first", "rewritten")
-    fleet.endpoints["first"].order(rate=0.0)
+    fleet.order("first", rate=0.0)
     assert fleet.ask("Why mended?")["fallbacks"] == []
 
     # An endpoint is killed under load.

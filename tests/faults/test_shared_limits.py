@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults import limits_run
-from tests.faults.processes import Process
+from tests.faults.limits_run import WARM_UP, Order, live
+from tests.faults.processes import Process, begin, outcomes, running
 from tests.faults.remote import FaultServer
 
 
-@contextmanager
-def ready(server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any) -> Iterator[list[Process]]:
-    """Give one process per name with its own questions, which it sends after `begin`."""
-    processes = [
-        Process(limits_run.live, limits_run.Order(server.url, folder, name, count, settings))
-        for name, count in counts.items()
-    ]
-    try:
-        for process in processes:
-            process.wait_until_ready()
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-
-
-def begin(*processes: Process) -> None:
-    for process in processes:
-        process.begin()
-
-
-def answered(*processes: Process) -> list[int]:
-    """Return the number of answered questions of each."""
-    return [process.outcome() for process in processes]
+def ready(
+    server: FaultServer, folder: Path, counts: dict[str, int], **settings: Any
+) -> AbstractContextManager[list[Process]]:
+    """Give one process per name with its own questions, which it sends after `begin`; the outcome is their number."""
+    return running(live, *(Order(server.url, folder, name, count, settings) for name, count in counts.items()))
 
 
 def served(server: FaultServer) -> dict[str, int]:
-    return {prompt: times for prompt, times in server.served().items() if prompt != limits_run.WARM_UP}
+    return {prompt: times for prompt, times in server.served().items() if prompt != WARM_UP}
 
 
 def came(server: FaultServer) -> list[float]:
     """Return the times of requests at the server."""
-    entries = server.log()
-    return sorted(e["time"] for e in entries if e["event"] == "came" and e["prompt"] != limits_run.WARM_UP)
+    return sorted(entry["time"] for entry in server.came() if entry["prompt"] != WARM_UP)
 
 
 @pytest.mark.parametrize("names", ["ab", pytest.param("abcd", marks=pytest.mark.slow)])
@@ -59,7 +38,7 @@ def test_processes_together_keep_a_workers_concurrency(server: FaultServer, tmp_
         while server.order()["busy"] < 4:  # all places are taken, however slow the machine is
             time.sleep(0.02)
         server.order(latency_s=0.05)
-        assert answered(*processes) == [24] * len(names)
+        assert outcomes(*processes) == [24] * len(names)
     assert len(served(server)) == 24 * len(names)
     assert server.order()["most_busy"] == 4
 
@@ -67,7 +46,7 @@ def test_processes_together_keep_a_workers_concurrency(server: FaultServer, tmp_
 def test_processes_together_keep_a_workers_requests_per_minute(server: FaultServer, tmp_path: Path) -> None:
     with ready(server, tmp_path, dict.fromkeys("ab", 10), requests_per_minute=300) as processes:
         begin(*processes)
-        assert answered(*processes) == [10] * 2
+        assert outcomes(*processes) == [10] * 2
     times = came(server)
     assert len(times) == 20
     assert times[-1] - times[0] >= 19 * 0.2 * 0.7  # one alone takes half of that
@@ -79,7 +58,7 @@ def test_a_pause_that_the_provider_requests_from_one_process_applies_to_all(
     with ready(server, tmp_path, dict.fromkeys("ab", 6), concurrency=1) as processes:
         server.order(plan=["429 date"])  # two seconds from then, in whole seconds
         begin(*processes)
-        assert answered(*processes) == [6] * 2
+        assert outcomes(*processes) == [6] * 2
     times = came(server)
     assert times[1] - times[0] >= 0.9
 
@@ -94,7 +73,7 @@ def test_the_slots_of_a_killed_process_are_free(server: FaultServer, tmp_path: P
         time.sleep(0.5)
         assert served(server) == {}  # all four are taken
         first.kill()
-        assert answered(second) == [8]
+        assert outcomes(second) == [8]
 
 
 def test_a_process_with_few_calls_does_not_wait_for_one_with_many(server: FaultServer, tmp_path: Path) -> None:
@@ -105,5 +84,5 @@ def test_a_process_with_few_calls_does_not_wait_for_one_with_many(server: FaultS
         while len(served(server)) < 10:
             time.sleep(0.02)
         begin(few)
-        assert answered(few) == [2]
+        assert outcomes(few) == [2]
         assert sum(name.startswith("a") for name in served(server)) < 200

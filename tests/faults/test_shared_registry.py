@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
 from pathlib import Path
 from shutil import copyfile
 from threading import Thread
@@ -12,7 +14,7 @@ from threading import Thread
 import pytest
 
 from ops.config import Pool, PoolChange, Worker
-from ops.core.errors import ConfigError, DataError
+from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.champion import RegisteredVersions
@@ -21,10 +23,9 @@ from ops.release.lock import LOCK, Locked, alone
 from ops.release.promotion import NO_CHAMPION
 from ops.release.store import RegistryError, check_characters, connected
 from ops.retraining.start import champion_folder
-from tests.faults.mlflow_server import MlflowServer, free_port
-from tests.faults.processes import Process
-from tests.faults.promotion_run import Order, live
+from tests.faults.processes import begin, outcomes, running
 from tests.releases import POLICY, YES, checkout, empty_store, version
+from tests.team.servers import Mlflow, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -37,14 +38,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iterator[MlflowServer]:
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Iterator[Mlflow]:
     folder = tmp_path_factory.mktemp("server")
-    server = MlflowServer(folder, copyfile(store, folder / "mlflow.db"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
+    database = copyfile(store, folder / "mlflow.db")
+    server = Mlflow(folder, f"sqlite:///{database}", str(folder / "artifacts"))
+    yield server
+    server.stop()
 
 
 @pytest.fixture(params=["file", "server"])
@@ -62,28 +61,41 @@ def workspace(
                 client.delete_registered_model(model.name)
 
 
-@contextmanager
-def started(order: Order) -> Iterator[Process]:
-    """Start the process and return it once it has reached the store."""
-    process = Process(live, order)
+@dataclass(frozen=True)
+class Order:
+    """Promote `version`, which was judged against version `against`; without a version, hold the lock."""
+
+    workspace: Workspace
+    version: str = ""
+    against: str = ""
+
+
+def live(order: Order, end: Connection) -> None:
+    """Take part in a promotion, or hold the lock until the process is killed."""
+    registry.champion(order.workspace)  # mlflow is imported and the store is reached
+    end.send("ready")
+    end.recv()
+    if not order.version:
+        with alone(order.workspace):
+            end.send("held")
+            time.sleep(600)
     try:
-        process.wait_until_ready()
-        yield process
-    finally:
-        process.kill()
+        verdict = replace(YES, against=order.against)
+        end.send("promoted" if aliases.promote(order.workspace, order.version, verdict) else "kept back")
+    except PodiumError as error:
+        end.send(f"{type(error).__name__}: {error}")
 
 
 def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspace: Workspace) -> None:
     for _ in range(3):
         version(workspace)
     aliases.promote(workspace, "1", YES)
-    with started(Order(workspace, "2", "1")) as first, started(Order(workspace, "3", "1")) as second:
-        first.begin()
-        second.begin()
-        outcomes = {"2": first.outcome(), "3": second.outcome()}
-    [winner] = [number for number, outcome in outcomes.items() if outcome == "promoted"]
-    [loser] = outcomes.keys() - {winner}
-    assert outcomes[loser].startswith(
+    with running(live, Order(workspace, "2", "1"), Order(workspace, "3", "1")) as processes:
+        begin(*processes)
+        ends = dict(zip("23", outcomes(*processes), strict=True))
+    [winner] = [number for number, end in ends.items() if end == "promoted"]
+    [loser] = ends.keys() - {winner}
+    assert ends[loser].startswith(
         f"Overtaken: Version {winner} became champion meanwhile; version {loser} was judged against 1."
     )
     champion = registry.champion(workspace)
@@ -103,18 +115,12 @@ def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> Non
     assert sorted(analyses) == [1, 2, 3]
 
 
-def unlocked(workspace: Workspace) -> None:
-    """Follow the instruction in the message."""
-    with connected(workspace) as client:
-        client.delete_registered_model(LOCK)
-
-
 @pytest.mark.parametrize("workspace", ["file", pytest.param("server", marks=pytest.mark.long)], indirect=True)
 def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -> None:
     for _ in range(2):
         version(workspace)
     aliases.promote(workspace, "1", YES)
-    with started(Order(workspace)) as holder:
+    with running(live, Order(workspace)) as [holder]:
         holder.begin()
         assert holder.said() == "held"
         with pytest.raises(Locked), alone(workspace, patience_s=0.5):
@@ -125,7 +131,8 @@ def test_a_process_that_dies_while_it_moves_the_champion(workspace: Workspace) -
         shown = rf":{holder.pid} \(host:pid\) holds .*delete the registered model {LOCK}"
         with pytest.raises(Locked, match=shown), alone(workspace, patience_s=0.5):
             pass
-        unlocked(workspace)
+        with connected(workspace) as client:
+            client.delete_registered_model(LOCK)
     assert aliases.promote(workspace, "2", YES)
     champion = registry.champion(workspace)
     assert champion is not None and champion.version == "2"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -16,51 +18,61 @@ import pytest
 from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.core.response import Response
 from ops.spending.books import Spent
 from ops.spending.ledger import Departure, Ledger
-from ops.workers.client import WorkerClient
-from tests.faults.remote import PRICE, FaultServer
-from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS
-from tests.faults.spending_run import CONCURRENCY, WARM_UP, Order, Process, running
+from tests.faults.clients import MakeClient
+from tests.faults.processes import begin, outcomes, running
+from tests.faults.remote import PAID_USD, PRICE, FaultServer, ask, client_in, left_behind, user
 
-QUESTION = "2+2?"
-PER_CALL = (PROMPT_TOKENS * PRICE["input"] + COMPLETION_TOKENS * PRICE["output"]) / 1e6
 TOGETHER = pytest.mark.parametrize(("count", "questions"), [(3, 60), pytest.param(8, 200, marks=pytest.mark.soak)])
 """Processes, and questions of each, the same for all."""
+CONCURRENCY = 4
+WARM_UP = "a first one, with a cache and a ledger of its own"
+"""The first call of a process prepares things for seconds."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The task of each process, the same for all."""
+
+    folder: Path
+    worker: Worker
+    questions: int
+    cap_usd: float = 1.0
+
+
+def live(order: Order, end: Connection) -> None:
+    """Report readiness, wait for a message, send all questions, and return the number of each result."""
+    asyncio.run(_ask_all(order, end))
+
+
+async def _ask_all(order: Order, end: Connection) -> None:
+    await client_in(order.folder / f"of {os.getpid()}").complete(order.worker, user(WARM_UP))
+    end.send("ready")
+    await asyncio.to_thread(end.recv)
+    client = client_in(order.folder, order.cap_usd)
+    calls = (client.complete(order.worker, user(f"question {number}")) for number in range(order.questions))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    end.send(Counter("answered" if not isinstance(r, BaseException) else type(r).__name__ for r in results))
 
 
 def arrivals(server: FaultServer) -> dict[str, list[float]]:
     """Return the arrival time of each prompt at the server: what a provider may bill."""
     times: dict[str, list[float]] = {}
-    for entry in server.log():
-        if entry["event"] == "came" and entry["prompt"] != WARM_UP:
+    for entry in server.came():
+        if entry["prompt"] != WARM_UP:
             times.setdefault(entry["prompt"], []).append(entry["time"])
     return times
 
 
 def billed(server: FaultServer) -> float:
     """Return the USD that the server may bill."""
-    return sum(map(len, arrivals(server).values())) * PER_CALL
+    return sum(map(len, arrivals(server).values())) * PAID_USD
 
 
 def order(server: FaultServer, folder: Path, questions: int, *, timeout_s: float, cap_usd: float = 1.0) -> Order:
     worker = server.worker(max_tokens=16, concurrency=CONCURRENCY, timeout_s=timeout_s)
     return Order(folder, worker, questions, cap_usd)
-
-
-def ask(client: WorkerClient, worker: Worker, text: str = QUESTION) -> Response:
-    return asyncio.run(client.complete(worker, [{"role": "user", "content": text}]))
-
-
-def begin(processes: list[Process]) -> list[Process]:
-    for process in processes:
-        process.begin()
-    return processes
-
-
-def outcomes(processes: list[Process]) -> list[Counter[str]]:
-    return [process.outcome() for process in begin(processes)]
 
 
 def books(folder: Path) -> Spent:
@@ -69,7 +81,7 @@ def books(folder: Path) -> Spent:
 
 @pytest.mark.parametrize("fault", ["hang", "reset mid-body", "truncated JSON", "trickle"])
 def test_a_call_without_an_answer_is_lost_until_a_retry_measures_its_cost(
-    server: FaultServer, make_client: Callable[..., WorkerClient], fault: str
+    server: FaultServer, make_client: MakeClient, fault: str
 ) -> None:
     client, worker = make_client(), server.worker(timeout_s=3.0, retries=0, breaker_failures=100)
     ask(client, worker.model_copy(update={"timeout_s": 60.0}), "a first one, which prepares things")
@@ -80,41 +92,46 @@ def test_a_call_without_an_answer_is_lost_until_a_retry_measures_its_cost(
     assert (spent.calls, spent.lost) == (1, 1)
     assert spent.lost_usd > 64 * PRICE["output"] / 1e6  # its worst case
     ask(client, worker)
-    assert client.ledger.by_run()["run"] == Spent(pytest.approx(3 * PER_CALL), 2, 20, 10, 1, pytest.approx(PER_CALL))
+    assert client.ledger.by_run()["run"] == Spent(pytest.approx(3 * PAID_USD), 2, 20, 10, 1, pytest.approx(PAID_USD))
 
 
-def test_a_cancelled_call_is_lost_where_it_had_left(
-    server: FaultServer, make_client: Callable[..., WorkerClient]
+def test_a_cancelled_call_is_lost_where_it_had_left_and_leaves_nothing_behind(
+    server: FaultServer, make_client: MakeClient
 ) -> None:
     client, worker = make_client(), server.worker(concurrency=2, timeout_s=60)
 
     async def cancel() -> None:
-        await client.complete(worker, [{"role": "user", "content": "a first one"}])
+        await client.complete(worker, user("a first one"))
         server.order(latency_s=30.0)
-        prompts = [[{"role": "user", "content": f"question {number}"}] for number in range(6)]
+        before = asyncio.all_tasks()
+        prompts = [user(f"question {number}") for number in range(6)]
         calls = [asyncio.create_task(client.complete(worker, prompt)) for prompt in prompts]
         while server.order()["busy"] < 2:  # noqa: ASYNC110  (it is another process that counts)
             await asyncio.sleep(0.02)
         for call in calls:
             call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 6
+        await asyncio.sleep(0.1)
+        assert left_behind(before) == []
+        assert client.ledger.in_flight("run") == 0
         server.order(latency_s=0.0)
-        await asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts))
+        await asyncio.wait_for(asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts)), 30)
 
     asyncio.run(cancel())
     spent = client.ledger.by_run()["run"]
     assert (spent.calls, spent.lost) == (7, 2)
-    assert spent.usd == pytest.approx(9 * PER_CALL) == pytest.approx(billed(server))
+    assert spent.usd == pytest.approx(9 * PAID_USD) == pytest.approx(billed(server))
 
 
 def test_a_stored_response_that_was_not_booked_measures_its_lost_call(
-    server: FaultServer, make_client: Callable[..., WorkerClient], tmp_path: Path
+    server: FaultServer, make_client: MakeClient, tmp_path: Path
 ) -> None:
     client, worker = make_client(), server.worker()
     answer = ask(client, worker)
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
         connection.execute("DELETE FROM spending")  # as a kill between the two leaves it
-    key = cache_key(worker.identity, [{"role": "user", "content": QUESTION}], 0)
+    key = cache_key(worker.identity, user("2+2?"), 0)
     held = client.ledger.reserve("run", 1e-3, 10.0)
     client.ledger.lose(*client.ledger.mark_sent(Departure(held, "test", "remote", key)))
     assert client.ledger.spent("run") == pytest.approx(1e-3)
@@ -133,28 +150,31 @@ def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
     cap, chance, kills = 0.003 * questions / 200, random.Random(3), 0
     capped = order(server, tmp_path, questions, timeout_s=3.0, cap_usd=cap)
     for _ in range(rounds):
-        with running(capped, 3) as processes:
-            for process in begin(processes):
+        with running(live, *[capped] * 3) as processes:
+            begin(*processes)
+            for process in processes:
                 came = billed(server)
                 while billed(server) == came and process.is_running():  # it has begun, however slow the machine
                     time.sleep(0.02)
                 time.sleep(chance.uniform(0.0, 0.2))
                 kills += process.kill()
-    with running(capped, 3) as processes:
-        assert all(set(outcome) <= {"answered", "OverBudget"} for outcome in outcomes(processes))
+    with running(live, *[capped] * 3) as processes:
+        begin(*processes)
+        assert all(set(outcome) <= {"answered", "OverBudget"} for outcome in outcomes(*processes))
     assert kills > rounds
     assert billed(server) <= cap
     assert books(tmp_path).lost > 0
     assert billed(server) <= books(tmp_path).usd + 1e-9 <= cap + 2e-9
 
-    with running(order(server, tmp_path, questions, timeout_s=3.0), 3) as processes:
-        assert outcomes(processes) == [Counter(answered=questions)] * 3
+    with running(live, *[order(server, tmp_path, questions, timeout_s=3.0)] * 3) as processes:
+        begin(*processes)
+        assert outcomes(*processes) == [Counter(answered=questions)] * 3
     arrived = arrivals(server)
     spent = books(tmp_path)
     assert len(arrived) == questions
     # Every question's cost is known by now, also that of the lost calls.
     assert spent.calls + spent.lost >= sum(map(len, arrived.values()))
-    assert spent.lost_usd == pytest.approx(spent.lost * PER_CALL)
+    assert spent.lost_usd == pytest.approx(spent.lost * PAID_USD)
 
 
 @pytest.mark.slow
@@ -162,8 +182,8 @@ def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
 def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server: FaultServer, tmp_path: Path) -> None:
     timeout_s = 8.0
     with (
-        running(order(server, tmp_path, 12, timeout_s=timeout_s), 2) as others,  # ready before the time-outs begin
-        running(order(server, tmp_path, CONCURRENCY, timeout_s=timeout_s), 1) as [process],
+        running(live, *[order(server, tmp_path, 12, timeout_s=timeout_s)] * 2) as others,  # ready before the time-outs
+        running(live, order(server, tmp_path, CONCURRENCY, timeout_s=timeout_s)) as [process],
     ):
         server.order(latency_s=60.0)
         process.begin()
@@ -172,7 +192,8 @@ def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server
         process.kill()
         server.order(latency_s=0.0)
         lost = arrivals(server)
-        assert outcomes(others) == [Counter(answered=12)] * 2
+        begin(*others)
+        assert outcomes(*others) == [Counter(answered=12)] * 2
     times = arrivals(server)
     assert {prompt: len(at) for prompt, at in times.items()} == {
         f"question {number}": 2 if number < CONCURRENCY else 1 for number in range(12)
@@ -181,7 +202,7 @@ def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server
     # Meanwhile the others were answered.
     assert max(at for [at, *more] in times.values() if not more) < min(times[prompt][1] for prompt in lost)
     assert (books(tmp_path).calls, books(tmp_path).lost) == (12, CONCURRENCY)
-    assert books(tmp_path).usd == pytest.approx((12 + CONCURRENCY) * PER_CALL)
+    assert books(tmp_path).usd == pytest.approx((12 + CONCURRENCY) * PAID_USD)
 
 
 @pytest.mark.slow
@@ -189,8 +210,9 @@ def test_a_lost_question_is_asked_again_only_when_its_time_out_has_passed(server
 @TOGETHER
 def test_processes_ask_each_question_once(server: FaultServer, tmp_path: Path, count: int, questions: int) -> None:
     server.order(latency_s=0.1)
-    with running(order(server, tmp_path, questions, timeout_s=60.0), count) as processes:
-        assert outcomes(processes) == [Counter(answered=questions)] * count
+    with running(live, *[order(server, tmp_path, questions, timeout_s=60.0)] * count) as processes:
+        begin(*processes)
+        assert outcomes(*processes) == [Counter(answered=questions)] * count
     assert Counter({prompt: len(at) for prompt, at in arrivals(server).items()}) == Counter(
         f"question {number}" for number in range(questions)
     )
@@ -205,13 +227,13 @@ def test_only_calls_in_flight_of_a_killed_process_are_repeated(
 ) -> None:
     server.order(latency_s=0.3)
     timeout_s = 4.0
-    with running(order(server, tmp_path, questions, timeout_s=timeout_s), count) as processes:
-        begin(processes)
+    with running(live, *[order(server, tmp_path, questions, timeout_s=timeout_s)] * count) as processes:
+        begin(*processes)
         while len(arrivals(server)) < questions // 5:
             time.sleep(0.01)
         processes[0].kill()
         killed_at = time.time()
-        assert [process.outcome() for process in processes[1:]] == [Counter(answered=questions)] * (count - 1)
+        assert outcomes(*processes[1:]) == [Counter(answered=questions)] * (count - 1)
     times = arrivals(server)
     repeated = [at for at in times.values() if len(at) > 1]
     assert len(times) == questions

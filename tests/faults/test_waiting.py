@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ops.config import Execution
-from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
-from tests.faults.remote import FaultServer
+from tests.faults.clients import MakeClient
+from tests.faults.remote import FaultServer, user
 
-MakeClient = Callable[..., WorkerClient]
 CHAIN = Workflow((Step(0, "a"), Step(0, "b", "all")))
 CHAINS, DEADLINE_S = 16, 4.0
 
@@ -34,7 +32,7 @@ def test_waiting_for_a_workers_limits_causes_no_timeout(
     client, worker = make_client(), server.worker(timeout_s=60, **limits)
 
     async def batch() -> list[WorkflowTrace]:
-        await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
+        await client.complete(worker, user("LiteLLM's first call takes its time"))
         server.order(latency_s=latency_s)
         settings = Execution(deadline_s=DEADLINE_S)
         team = Team([worker], client, execution=settings)
@@ -57,7 +55,7 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
         return await execute(Workflow.single(0), "Q", Team([worker], client, execution=settings), sample=sample)
 
     async def night() -> tuple[WorkflowTrace, WorkflowTrace]:
-        await client.complete(worker, [{"role": "user", "content": "LiteLLM's first call takes its time"}])
+        await client.complete(worker, user("LiteLLM's first call takes its time"))
         server.order(plan=["429 date", "ok", "hang"])  # two seconds from then, and thirty
         return await run(1), await run(2)
 

@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 import atheris
-import yaml
 
 from ops.core.workspace import Workspace
 
@@ -17,8 +16,8 @@ MODULES = ("grammar", "assignments", "literals", "escapes", "turn")
 with atheris.instrument_imports(include=[f"ops.workflow.{name}" for name in MODULES]):
     from ops.workflow.grammar import parse
     from ops.workflow.literals import FormatFailure
+    from tests.unit.workflow.test_grammar_corpus import corpus
 
-CORPUS = Path(__file__).parents[1] / "unit" / "workflow" / "corpus"
 SECONDS = 1.0
 """An input of the fuzzer's size takes about a thousandth of that."""
 
@@ -45,10 +44,9 @@ def target(data: bytes) -> None:
 
 def seeds(folder: Path) -> None:
     """The corpus as the fuzzer's first inputs, in the strict mode and in the others together."""
-    rows = [row for file in sorted(CORPUS.glob("*.yaml")) for row in yaml.safe_load(file.read_text(encoding="utf-8"))]
-    for number, row in enumerate(rows):
+    for number, case in enumerate(corpus()):
         for mode in (0, 6):
-            (folder / f"{number}-{mode}").write_bytes(bytes([mode + 6 * 7]) + row["text"].encode())
+            (folder / f"{number}-{mode}").write_bytes(bytes([mode + 6 * 7]) + case.text.encode())
 
 
 WORDS = (

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 from tests.conftest import make_project
-from tests.integration.test_lifecycle import GATE, RECIPE
+from tests.integration.checkouts import LENIENT, configure
+from tests.integration.test_lifecycle import RECIPE
 from tests.once import made_once
 
 ROOT = Path(__file__).parents[2]
@@ -27,14 +26,11 @@ def finished(folder: Path) -> Path:
 
 def _run(root: Path) -> None:
     """Make a checkout whose quickstart takes seconds, with one ablation, and run it."""
-    make_project(root)
+    workspace = make_project(root)
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
         shutil.copyfile(ROOT / name, root / name)
     for name in ("docs", "tests"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    recipe = {**RECIPE, "name": "quickstart"}
-    (root / "config" / "recipes" / "quickstart.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    (root / "config" / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
     asking = ["best_single", "five_consensus"]
     study = {"kind": "changes", "title": "Small", "recipe": "quickstart"}
     voted = {"until 2 agree": {"evaluation": {"vote": {"workflows": 3, "agree": 2}}}}
@@ -42,7 +38,8 @@ def _run(root: Path) -> None:
     studies = {"seeds": {**claims, "temperatures": [0.0, 1.0]}, "vote": claims,
                "reproduction_vote": {**claims, "recipe": "reproduction"},
                "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
-    (root / "config" / "studies.yaml").write_text(yaml.safe_dump({"studies": studies}), encoding="utf-8")
+    recipe = RECIPE | {"name": "quickstart"}
+    configure(workspace, {"recipes/quickstart": recipe, "promotion": LENIENT, "studies": {"studies": studies}})
     make(root, "run")
 
 

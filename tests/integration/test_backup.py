@@ -6,6 +6,8 @@ import json
 import sqlite3
 import tarfile
 import threading
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,6 @@ from ops.release import store
 from ops.spending.ledger import Bill, Departure, Ledger
 
 RESPONSE = Response("Answer: 4", 10, 5, 0.25, 0.25, "stop")
-
-
-@pytest.fixture(autouse=True)
-def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
@@ -46,19 +43,14 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
     ledger, cache, ended = Ledger(here.ledger), ResponseCache(here.cache), threading.Event()
     logged(here, 0)
 
-    def write() -> None:
-        number = 0
-        while not ended.is_set():
-            pay(ledger, cache, number)
-            number += 1
+    def repeat(work: Callable[[int], None]) -> None:
+        for number in count():
+            if ended.is_set():
+                return
+            work(number)
 
-    def log() -> None:
-        number = 1
-        while not ended.is_set():
-            logged(here, number)
-            number += 1
-
-    threads = [threading.Thread(target=work) for work in (write, log)]
+    works = (lambda number: pay(ledger, cache, number), lambda number: logged(here, number + 1))
+    threads = [threading.Thread(target=repeat, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
     try:
@@ -126,14 +118,16 @@ def test_nothing_is_replaced_and_nothing_is_taken_for_a_back_up(tmp_path: Path) 
         archive.extractall(damaged)
     with sqlite3.connect(damaged / "ledger.sqlite") as connection:
         connection.execute("UPDATE calls SET usd = 0")
-    with tarfile.open(half, "w:gz") as archive:
-        archive.add(damaged, arcname=".")
     with pytest.raises(DataError, match=r"ledger\.sqlite.*differs from the backed-up file"):
-        restore(there, half)
+        restore(there, packed(damaged))
     later = json.loads((damaged / "podium-backup.json").read_text(encoding="utf-8")) | {"format": 99}
     (damaged / "podium-backup.json").write_text(json.dumps(later), encoding="utf-8")
-    with tarfile.open(half, "w:gz") as archive:
-        archive.add(damaged, arcname=".")
     with pytest.raises(DataError, match="Update Podium"):
-        restore(there, half)
+        restore(there, packed(damaged))
     assert not any(path.is_file() for path in there.state.rglob("*"))
+
+
+def packed(folder: Path) -> Path:
+    with tarfile.open(file := folder.with_suffix(".tar"), "w:gz") as archive:
+        archive.add(folder, arcname=".")
+    return file

@@ -8,7 +8,6 @@ that the run wrote is searched, packed or not.
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import os
 import sqlite3
@@ -29,7 +28,9 @@ from ops.evaluation.scores import load_rows
 from ops.release import registry, store
 from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
+from tests.integration.checkouts import LENIENT, SHORT, changed, configure, sizes
 from tests.integration.search import holders
+from tests.integration.test_confidential import record, write_gpqa
 
 # A whole pipeline run; `make test` covers the stages (test_confidential) and the calls (tests/faults/test_canaries).
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -37,35 +38,18 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 QUESTION, KEY, KEY_VARIABLE = "canaryquestion7f3a", "canarykey9c1f7e2ab0", "CANARY_KEY"
 ECHOES = ("echo-1", "echo-2", "echo-3", "echo-4")
 """Four, so that a policy that chooses randomly chooses one of them often enough."""
-TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 ASKED = 6
 """Number of GPQA questions; one more record is malformed."""
-COLUMNS = (
-    "Record ID", "Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3",
-    "Subdomain",
-)  # fmt: skip
-RECIPE: dict[str, Any] = {
-    "name": "canaries",
-    "seed": 3,
-    "pool": "canaries",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {
-        **{name: {"train": 24, "test": 2} for name in TRAINED},
-        "gpqa_diamond": {"source": "file", "test_file": "gpqa.csv", "max_malformed_share": 0.2},
+RECIPE = changed(
+    SHORT, name="canaries", pool="canaries",
+    benchmarks={
+        **sizes(24, 2), "gpqa_diamond": {"source": "file", "test_file": "gpqa.csv", "max_malformed_share": 0.2},
     },
-    "curation": {"per_domain": 6, "shortlist_factor": 1.5, "near_duplicate_jaccard": 1.0},
-    "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
-    "policy": {"kind": "scratch", "vocabulary": 600, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
+    curation={"shortlist_factor": 1.5}, prompting={"max_steps": 2}, policy={"vocabulary": 600, "hidden": 64},
     # Random workflows, so that the policy sends confidential questions to workers that quote them.
-    "cold_start": {"steps": 120, "batch": 16, "learning_rate": 3e-3, "success_share": 0.0, "least_valid": 0},
-    "grpo": {
-        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 56,
-        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
-    },
-    "execution": {"traces": 24},
-    "evaluation": {"batch": 64, "temperature": 0.8, "repeats": 3},
-}  # fmt: skip
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
+    cold_start={"steps": 120, "success_share": 0.0}, grpo={"max_completion_tokens": 56},
+    execution={"traces": 24}, evaluation={"batch": 64, "temperature": 0.8, "repeats": 3},
+)  # fmt: skip
 LOUD = {"LITELLM_LOG": "DEBUG", "OPENAI_LOG": "debug", "HTTPX_LOG_LEVEL": "debug"}
 
 HOMES = (".dvc/cache", ".podium/cache")
@@ -86,21 +70,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     workspace = make(folder / "project")
     (folder / "tmp").mkdir()
     with FaultServer(tmp_path_factory.mktemp("server")) as server:
-        configure(workspace, server)
+        write_settings(workspace, server)
         server.order(rate=1.0, faults=[*["echo"] * 9, "413"])
+        own = {"PODIUM_ROOT": str(workspace.root), "TMPDIR": str(folder / "tmp"), KEY_VARIABLE: KEY}
         with (folder / "printed.log").open("w", encoding="utf-8") as printed:
             done = subprocess.run(
                 [*PODIUM, "run", "canaries", "--yes"],
-                env=os.environ
-                | LOUD
-                | {"PODIUM_ROOT": str(workspace.root), "TMPDIR": str(folder / "tmp"), KEY_VARIABLE: KEY},
+                env=os.environ | LOUD | own,
                 cwd=workspace.root, stdout=printed, stderr=subprocess.STDOUT, check=False, timeout=720,
             )  # fmt: skip
         assert done.returncode == 0, (folder / "printed.log").read_text(encoding="utf-8")[-3000:]
         return FinishedRun(folder, workspace, server.log())
 
 
-def configure(workspace: Workspace, server: FaultServer) -> None:
+def write_settings(workspace: Workspace, server: FaultServer) -> None:
     """Set up the quickstart's pool with workers over HTTP, GPQA from a file, and a gate that passes everything."""
     pool = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))
     remote = {
@@ -109,15 +92,9 @@ def configure(workspace: Workspace, server: FaultServer) -> None:
     }  # fmt: skip
     quoting = [remote | {"name": name, "temperature": i / 10} for i, name in enumerate(ECHOES)]
     pool |= {"name": "canaries", "workers": [*pool["workers"], *quoting]}
-    for name, content in (("pools/canaries", pool), ("recipes/canaries", RECIPE), ("promotion", GATE)):
-        (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    with (workspace.root / "gpqa.csv").open("w", encoding="utf-8", newline="") as out:
-        table = csv.DictWriter(out, COLUMNS)
-        table.writeheader()
-        for name in (*(f"rec{i}" for i in range(ASKED)), "broken"):
-            texts = {column: f"{QUESTION} is the {column} of {name}." for column in COLUMNS}
-            texts |= {"Incorrect Answer 2": ""} if name == "broken" else {}
-            table.writerow(texts | {"Record ID": name, "Subdomain": "Physics"})
+    configure(workspace, {"pools/canaries": pool, "recipes/canaries": RECIPE, "promotion": LENIENT})
+    broken = record("broken", QUESTION, **{"Incorrect Answer 2": ""})
+    write_gpqa(workspace.root, [*(record(f"rec{i}", QUESTION) for i in range(ASKED)), broken])
 
 
 def places(finished: FinishedRun, wanted: str) -> set[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,7 @@ import pytest
 
 from assets.resources import Podium
 from ops.alerts.notify import kept
-from ops.config import Pool, PromotionGate, Setup, load_pool, load_recipe
-from ops.core.errors import ConfigError
+from ops.config import PromotionGate, Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
@@ -23,7 +23,7 @@ from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
 from ops.release.promotion import NO_CHAMPION, override
-from ops.release.store import MODEL, PREVIOUS, RegistryError, connected
+from ops.release.store import MODEL, PREVIOUS, RegistryError, connected, store_exists
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.home import prepare
 from pipelines.release import release_jobs
@@ -37,26 +37,15 @@ GATE = PromotionGate(
 ADA = ("Ada", "it answers in English again")
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        yield shared_store()
-
-
 @pytest.fixture
-def workspace(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path / "project"))
-    return checkout(tmp_path / "project", store)
+    return checkout(tmp_path / "project", shared_store())
 
 
 @pytest.fixture
 def setup(workspace: Workspace) -> Setup:
-    return Setup(workspace, load_recipe(ROOT / "config", "quickstart"), pool())
-
-
-def pool() -> Pool:
-    return load_pool(ROOT / "config", "quickstart")
+    return Setup(workspace, load_recipe(ROOT / "config", "quickstart"), load_pool(ROOT / "config", "quickstart"))
 
 
 def bearers(workspace: Workspace) -> dict[str, str]:
@@ -110,48 +99,36 @@ def test_a_version_that_does_not_say_where_it_came_from_is_refused(workspace: Wo
     assert registry.champion(workspace) is None
 
 
-def damage(model: Path, how: str) -> str:
-    """Damage one thing and return the file that the error must name."""
-    weights = model / "artifacts" / "policy" / "model.safetensors"
-    if how == "a flipped bit":
-        content = bytearray(weights.read_bytes())
-        content[100] ^= 1
-        weights.write_bytes(content)
-    elif how == "a cut file":
-        weights.write_bytes(weights.read_bytes()[:-1])
-    elif how == "a file gone":
-        weights.unlink()
-    elif how == "a file more":
-        weights = weights.with_name("extra.safetensors")
-        weights.touch()
-    elif how == "other prices":
-        weights = model / "artifacts" / "pool.yaml"
-        weights.write_text("workers: [1]\n")
-    elif how == "other code":
-        (model / "agent.py").write_text("AGENT = 2\n")
-        weights = model / "code"
-    return str(weights)
+WEIGHTS = "artifacts/policy/model.safetensors"
+DAMAGES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "a flipped bit": (WEIGHTS, WEIGHTS, lambda file: file.write_bytes(b"\1" + file.read_bytes()[1:])),
+    "a cut file": (WEIGHTS, WEIGHTS, lambda file: file.write_bytes(file.read_bytes()[:-1])),
+    "a file gone": (WEIGHTS, WEIGHTS, Path.unlink),
+    "a file more": (extra := "artifacts/policy/extra.safetensors", extra, Path.touch),
+    "other prices": (prices := "artifacts/pool.yaml", prices, lambda file: file.write_text("workers: [1]\n")),
+    "other code": ("agent.py", "code", lambda file: file.write_text("AGENT = 2\n")),
+}
+"""The file that is damaged, the one that the error must name, and the damage."""
 
 
-@pytest.mark.parametrize(
-    "how", ["a flipped bit", "a cut file", "a file gone", "a file more", "other prices", "other code"]
-)
+@pytest.mark.parametrize("how", DAMAGES)
 def test_files_that_are_not_what_was_registered_are_refused(
     workspace: Workspace, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    file, named, damage = DAMAGES[how]
     first, second, third = (version(workspace) for _ in range(3))
     for each in (first, second):
         aliases.promote(workspace, each.version, YES)
-    named = damage(model_folder(workspace, third), how)
+    damage(model_folder(workspace, third) / file)
     for verdict in (YES, override(NO, *ADA)):
         with pytest.raises(Refused, match="since version 3 was registered") as error:
             aliases.promote(workspace, third.version, verdict)
-        assert named in str(error.value)
+        assert str(model_folder(workspace, third) / named) in str(error.value)
     assert "podium rollback" in str(error.value)
-    damage(model_folder(workspace, first), how)
+    damage(model_folder(workspace, first) / file)
     with pytest.raises(Refused, match="since version 1 was registered"):
         aliases.rollback(workspace, "costly")
-    damage(model_folder(workspace, second), how)
+    damage(model_folder(workspace, second) / file)
     with pytest.raises(Refused, match="since version 2 was registered"), champion_of(workspace) as champion:
         champion.files("2")
     assert podium("ask", "What is 6 * 7?") == 1
@@ -168,40 +145,30 @@ def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspa
 
 
 def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
-    import shutil
-
     known = version(workspace)
     shutil.rmtree(model_folder(workspace, known).parent)
     with pytest.raises(Refused, match=r"models:/conductor/1: its files cannot be read .*backup"):
         aliases.promote(workspace, known.version, YES)
 
 
-def compared(right: int = 9, **changes: object) -> Comparison:
-    made = Comparison(
+def compared(right: int = 9) -> Comparison:
+    return Comparison(
         POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), origin="origin-1",
         questions={"mmlu": "m1", "gpqa_diamond": "g1"},
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("claims", "tested", "said"),
-    [
-        ({"policy": "test-2"}, {}, "policy: the version says test-2, and the current evaluation is of test-1"),
-        ({"pool_answers_key": "another"}, {}, "pool_answers_key: the version says another"),
-        (
-            {"evaluation": "origin-2"},
-            {},
-            "evaluation: the version says origin-2, and the current evaluation is of origin-1",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("claims", "said"), [
+    ({"policy": "test-2"}, "policy: the version says test-2, and the current evaluation is of test-1"),
+    ({"pool_answers_key": "another"}, "pool_answers_key: the version says another"),
+    ({"evaluation": "origin-2"}, "evaluation: the version says origin-2, and the current evaluation is of origin-1"),
+])  # fmt: skip
 def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
-    setup: Setup, claims: dict[str, str], tested: dict[str, object], said: str
+    setup: Setup, claims: dict[str, str], said: str
 ) -> None:
     known = version(setup.workspace, **{"pool_answers_key": setup.pool.answers_key, **claims})
     with pytest.raises(Refused, match=said):
-        judge(setup, known, compared(**tested), GATE)
+        judge(setup, known, compared(), GATE)
     tags = registry.named(setup.workspace, known.version).tags
     assert not [tag for tag in tags if tag.startswith("analysis_against")], "a refused judgement is not an analysis"
 
@@ -243,7 +210,7 @@ def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> No
     assert again.decision.against == "1"
 
 
-def test_a_manual_decision_sends_an_alert_and_the_page_has_name_and_reason(setup: Setup) -> None:
+def test_a_manual_decision_sends_an_alert_with_the_next_command_and_the_page_has_name_and_reason(setup: Setup) -> None:
     workspace = setup.workspace
     for right in (8, 9):
         known = version(workspace, right, **claimed(setup))
@@ -258,20 +225,17 @@ def test_a_manual_decision_sends_an_alert_and_the_page_has_name_and_reason(setup
                  "gain over the best single worker", "Best single worker, algebraist", "max_cost_ratio"):  # fmt: skip
         assert part in text, part
     assert "http" not in text.replace("http://www.w3.org", ""), "the page loads something"
+    assert not promote_by_hand(workspace, "2", *ADA).changed, "no alert: it is the champion already"
     back = roll_back(workspace, "costly", "Ada")
     assert back.version == "1"
     assert "Rolled back: Ada: costly" in outcome.page.read_text(encoding="utf-8")
     stored = workspace.mlflow_artifacts / registry.named(workspace, "2").run_id / "artifacts" / "report"
     assert (stored / outcome.page.name).read_text(encoding="utf-8") == outcome.page.read_text(encoding="utf-8")
-    assert [entry.notice.title for entry in kept(workspace, 9)] == [
-        "rolled back: version 1 is champion again", "version 2 is champion", "version 1 is champion",
-    ]  # fmt: skip
-
-
-def test_a_page_for_a_version_that_was_never_judged(workspace: Workspace) -> None:
-    version(workspace)
-    outcome = promote_by_hand(workspace, None, *ADA)
-    assert "before its comparisons were kept" in outcome.page.read_text(encoding="utf-8")
+    assert [(entry.notice.title, entry.notice.command) for entry in kept(workspace, 9)] == [
+        ("rolled back: version 1 is champion again", "podium promote 2 --by NAME --reason WHY"),
+        ("version 2 is champion", "podium rollback --reason WHY"),
+        ("version 1 is champion", "podium rollback --reason WHY"),
+    ]
 
 
 def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: Workspace) -> None:
@@ -285,32 +249,13 @@ def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: W
     tags = registry.named(workspace, second.version).tags
     assert (outcome.verdict, tags["verdict"], tags["decision"]) == (kept_back, kept_back, "overridden")
     assert tags["override"] == ": ".join(ADA) and tags["overridden_at"].endswith("+00:00")
-    assert not registry.recorded_decision(workspace, second.version).promote, "the gate's decision"
+    decided = override(replace(NO, against=first.version), *ADA)
+    assert registry.recorded_decision(workspace, second.version) == decided, "the gate's decision, beside the person's"
     assert "decision" not in registry.named(workspace, first.version).tags
     third = version(workspace)
-    promote_by_hand(workspace, None, *ADA)
+    page = promote_by_hand(workspace, None, *ADA).page
     assert registry.named(workspace, third.version).tags["verdict"] == "not judged"
-
-
-def test_each_move_of_the_champion_is_an_alert_with_the_command_that_follows(workspace: Workspace) -> None:
-    for _ in range(2):
-        version(workspace)
-        promote_by_hand(workspace, None, *ADA)
-    assert not promote_by_hand(workspace, "2", *ADA).changed, "no alert: it is the champion already"
-    roll_back(workspace, "slow")
-    assert [entry.notice.command for entry in kept(workspace, 9)] == [
-        "podium promote 2 --by NAME --reason WHY", *["podium rollback --reason WHY"] * 2,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " ")])
-def test_an_override_needs_a_name_and_a_reason(workspace: Workspace, by: str, reason: str) -> None:
-    version(workspace)
-    with pytest.raises(ConfigError, match="is empty"):
-        promote_by_hand(workspace, None, by, reason)
-    with pytest.raises(RegistryError, match="no version 7"):
-        promote_by_hand(workspace, "7", "Ada", "why")
-    assert registry.champion(workspace) is None
+    assert "before its comparisons were kept" in page.read_text(encoding="utf-8")
 
 
 def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,6 +277,27 @@ def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) 
     ]
     assert podium("rollback", "--reason", "costly") == 1
     assert "a rollback is not possible" in capsys.readouterr().err
+    assert podium("promote", "2", "--by", "Ada", "--reason", "cheaper from May") == 0, "by its name it comes back"
+    assert registry.named(workspace, "2").tags["override"] == "Ada: cheaper from May"
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("ask", "Why?"), "There is no champion yet. `podium run` trains and promotes one"),
+    (("promote", "--by", "Ada", "--reason", "w"), "There is no challenger: `podium run` registers one"),
+    (("promote", "1", "--by", "Ada", "--reason", "w"), "There is no version 1 of conductor: nothing is registered yet"),
+    (("rollback", "--reason", "why"), "There is no champion to roll back. Promote a version first"),
+])  # fmt: skip
+def test_without_a_registry_a_command_says_what_to_do_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...],
+    said: str,
+) -> None:  # fmt: skip
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
+    assert podium(*arguments) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.partition(": ")[0::2]) == ("", ("error", f"{said}\n"))
+    assert not store_exists(Workspace(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -371,7 +337,6 @@ def observed(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
 def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DAGSTER_HOME", "")
     (workspace.root / "dagster.yaml").write_text("", encoding="utf-8")
     version(workspace)
     assert podium("promote", "--by", "Ada", "--reason", "first") == 0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import csv
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pandas as pd
 import pytest
-import yaml
 
 from assets.resources import Podium
 from ops.benchmarks.quarantine import quarantine_file
@@ -33,8 +32,7 @@ from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
-from pipelines.definitions import definitions
-from pipelines.home import prepare
+from tests.integration.checkouts import UNTRAINED, configure, load_raw, materialize, sizes
 from tests.loading import sound_problems
 
 CANARY = "canary-7f3a"
@@ -42,48 +40,34 @@ COLUMNS = (
     "Record ID", "Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3",
     "Subdomain",
 )  # fmt: skip
-TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
 
 
-def record(name: str, **changed: str) -> dict[str, str]:
-    values = {column: f"{CANARY} {column} of {name}?" for column in COLUMNS}
+def record(name: str, text: str = CANARY, **changed: str) -> dict[str, str]:
+    """A question of GPQA of which every part begins with `text`."""
+    values = {column: f"{text} {column} of {name}?" for column in COLUMNS}
     return values | {"Record ID": name, "Subdomain": "Physics"} | changed
 
 
-def write_gpqa(file: Path, records: Sequence[dict[str, str]]) -> str:
-    with file.open("w", encoding="utf-8", newline="") as out:
+def write_gpqa(folder: Path, records: Iterable[dict[str, str]]) -> str:
+    with (folder / "gpqa.csv").open("w", encoding="utf-8", newline="") as out:
         table = csv.DictWriter(out, COLUMNS)
         table.writeheader()
         table.writerows(records)
-    return file.name
+    return "gpqa.csv"
 
 
 @pytest.fixture
 def podium(project: Workspace) -> Podium:
     """A project whose GPQA is a file of five valid questions and one without its second wrong answer."""
     records = [*(record(f"rec{i}") for i in range(5)), record("recBroken", **{"Incorrect Answer 2": ""})]
-    gpqa = {"source": "file", "test_file": write_gpqa(project.root / "gpqa.csv", records), "max_malformed_share": 0.2}
-    recipe = {
+    gpqa = {"source": "file", "test_file": write_gpqa(project.root, records), "max_malformed_share": 0.2}
+    recipe = UNTRAINED | {
         "name": "secret",
-        "pool": "quickstart",
-        "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-        "benchmarks": {**{name: {"train": 8, "test": 2} for name in TRAINED}, "gpqa_diamond": gpqa},
+        "benchmarks": {**sizes(8, 2), "gpqa_diamond": gpqa},
         "curation": {"per_domain": 2, "selector": "uniform", "near_duplicate_jaccard": 0.8},
-        "policy": {"kind": "scratch", "max_tokens": 1536},
-        "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
-        "cold_start": {},
     }
-    (project.config / "recipes" / "secret.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    configure(project, {"recipes/secret": recipe})
     return Podium(root=str(project.root), recipe="secret")
-
-
-@pytest.fixture
-def instance(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
-        monkeypatch.setenv(name, "")
-    prepare(project)
-    with dg.DagsterInstance.get() as dagster:
-        yield dagster
 
 
 class Echo:
@@ -100,6 +84,11 @@ class Echo:
 WORKER = Worker(name="echo", model="local/echo")
 
 
+def echoed(problems: Sequence[Problem]) -> list[OutcomeRow]:
+    team = Team([WORKER], Echo(), Prompting(style="compact"))
+    return list(asyncio.run(evaluate(Echo(), problems, team, Evaluation())))
+
+
 def questions(podium: Podium) -> list[Problem]:
     return materialize_raw(podium.load(), "gpqa_diamond").test
 
@@ -109,7 +98,7 @@ def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
     problems = questions(podium)
     assert len(problems) == 5
     assert all(CANARY in problem.question and CANARY in "".join(problem.choices) for problem in problems)
-    rows = asyncio.run(evaluate(Echo(), problems, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
+    rows = echoed(problems)
     assert all(CANARY in row.completion and CANARY in row.answer for row in rows)
 
 
@@ -117,10 +106,7 @@ def test_the_ui_and_the_run_log_show_ids_only(
     podium: Podium, instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process(
-        instance=instance, asset_selection=[dg.AssetKey("raw_problems")], partition_key="gpqa_diamond"
-    )
+    result = materialize(podium, instance, "raw_problems", partition="gpqa_diamond")
     (made,) = result.asset_materializations_for_node("raw_problems")
     assert made.metadata["test"].value == 5
     assert made.metadata["quarantined"].value == 1
@@ -142,20 +128,16 @@ def test_a_malformed_question_is_quarantined_by_its_id_alone(podium: Podium) -> 
     assert CANARY not in listed
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"Incorrect Answer 1": ""},
-        {"Record ID": ""},
-        {"Question": ""},
-        {"Question": f"{CANARY}\0"},
-        {"Correct Answer": CANARY * 20_000},
-    ],
-    ids=["no-answer", "no-id", "no-question", "nul", "huge"],
-)
+@pytest.mark.parametrize("broken", [
+    pytest.param({"Incorrect Answer 1": ""}, id="no answer"),
+    pytest.param({"Record ID": ""}, id="no id"),
+    pytest.param({"Question": ""}, id="no question"),
+    pytest.param({"Question": f"{CANARY}\0"}, id="a NUL"),
+    pytest.param({"Correct Answer": CANARY * 20_000}, id="too long"),
+])  # fmt: skip
 def test_no_error_quotes_a_question(tmp_path: Path, broken: dict[str, str]) -> None:
     workspace = Workspace(tmp_path)
-    name = write_gpqa(tmp_path / "gpqa.csv", [record("rec0", **broken)])
+    name = write_gpqa(tmp_path, [record("rec0", **broken)])
     with pytest.raises(DataError) as caught:
         sound_problems(BENCHMARKS["gpqa_diamond"], "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
     assert CANARY not in str(caught.value)
@@ -175,7 +157,7 @@ def test_no_error_quotes_a_value_in_the_wrong_column(tmp_path: Path, column: str
 def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> None:
     workspace = podium.load().workspace
     problems = questions(podium)
-    rows = asyncio.run(evaluate(Echo(), problems, Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
+    rows = echoed(problems)
     file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
     save_rows(rows, file)
     stored = load_rows(file)
@@ -199,7 +181,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
 
 def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "Which?", "B", "choice", ("x", "y"))
-    rows = asyncio.run(evaluate(Echo(), [problem], Team([WORKER], Echo(), Prompting(style="compact")), Evaluation()))
+    rows = echoed([problem])
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
     assert shown(problem) == "Which?"
@@ -210,8 +192,7 @@ def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
 def test_the_data_card_and_the_contamination_report_name_ids(podium: Podium) -> None:
     setup = podium.load()
     workspace = setup.workspace
-    for name in setup.recipe.benchmarks:
-        materialize_raw(setup, name)
+    load_raw(setup)
     # The worst case: the training data is a file that repeats a question of GPQA.
     train = workspace.data / "raw" / "mmlu-train.jsonl"
     stolen = read_problems(workspace.data / "raw" / "gpqa_diamond-test.jsonl")[0]

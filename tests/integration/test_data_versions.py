@@ -19,26 +19,22 @@ from assets import partitions
 from assets.resources import Podium
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
-from pipelines.definitions import definitions
 from pipelines.home import prepare
 from tests.command import script
+from tests.integration import checkouts
+from tests.integration.checkouts import UNTRAINED, changed, configure, sizes
+from tests.integration.test_versioning import git
 
 pytestmark = [
     pytest.mark.long,  # `make test` versions, restores and pushes single files (test_versioning.py)
     pytest.mark.timeout(600),
 ]
 
-TRAINED = ("math500", "mmlu")
-RECIPE: dict[str, Any] = {
+RECIPE: dict[str, Any] = UNTRAINED | {
     "name": "versioned",
     "seed": 1,
-    "pool": "quickstart",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {name: {"train": 12, "test": 2} for name in TRAINED},
+    "benchmarks": sizes(12, 2, ("math500", "mmlu")),
     "curation": {"per_domain": 3, "shortlist_factor": 1.5, "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch", "max_tokens": 1536},
-    "grpo": {"max_completion_tokens": 64, "micro_batch": 4},
-    "cold_start": {},
 }
 SEED = 3
 """Different from the recipe's: `dvc repro` must reproduce data made with an override."""
@@ -50,12 +46,6 @@ class History(NamedTuple):
     workspace: Workspace
     first: dict[str, bytes]
     second: dict[str, bytes]
-
-
-def git(root: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    command = ["git", "-C", str(root), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=720).stdout
 
 
 def dvc(root: Path, *arguments: str) -> str:
@@ -75,19 +65,14 @@ def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
     """
     prepare(workspace)
     podium = Podium(root=str(workspace.root), recipe="versioned", seed=SEED)
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
     every = partitions.of_recipe(podium.load().recipe)
     with dg.DagsterInstance.get() as instance:
-
-        def run(*names: str, **tags: str) -> dg.ExecuteInProcessResult:
-            keys = [dg.AssetKey(name) for name in names]
-            return job.execute_in_process(instance=instance, asset_selection=keys, tags=tags)
-
         if raw:
-            run("raw_problems", **every)
-        run("shortlist", "worker_pool")
-        run("worker_responses", **every)
-        return run("worker_profiles", "training_mix").get_asset_check_evaluations()[0]
+            checkouts.materialize(podium, instance, "raw_problems", tags=every)
+        checkouts.materialize(podium, instance, "shortlist", "worker_pool")
+        checkouts.materialize(podium, instance, "worker_responses", tags=every)
+        last = checkouts.materialize(podium, instance, "worker_profiles", "training_mix")
+        return last.get_asset_check_evaluations()[0]
 
 
 def state(workspace: Workspace) -> dict[str, bytes]:
@@ -99,17 +84,12 @@ def state(workspace: Workspace) -> dict[str, bytes]:
     return contents | {"dvc.lock": (workspace.root / "dvc.lock").read_bytes()}
 
 
-def write_recipe(workspace: Workspace, **changes: Any) -> None:
-    file = workspace.config / "recipes" / "versioned.yaml"
-    file.write_text(yaml.safe_dump({**RECIPE, **changes}), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> History:
     workspace = make(tmp_path_factory.mktemp("versions") / "project")
     states = []
     for tag, curation in (("first", RECIPE["curation"]), ("second", {**RECIPE["curation"], "per_domain": 2})):
-        write_recipe(workspace, curation=curation)
+        configure(workspace, {"recipes/versioned": RECIPE | {"curation": curation}})
         assert materialize(workspace, raw=tag == "first").passed
         git(workspace.root, "add", "--all")
         git(workspace.root, "commit", "--quiet", "--message", tag)
@@ -133,7 +113,8 @@ def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_
 
 
 def test_an_edit_that_changes_no_data_leaves_every_stage_but_the_settings_current(history: History) -> None:
-    write_recipe(history.workspace, curation={**RECIPE["curation"], "per_domain": 2}, grpo={"learning_rate": 1e-7})
+    edited = changed(RECIPE, curation={"per_domain": 2}, grpo={"learning_rate": 1e-7})
+    configure(history.workspace, {"recipes/versioned": edited})
     stale = yaml.safe_load(dvc(history.workspace.root, "status", "--json"))
     assert list(stale) == ["settings"]
     git(history.workspace.root, "checkout", "--quiet", ".")

@@ -53,7 +53,7 @@ NOT_HERE = {
     "smollm2": "hours on two cores",
     "pretrained": "reads what `make smollm2` trained",
     "real-rows": "an hour on two cores",
-    "gold": "minutes of programs: tests/unit/data/test_gold_and_pages.py",
+    "gold": "minutes of programs: tests/unit/data/test_quality.py",
     "bigcodebench": "gigabytes of libraries",
     "audit": "needs an advisory service",
     "containers": "builds images with podman, and takes minutes",

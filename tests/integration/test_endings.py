@@ -1,4 +1,4 @@
-"""Ends of commands: unusable state, Ctrl-C and SIGTERM at any moment, a deleted folder."""
+"""Ends of commands: unusable state or configuration, Ctrl-C and SIGTERM at any moment, a deleted folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -23,10 +25,9 @@ from ops.core.workspace import Workspace
 from ops.versioning import git_commit, use_recipe
 from ops.versioning.dvc import commit
 from pipelines import ending
-from tests.command import PODIUM, default_signals, podium
+from tests.command import PODIUM, default_signals, podium, start_run
 
 ROOT = Path(__file__).parents[2]
-GARBAGE = b"garbage " * 1000
 
 
 @pytest.fixture
@@ -37,49 +38,41 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
         shutil.copy(ROOT / file, tmp_path)
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     return Workspace(tmp_path)
 
 
 def garbage(file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(GARBAGE)
+    file.write_bytes(b"garbage " * 1000)
 
 
-def folder(file: Path) -> None:
-    file.mkdir(parents=True)
+def one_line(printed: str) -> bool:
+    """Whether it is an error of one line: what is wrong, and then what to do."""
+    return re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed) is not None
 
 
-STATE = [
-    ("ledger.sqlite", garbage, ["ledger"], "is not a database"),
-    ("ledger.sqlite", folder, ["ledger"], "unable to open database file"),
-    ("cache/responses.sqlite", folder, ["cache", "inspect"], "unable to open database file"),
-    ("mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
-    ("mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
-    ("mlflow/mlflow.db", garbage, ["run"], "is not a database"),
-    ("mlflow/mlflow.db", folder, ["run"], "is not a file"),
-    ("dagster/history/runs.db", garbage, ["run"], "is not a database"),
-    ("../.podium", garbage, ["ledger"], "File exists"),
-    ("../.podium", garbage, ["run"], "Not a directory|File exists"),
-]
-
-
-@pytest.mark.parametrize(("place", "spoil", "words", "said"), STATE)
+@pytest.mark.parametrize(("place", "spoil", "words", "said"), [
+    (".podium/ledger.sqlite", garbage, ["ledger"], "is not a database"),
+    (".podium/ledger.sqlite", Path.mkdir, ["ledger"], "unable to open database file"),
+    (".podium/cache/responses.sqlite", Path.mkdir, ["cache", "inspect"], "unable to open database file"),
+    (".podium/mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
+    (".podium/mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
+    (".podium/mlflow/mlflow.db", garbage, ["run"], "is not a database"),
+    (".podium/mlflow/mlflow.db", Path.mkdir, ["run"], "is not a file"),
+    (".podium/dagster/history/runs.db", garbage, ["run"], "is not a database"),
+    (".podium", garbage, ["ledger"], "File exists"),
+    (".podium", garbage, ["run"], "Not a directory|File exists"),
+])  # fmt: skip
 def test_state_that_cannot_be_used_is_one_line(
     workspace: Workspace, place: str, spoil: Callable[[Path], None], words: list[str], said: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    file = workspace.state / place
-    if place != "../.podium":
-        workspace.state.mkdir()
-    spoil(workspace.root / ".podium" if place == "../.podium" else file)
+    file = workspace.root / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    spoil(file)
     code = podium(*words)
     printed = capfd.readouterr().err
-    assert code == 1, printed
-    assert re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed), printed
-    assert re.search(said, printed), printed
-    assert str(file.name) in printed
+    assert code == 1 and one_line(printed), printed
+    assert re.search(said, printed) and file.name in printed, printed
 
 
 @pytest.mark.parametrize(("spoil", "said"), [
@@ -98,8 +91,14 @@ def test_a_broken_dagster_file_is_one_line(
     spoil(file)
     assert podium("run") == 1
     printed = capfd.readouterr().err
-    assert re.fullmatch(r"error: [^\n]+\. [A-Z][^\n]+\n", printed), printed
-    assert printed.startswith(f"error: {file}: ") and said in printed, printed
+    assert one_line(printed) and printed.startswith(f"error: {file}: ") and said in printed, printed
+
+
+def test_a_mistake_in_the_configuration_is_one_line(workspace: Workspace, capfd: pytest.CaptureFixture[str]) -> None:
+    (workspace.config / "recipes" / "wrong.yaml").write_text("base: quickstart\nsed: 1\n", encoding="utf-8")
+    assert podium("run", "wrong") == 1
+    printed = capfd.readouterr()
+    assert re.fullmatch(r"error: \S+wrong\.yaml: sed: is not a known key\. .*\n", printed.out + printed.err)
 
 
 def test_a_ledger_that_another_process_holds_is_one_line(
@@ -107,12 +106,9 @@ def test_a_ledger_that_another_process_holds_is_one_line(
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.2)
     workspace.state.mkdir()
-    holder = sqlite3.connect(workspace.ledger, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(workspace.ledger, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         assert podium("ledger") == 1
-    finally:
-        holder.close()
     printed = capsys.readouterr().err
     assert re.fullmatch(r"error: \S+ledger\.sqlite: database is locked\. Another[^\n]+\n", printed)
 
@@ -141,13 +137,18 @@ def test_a_defect_keeps_its_traceback(error: Exception) -> None:
     assert ending.explained(error) is None
 
 
+def program(*arguments: object, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments and with the usual signals; return what it prints."""
+    settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": default_signals}
+    words = [sys.executable, *map(str, arguments)]
+    return subprocess.run(words, cwd=cwd, text=True, check=False, timeout=250, **settings | options)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is absent")
-def test_an_error_of_a_full_disk_is_one_line(workspace: Workspace) -> None:
+@pytest.mark.usefixtures("workspace")
+def test_an_error_of_a_full_disk_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [*PODIUM, "baselines"], stdout=full, stderr=subprocess.PIPE,
-            env=os.environ | {"PODIUM_ROOT": str(workspace.root)}, cwd=ROOT, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        ended = program(*PODIUM[1:], "baselines", stdout=full)
     assert "Traceback" not in ended.stderr
 
 
@@ -172,17 +173,13 @@ def test_a_broken_configuration_of_dvc_is_named(workspace: Workspace, text: str)
         commit(workspace, "settings")
 
 
-def test_a_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["ledger", "plan", "init"])
+def test_a_folder_that_was_deleted_is_one_line(tmp_path: Path, word: str) -> None:
     code = "import os, sys; os.rmdir(os.getcwd()); from pipelines.script import main; main()"
-    for words in (["ledger"], ["plan"], ["init"]):
-        gone = tmp_path / "gone"
-        gone.mkdir()
-        ended = subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert (ended.returncode, ended.stdout) == (1, "")
-        assert re.fullmatch(r"error: the current folder was deleted\. [^\n]+\n", ended.stderr)
+    (gone := tmp_path / "gone").mkdir()
+    ended = program("-c", code, word, cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert re.fullmatch(r"error: the current folder was deleted\. [^\n]+\n", ended.stderr)
 
 
 SIGNALLED = """\
@@ -205,24 +202,17 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("workspace")
 @pytest.mark.parametrize(
     ("imports", "number"),
     [
         pytest.param(imports, number, marks=[] if number == often else pytest.mark.soak, id=f"{imports}-{number.name}")
-        for imports, often in zip(
-            (1, 5, 60, 400, 1200), cycle((signal.SIGTERM, signal.SIGINT)), strict=False
-        )
+        for imports, often in zip((1, 5, 60, 400, 1200), cycle((signal.SIGTERM, signal.SIGINT)), strict=False)
         for number in (signal.SIGINT, signal.SIGTERM)
     ],
-)  # fmt: skip
-def test_a_signal_during_imports_ends_without_a_traceback(
-    workspace: Workspace, imports: int, number: signal.Signals
-) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", SIGNALLED, str(imports), str(int(number)), "run"], cwd=ROOT,
-        env=os.environ | {"PODIUM_ROOT": str(workspace.root)}, capture_output=True, text=True, check=False, timeout=250,
-        preexec_fn=default_signals,
-    )  # fmt: skip
+)
+def test_a_signal_during_imports_ends_without_a_traceback(imports: int, number: signal.Signals) -> None:
+    ended = program("-c", SIGNALLED, imports, int(number), "run")
     assert ended.returncode in (-number, 128 + number), ended.stderr
     assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr, ended.stderr
     assert ended.returncode < 0 or "Stopped" in ended.stderr
@@ -251,10 +241,7 @@ except (KeyboardInterrupt, DagsterExecutionInterruptedError):
 @pytest.mark.parametrize("where", ["command", "step"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, where: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", IN_A_DESTRUCTOR, str(int(number)), where], cwd=ROOT, capture_output=True, text=True,
-        check=False, timeout=100, preexec_fn=default_signals,
-    )  # fmt: skip
+    ended = program("-c", IN_A_DESTRUCTOR, int(number), where)
     assert (ended.returncode, ended.stderr) == (128 + number, "")
 
 
@@ -301,10 +288,22 @@ except dg.DagsterExecutionInterruptedError:
 
 
 @pytest.mark.long
-def test_a_signal_while_a_run_is_closed_is_not_lost(workspace: Workspace) -> None:
+@pytest.mark.usefixtures("workspace")
+def test_a_signal_while_a_run_is_closed_is_not_lost() -> None:
     """Dagster captures a signal there, and forgets it at the end of the run."""
-    ended = subprocess.run(
-        [sys.executable, "-c", AT_THE_END_OF_A_RUN, str(uuid4())], cwd=ROOT, capture_output=True, text=True,
-        check=False, timeout=200, preexec_fn=default_signals,
-    )  # fmt: skip
+    ended = program("-c", AT_THE_END_OF_A_RUN, uuid4())
     assert (ended.returncode, ended.stdout) == (143, ""), ended.stderr
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_run_stopped_by_hand_prints_the_command_that_continues(project: Workspace) -> None:
+    process = start_run(project.root, "quickstart")
+    assert process.stdout is not None
+    while "problems" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=240)
+    assert process.returncode == 130, printed
+    assert "The same command goes on from here" in printed
+    assert "Traceback" not in printed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from ops.core.installation import resources
 from ops.planning.memory import GIB, PROCESS_GIB, Engine, Workload, memory
 from ops.planning.shape import ModelShape
+from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled
 
 pytestmark = [
@@ -34,9 +34,8 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measured(name: str, folder: Path) -> dict[str, float]:
     """Return the bytes per parameter, by part."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    ranks |= {"MASTER_PORT": str(free_port())}
     command = [sys.executable, "-m", "tests.integration.engine", str(ROOT / "config" / "deepspeed" / name)]
     environment = os.environ | ranks | {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(folder)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=720)

@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import BenchmarkSource, Serving, load_recipe
+from ops.config import Serving, load_recipe
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 from ops.release import registry
@@ -29,8 +29,8 @@ from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
 from ops.spending.ledger import Ledger
 from ops.synthetic.problems import generate
-from tests.command import podium
 from tests.faults.provider_errors import SENT, Sent
+from tests.integration.checkouts import command, configure
 from tests.providers import KEY, VARIABLES, Kind, Provider
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -79,42 +79,26 @@ class Place(NamedTuple):
 
 
 def laid_out(root: Path, rows: Rows, **changes: Any) -> Place:
-    """Lay out a workspace whose `first-look` reads the rows."""
-    assert command("init", str(root))[0] == 0
-    return from_files(Workspace(root), rows, **changes)
-
-
-def from_files(workspace: Workspace, rows: Rows, **changes: Any) -> Place:
-    """Write the rows as files, and let the shipped `first-look` read them."""
-    root = workspace.root
-    file = workspace.config / "recipes" / "first-look.yaml"
-    recipe = yaml.safe_load(file.read_text(encoding="utf-8")) | changes
+    """Lay out a workspace whose shipped `first-look` reads the rows from files."""
+    assert command(root, "init", str(root))[0] == 0
+    workspace = Workspace(root)
+    (root / "benchmarks").mkdir()
+    recipe = yaml.safe_load((workspace.config / "recipes" / "first-look.yaml").read_text(encoding="utf-8")) | changes
     sources: dict[str, dict[str, Any]] = {}
     for (name, split), own in rows.items():
-        path = root / "benchmarks" / f"{name}-{split}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in own), encoding="utf-8")
-        sources.setdefault(name, {"source": "file"})[f"{split}_file"] = str(path.relative_to(root))
-    for name, source in sources.items():
-        source |= {key: value for key, value in recipe["benchmarks"][name].items() if key in ("train", "test")}
-    file.write_text(yaml.safe_dump(recipe | {"benchmarks": sources}), encoding="utf-8")
+        file = f"benchmarks/{name}-{split}.jsonl"
+        (root / file).write_text("".join(f"{json.dumps(row)}\n" for row in own), encoding="utf-8")
+        kept = {key: value for key, value in recipe["benchmarks"][name].items() if key in ("train", "test")}
+        sources.setdefault(name, {"source": "file", **kept})[f"{split}_file"] = file
+    configure(workspace, {"recipes/first-look": recipe | {"benchmarks": sources}})
+    whole = {"train": None, "test": None}
     problems = [
         problem
         for name, source in load_recipe(workspace.config, "first-look").benchmarks.items()
         for split in BENCHMARKS[name].splits
-        for problem in BENCHMARKS[name].read(split, _whole(source), workspace, 0).problems
+        for problem in BENCHMARKS[name].read(split, source.model_copy(update=whole), workspace, 0).problems
     ]
     return Place(workspace, problems)
-
-
-def _whole(source: BenchmarkSource) -> BenchmarkSource:
-    return source.model_copy(update={"train": None, "test": None})
-
-
-def command(*arguments: str) -> tuple[int, str]:
-    printed = io.StringIO()
-    with redirect_stdout(printed), redirect_stderr(printed):
-        return podium(*arguments), printed.getvalue()
 
 
 SMALL = {
@@ -135,7 +119,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    monkeypatch.setenv("COLUMNS", "120")
     return monkeypatch
 
 
@@ -155,26 +138,22 @@ def called(provider: Provider, environment: pytest.MonkeyPatch, workspace: Works
 def served(workspace: Workspace) -> str:
     """Promote version 1 if the gate kept it back, and ask it: the answer."""
     if registry.champion(workspace) is None:
-        assert command("promote", "1", "--by", "me", "--reason", "a first look")[0] == 0
+        assert command(workspace.root, "promote", "1", "--by", "me", "--reason", "a first look")[0] == 0
     with champion_of(workspace) as source:
         engine = EngineThread.load(source.files(source.current() or ""), workspace, Serving())
-        try:
-            answer = engine.ask(question(TEXT, RequestOptions()), RequestOptions())
-        finally:
-            engine.close()
-    return answer.text or ""
+        with closing(engine):
+            return engine.ask(question(TEXT, RequestOptions()), RequestOptions()).text or ""
 
 
 def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     place = laid_out(tmp_path / "work", generated(), **SMALL)
     workspace = place.workspace
-    environment.setenv("PODIUM_ROOT", str(workspace.root))
     with Provider("openai", place.problems, latency_s=0.01) as provider:
         called(provider, environment, workspace, key=None)
         environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
         environment.setattr("click.prompt", lambda text, **options: KEY if options["hide_input"] else "")
         environment.setattr("click.confirm", lambda text, **_: True)
-        status, printed = command("init", str(workspace.root), "--pool", "openai")
+        status, printed = command(workspace.root, "init", str(workspace.root), "--pool", "openai")
         assert status == 0, printed
         spent = _spent(workspace)
         assert spent == pytest.approx(provider.bill.usd), "what the provider bills is in the ledger"
@@ -247,11 +226,10 @@ def _stops() -> Iterator[Stop]:
 def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
     stop: Stop, stopped: Workspace, environment: pytest.MonkeyPatch
 ) -> None:
-    environment.setenv("PODIUM_ROOT", str(stopped.root))
     with Provider(stop.kind, [], latency_s=0.0) as provider:
         provider.refuses = dict(stop.refuses)
         called(provider, environment, stopped, key=stop.key)
-        status, printed = command("init", str(stopped.root), "--pool", stop.kind, "--yes")
+        status, printed = command(stopped.root, "init", str(stopped.root), "--pool", stop.kind, "--yes")
     assert status == 1
     *_, line, last = printed.splitlines()
     assert stop.says in line and stop.remedy in line
@@ -270,15 +248,14 @@ def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
     stopped: Workspace, environment: pytest.MonkeyPatch
 ) -> None:
     stopped.environment_file.unlink(missing_ok=True)
-    environment.setenv("PODIUM_ROOT", str(stopped.root))
-    status, printed = command("init", str(stopped.root), "--pool", "gemini", "--yes")
+    status, printed = command(stopped.root, "init", str(stopped.root), "--pool", "gemini", "--yes")
     assert status == 1
     assert f"error: {stopped.environment_file}: GEMINI_API_KEY: is not set. Write GEMINI_API_KEY=KEY there" in printed
     assert "GEMINI_API_KEY=" in stopped.environment_file.read_text(encoding="utf-8").splitlines()
     stopped.environment_file.write_text(f"GEMINI_API_KEY={KEY}\nOTHER=1\n", encoding="utf-8")
     environment.setattr("sys.stdin.isatty", lambda: True, raising=False)
     environment.setattr("click.confirm", lambda text, **_: False)
-    status, printed = command("init", str(stopped.root), "--pool", "gemini")
+    status, printed = command(stopped.root, "init", str(stopped.root), "--pool", "gemini")
     assert status == 1
     assert printed.endswith("Nothing was spent. `podium run first-look-gemini` runs it later.\n")
     assert stopped.environment_file.read_text(encoding="utf-8") == f"GEMINI_API_KEY={KEY}\nOTHER=1\n"
@@ -287,11 +264,10 @@ def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
 def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_server(
     stopped: Workspace, environment: pytest.MonkeyPatch
 ) -> None:
-    environment.setenv("PODIUM_ROOT", str(stopped.root))
     with Provider("ollama", []) as provider:
         called(provider, environment, stopped)
     address = provider.environment["OLLAMA_API_BASE"]  # of a server that has ended
-    status, printed = command("init", str(stopped.root), "--pool", "ollama")
+    status, printed = command(stopped.root, "init", str(stopped.root), "--pool", "ollama")
     assert status == 1
     assert "paid workers" not in printed
     *_, line, last = printed.splitlines()
@@ -308,10 +284,9 @@ def test_a_first_look_at_each_provider_on_real_rows(
     if not ROWS.is_dir():
         pytest.skip(f"no real benchmark rows at {ROWS}")
     place = laid_out(tmp_path / "work", real())
-    environment.setenv("PODIUM_ROOT", str(place.workspace.root))
     with Provider(kind, place.problems) as provider:
         called(provider, environment, place.workspace)
-        status, printed = command("init", str(place.workspace.root), "--pool", kind, "--yes")
+        status, printed = command(place.workspace.root, "init", str(place.workspace.root), "--pool", kind, "--yes")
         assert status == 0, printed
         assert served(place.workspace)
         assert _spent(place.workspace) == pytest.approx(provider.bill.usd)

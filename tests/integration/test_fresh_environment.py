@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 
 from ops.config import Pool
 from ops.release import aliases
-from tests.faults.mlflow_server import free_port
 from tests.integration.test_registry import QUESTION, contents, policy, pool, register, with_agent
 from tests.releases import YES, model_folder
+from tests.team.servers import free_port
 
 __all__ = ["policy", "pool"]
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -82,13 +82,8 @@ def installed_python(folder: Path, requirements: Path) -> Path:
     "environment_with", [linked_python, pytest.param(installed_python, marks=[pytest.mark.soak])]
 )  # fmt: skip
 def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_alone(
-    environment_with: Callable[[Path, Path], Path],
-    tmp_path: Path,
-    policy: Path,
-    pool: Pool,
-    monkeypatch: pytest.MonkeyPatch,
+    environment_with: Callable[[Path, Path], Path], tmp_path: Path, policy: Path, pool: Pool
 ) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     released = with_agent(tmp_path / "checkout")
     known = register(released, policy, pool, right=6)
     aliases.promote(released, known.version, YES)
@@ -139,5 +134,3 @@ def served(python: Path, model: Path, environment: dict[str, str]) -> str:
     finally:
         os.killpg(server.pid, 15)
         server.wait(60)
-
-

@@ -1,107 +1,77 @@
-"""Blocking checks in real Dagster runs: a planted bad row is named, and nothing downstream runs."""
+"""What stops a run: a blocking check, which names a planted bad row, and requirements that a recipe lacks."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.resources import Podium
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
+from ops.config import Setup
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import ColdStartRecord, Validity, drawing
 from pipelines.definitions import definitions
-from pipelines.home import prepare
 from tests.command import podium
+from tests.integration.checkouts import UNTRAINED, configure, failure, load_raw, materialize, shortlisted, sizes
 
-TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
-RECIPE: dict[str, Any] = {
-    "name": "gated",
-    "pool": "quickstart",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {name: {"train": 8, "test": 2} for name in TRAINED},
-    "curation": {"per_domain": 1, "selector": "uniform", "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch", "max_tokens": 4096},
-    "cold_start": {},
-    "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
-}
 STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
 """A row left by another run: one answer with a score that no grader gives."""
+SQUARE = {"kind": "call", "input": "f(2)", "output": "4"}
 pytestmark = pytest.mark.slow
-Planted = tuple[Workspace, dict[str, Any]]
+
+
+class Gated:
+    """A project without DVC whose recipe `gated` a test can change."""
+
+    def __init__(self, project: Workspace, instance: dg.DagsterInstance) -> None:
+        shutil.rmtree(project.root / ".dvc")
+        self.project, self.instance = project, instance
+        self.podium = Podium(root=str(project.root), recipe="gated")
+        self.write()
+
+    def write(self, **sections: Any) -> None:
+        """Write the recipe with these sections; `benchmarks` adds to its own."""
+        benchmarks = sizes(8, 2) | sections.pop("benchmarks", {})
+        curation = {"per_domain": 1, "selector": "uniform", "near_duplicate_jaccard": 1.0}
+        recipe = UNTRAINED | {"name": "gated", "benchmarks": benchmarks, "curation": curation} | sections
+        configure(self.project, {"recipes/gated": recipe})
+
+    def file(self, name: str, rows: Iterable[dict[str, Any]]) -> str:
+        """Write the rows of a benchmark's file."""
+        (self.project.root / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return name
+
+    def materialize(self, *names: str, partition: str | None = None) -> dg.ExecuteInProcessResult:
+        return materialize(self.podium, self.instance, *names, partition=partition, raise_on_error=False)
+
+    def checked(self, name: str) -> dg.AssetCheckEvaluation:
+        """Return the check of `raw_problems` on the present files."""
+        check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
+        job = definitions(self.podium).resolve_implicit_global_asset_job_def()
+        alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
+        return evaluations(alone.execute_in_process(instance=self.instance, raise_on_error=False))[name]
 
 
 @pytest.fixture
-def gated(project: Workspace) -> Planted:
-    """A project without DVC whose recipe `gated` a test can change before it is written."""
-    shutil.rmtree(project.root / ".dvc")
-    return project, json.loads(json.dumps(RECIPE))
-
-
-@pytest.fixture
-def instance(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
-        monkeypatch.setenv(name, "")
-    prepare(project)
-    with dg.DagsterInstance.get() as dagster:
-        yield dagster
-
-
-def write_recipe(project: Workspace, recipe: dict[str, Any]) -> Podium:
-    (project.config / "recipes" / "gated.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    return Podium(root=str(project.root), recipe="gated")
-
-
-def materialize(
-    podium: Podium, instance: dg.DagsterInstance, *names: str, partition: str | None = None
-) -> dg.ExecuteInProcessResult:
-    """Run these assets with their checks, as the UI would."""
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
-    return job.execute_in_process(
-        instance=instance,
-        asset_selection=[dg.AssetKey(name) for name in names],
-        partition_key=partition,
-        raise_on_error=False,
-    )
-
-
-def checked(podium: Podium, instance: dg.DagsterInstance, name: str) -> dg.AssetCheckEvaluation:
-    """Return the check of `raw_problems` on the present files."""
-    check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
-    alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
-    return evaluations(alone.execute_in_process(instance=instance, raise_on_error=False))[name]
-
-
-def load_raw(podium: Podium) -> None:
-    """Write `data/raw` like the asset, without a run."""
-    setup = podium.load()
-    for name in setup.recipe.benchmarks:
-        materialize_raw(setup, name)
+def gated(project: Workspace, instance: dg.DagsterInstance) -> Gated:
+    return Gated(project, instance)
 
 
 def evaluations(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
     return {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
-
-
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    """Return why the run's first failed step failed."""
-    failed = next(event for event in result.all_node_events if event.is_step_failure)
-    return str(failed.step_failure_data.error_display_string)
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> set[str]:
@@ -113,18 +83,21 @@ def program(name: str, answer: str) -> Problem:
     return Problem(name, "livecodebench", "code", "train", f"Square: {name}", answer, "code", tests=tests)
 
 
-def test_a_failed_check_blocks_later_steps_of_the_run(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
-    project, recipe = gated
-    podium = write_recipe(project, recipe)
-    load_raw(podium)
-    chosen = materialize_shortlist(podium.load()).problems
+def card_alone(setup: Setup) -> Path:
+    """Make a base policy of its card, and return its folder."""
+    folder = base_policy_folder(setup)
+    folder.mkdir(parents=True)
+    known = {"pool": setup.pool, "offered": setup.pool.names, "prompting": setup.recipe.prompting}
+    PolicyCard(recipe=setup.recipe.name, max_completion_tokens=8, **known).write(folder)
+    return folder
+
+
+def test_a_failed_check_blocks_later_steps_of_the_run(gated: Gated) -> None:
     wrong = program("wrong", "def f(x):\n    return 2 * x + 1")
-    others = [problem for problem in chosen if problem.domain != "code"]
-    write_problems(project.data / "shortlist.jsonl", [*others, wrong])
-    write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
-    result = materialize(podium, instance, "training_mix", "base_policy")
+    others = [problem for problem in shortlisted(gated.podium.load()) if problem.domain != "code"]
+    write_problems(gated.project.data / "shortlist.jsonl", [*others, wrong])
+    write_responses([STRAY], response_file(gated.project.data / "responses", "guesser", "mmlu"))
+    result = gated.materialize("training_mix", "base_policy")
     assert not result.success
     assert materialized(result) == {"training_mix"}
     checks = evaluations(result)
@@ -139,40 +112,30 @@ def test_a_failed_check_blocks_later_steps_of_the_run(
 
 
 @pytest.mark.long
-def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_is_asked(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
-    project, recipe = gated
-    test = {"kind": "call", "input": "f(2)", "output": "4"}
-    wrong = {"id": "off", "question": "Square it.", "answer": "def f(x):\n    return x + 3", "tests": [test]}
-    (project.root / "lcb.jsonl").write_text(json.dumps(wrong) + "\n", encoding="utf-8")
-    recipe["benchmarks"]["livecodebench"] = {"source": "file", "train_file": "lcb.jsonl"}
-    podium = write_recipe(project, recipe)
-    load_raw(podium)
-    result = materialize(podium, instance, "shortlist", "worker_pool")
+def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_is_asked(gated: Gated) -> None:
+    wrong = {"id": "off", "question": "Square it.", "answer": "def f(x):\n    return x + 3", "tests": [SQUARE]}
+    gated.write(benchmarks={"livecodebench": {"source": "file", "train_file": gated.file("lcb.jsonl", [wrong])}})
+    load_raw(gated.podium.load())
+    result = gated.materialize("shortlist", "worker_pool")
     assert not result.success
     assert "livecodebench/off" in str(evaluations(result)["gold_answers_score_one"].description)
     # A run of its own, as the UI starts it for one asset: Dagster's blocking ends with the run.
-    alone = materialize(podium, instance, "worker_responses", partition="math500")
+    alone = gated.materialize("worker_responses", partition="math500")
     assert not alone.success
-    assert "gold_answers_score_one" in failure(alone)
-    assert "livecodebench/off" in failure(alone)
-    assert not project.ledger.exists()
-    recipe["benchmarks"]["livecodebench"] = {"train": 8, "test": 2}
-    load_raw(write_recipe(project, recipe))
-    assert materialize(podium, instance, "shortlist").success
-    assert materialize(podium, instance, "worker_responses", partition="math500").success
+    assert "gold_answers_score_one" in failure(alone) and "livecodebench/off" in failure(alone)
+    assert not gated.project.ledger.exists()
+    gated.write()
+    load_raw(gated.podium.load())
+    assert gated.materialize("shortlist").success
+    assert gated.materialize("worker_responses", partition="math500").success
 
 
 @pytest.mark.long
-def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.DagsterInstance) -> None:
-    project, recipe = gated
-    podium = write_recipe(project, recipe)
-    load_raw(podium)
-    materialize_shortlist(podium.load())
-    assert materialize(podium, instance, "worker_pool").success
-    write_responses([STRAY], response_file(project.data / "responses", "guesser", "mmlu"))
-    result = materialize(podium, instance, "worker_responses", partition="math500")
+def test_responses_that_are_not_whole_are_refused(gated: Gated) -> None:
+    shortlisted(gated.podium.load())
+    assert gated.materialize("worker_pool").success
+    write_responses([STRAY], response_file(gated.project.data / "responses", "guesser", "mmlu"))
+    result = gated.materialize("worker_responses", partition="math500")
     assert not result.success
     said = str(evaluations(result)["whole_and_in_range"].description)
     assert "score outside 0 to 1: guesser: mmlu/nobody #0" in said
@@ -180,46 +143,32 @@ def test_responses_that_are_not_whole_are_refused(gated: Planted, instance: dg.D
     assert "neither answered nor said to be unreachable: guesser: mmlu/" in said
 
 
-def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
-    project, recipe = gated
-    recipe["cold_start"] = {"validation": {"problems": 100, "least_valid": 0.95}}
-    podium = write_recipe(project, recipe)
-    setup = podium.load()
+def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(gated: Gated) -> None:
+    gated.write(cold_start={"validation": {"problems": 100, "least_valid": 0.95}})
+    setup = gated.podium.load()
     mix = [program(f"p{number}", f"def f(x):\n    return x * {number}") for number in range(101)]
-    write_problems(project.data / "training_mix.jsonl", mix)
-    folder = base_policy_folder(setup)
-    folder.mkdir(parents=True)
-    PolicyCard(
-        recipe="gated", pool=setup.pool, offered=setup.pool.names, prompting=setup.recipe.prompting,
-        max_completion_tokens=8,
-    ).write(folder)  # fmt: skip
+    write_problems(gated.project.data / "training_mix.jsonl", mix)
+    folder = card_alone(setup)
     seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=drawing(setup.recipe))
     ColdStartRecord(loss=(1.0,), validation=seen).write(folder)
-    result = materialize(podium, instance, "base_policy", "conductor")
+    result = gated.materialize("base_policy", "conductor")
     assert not result.success
     assert materialized(result) == {"base_policy"}
     check = evaluations(result)["writes_workflows"]
     assert not check.passed
     assert "91 of 100 completions are workflows (91.0%); the others: unbalanced 7, cut_off 2" in str(check.description)
     assert check.metadata["valid_workflows"].value == 0.91
-    alone = materialize(podium, instance, "conductor")
-    assert "writes_workflows" in failure(alone)
-    recipe["cold_start"]["validation"]["least_valid"] = 0.9
-    lower = write_recipe(project, recipe)
-    assert evaluations(materialize(lower, instance, "base_policy"))["writes_workflows"].passed
+    assert "writes_workflows" in failure(gated.materialize("conductor"))
+    gated.write(cold_start={"validation": {"problems": 100, "least_valid": 0.9}})
+    assert evaluations(gated.materialize("base_policy"))["writes_workflows"].passed
 
 
 @pytest.mark.long
-def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted, instance: dg.DagsterInstance) -> None:
-    project, recipe = gated
+def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Gated) -> None:
     tests = {"kind": "unittest", "code": "import absent_library\nimport unittest\n"}
     row = {"id": "bcb", "question": "Complete it.", "answer": "x = 1\n", "tests": tests}
-    (project.root / "bcb.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    recipe["benchmarks"]["bigcodebench"] = {"source": "file", "test_file": "bcb.jsonl"}
-    podium = write_recipe(project, recipe)
-    result = materialize(podium, instance, "raw_problems", partition="bigcodebench")
+    gated.write(benchmarks={"bigcodebench": {"source": "file", "test_file": gated.file("bcb.jsonl", [row])}})
+    result = gated.materialize("raw_problems", partition="bigcodebench")
     assert result.success
     warned = evaluations(result)["evaluation_programs_pass"]
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
@@ -227,46 +176,112 @@ def test_a_reference_program_of_an_evaluation_question_only_warns(gated: Planted
 
 
 @pytest.mark.long
-def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(
-    gated: Planted, instance: dg.DagsterInstance
-) -> None:
-    project, recipe = gated
-    test = {"kind": "call", "input": "f(2)", "output": "4"}
-    rows = [{"id": f"p{i}", "question": f"Square it, {i}.", "answer": None, "tests": [test]} for i in range(3)]
-    (project.root / "lcb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    recipe["benchmarks"]["livecodebench"] = {"source": "file", "train_file": "lcb.jsonl"}
-    podium = write_recipe(project, recipe)
-    sound = materialize(podium, instance, "raw_problems", partition="livecodebench")
+def test_rows_of_a_release_are_gated_and_a_file_that_is_gone_fails(gated: Gated) -> None:
+    rows = [{"id": f"p{i}", "question": f"Square it, {i}.", "answer": None, "tests": [SQUARE]} for i in range(3)]
+    gated.write(benchmarks={"livecodebench": {"source": "file", "train_file": gated.file("lcb.jsonl", rows)}})
+    sound = gated.materialize("raw_problems", partition="livecodebench")
     assert sound.success
     assert evaluations(sound)["well_formed"].metadata["checked"].value == 3
-    file = project.data / "raw" / "livecodebench-v1-train.jsonl"
-    whole = file.read_text(encoding="utf-8")
-    file.write_text(whole.replace("Square it, 1.", " "), encoding="utf-8")
-    assert "empty question: livecodebench/p1" in str(checked(podium, instance, "well_formed").description)
+    file = gated.project.data / "raw" / "livecodebench-v1-train.jsonl"
+    file.write_text(file.read_text(encoding="utf-8").replace("Square it, 1.", " "), encoding="utf-8")
+    assert "empty question: livecodebench/p1" in str(gated.checked("well_formed").description)
     file.unlink()
-    assert "data/raw/livecodebench-v1-train.jsonl does not exist" in str(
-        checked(podium, instance, "well_formed").description
-    )
+    assert f"data/raw/{file.name} does not exist" in str(gated.checked("well_formed").description)
 
 
 @pytest.mark.long
 def test_the_lifecycle_stops_at_a_bad_row_and_names_it(
-    gated: Planted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gated: Gated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project, recipe = gated
-    for split in ("train", "test"):
-        row = {"id": "twin", "question": f"How many, {split}?", "answer": "7"}
-        (project.root / f"{split}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    recipe["benchmarks"]["math500"] = {"source": "file", "train_file": "train.jsonl", "test_file": "test.jsonl"}
-    write_recipe(project, recipe)
-    for name in ("DAGSTER_HOME", "MLFLOW_TRACKING_URI"):
-        monkeypatch.setenv(name, "")
-    monkeypatch.setenv("PODIUM_ROOT", str(project.root))
+    twins = {
+        f"{split}_file": gated.file(f"{split}.jsonl", [{"id": "twin", "question": f"{split}?", "answer": "7"}])
+        for split in ("train", "test")
+    }
+    gated.write(benchmarks={"math500": {"source": "file", **twins}})
+    monkeypatch.setenv("PODIUM_ROOT", str(gated.project.root))
     monkeypatch.setenv("COLUMNS", "120")
     assert podium("run", "gated") == 1
     printed = capsys.readouterr()
     assert "id used twice in a benchmark: math500/twin" in printed.out.replace("\n", " ")
     assert any(line.startswith("error: ") for line in printed.err.splitlines())
     assert "Traceback" not in printed.out + printed.err
-    assert not (project.data / "shortlist.jsonl").exists()
-    assert not project.ledger.exists()
+    assert not (gated.project.data / "shortlist.jsonl").exists()
+    assert not gated.project.ledger.exists()
+
+
+KEY = "PODIUM_TEST_KEY_THAT_IS_NOT_SET"
+UNREADY: dict[str, Any] = {
+    "name": "unready",
+    "pool": "unready",
+    "benchmarks": {"math500": {"train": 8, "test": 2}, "rlpr": {"source": "file", "train_file": "no.jsonl"}},
+    "curation": {"per_domain": 1, "selector": "uniform", "near_duplicate_jaccard": 1.0},
+    "policy": {"kind": "pretrained", "model": "Qwen/Qwen2.5-7B"},
+    "grpo": {"vllm": True, "vllm_memory": 0.5},
+    "budget": {"run_usd": 0.01},
+}
+POOL = {
+    "name": "unready",
+    "workers": [{"name": "w", "model": "openai/w", "api_key_env": KEY, "price": {"input": 1.0, "output": 1.0}}],
+}
+EVERYTHING = ("no.jsonl", KEY, "budget.run_usd", "vllm", "a GPU")
+ALWAYS = (KEY, "budget.run_usd")
+SPENDING = {
+    "worker_responses": ("math500", EVERYTHING),
+    "base_policy": (None, EVERYTHING[1:]),
+    "conductor": (None, EVERYTHING[1:]),
+    "baselines": ("math500", ALWAYS),
+    "benchmark_scores": ("math500", ALWAYS),
+}
+"""Asset → partition, and the requirement that it names."""
+
+
+def named(text: str) -> set[str]:
+    """Return the names in the numbered list of a refusal or of a plan; the disk is this machine's."""
+    return set(re.findall(r"^ ?\d+\. (.+?): ", text, re.MULTILINE))
+
+
+@pytest.fixture
+def unready(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A recipe that lacks a requirement of every kind, and no GPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PODIUM_ROOT", str(project.root))
+    configure(project, {"recipes/unready": UNREADY, "pools/unready": POOL})
+    return project
+
+
+def test_a_pipeline_run_with_missing_requirements_is_refused_with_the_whole_list(
+    unready: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podium("run", "unready") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: recipe 'unready' is not ready; missing:\n")
+    assert named(said) >= set(EVERYTHING)
+    assert "Traceback" not in said
+    assert not unready.ledger.exists()
+    assert not (unready.data / "raw").exists()
+
+
+def test_the_plan_says_the_same_and_ends_with_1(unready: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert podium("plan", "unready") == 1
+    here = named(capsys.readouterr().out)
+    assert here >= set(EVERYTHING)
+    assert podium("plan", "unready", "--gpus", "1x80") == 1
+    differs = named(capsys.readouterr().out) ^ here
+    assert differs - {"memory for evaluation"} == {"a GPU", "GPU memory"}  # which a large machine has
+    assert [file.name for file in unready.root.glob(".podium")] == []
+
+
+@pytest.mark.parametrize("asset", SPENDING)
+def test_an_asset_that_spends_is_refused_alone(unready: Workspace, asset: str) -> None:
+    chosen = Podium(root=str(unready.root), recipe="unready")
+    setup = chosen.load()
+    setup.workspace.data.mkdir(exist_ok=True)
+    (setup.workspace.data / "training_mix.jsonl").touch()
+    card_alone(setup)  # its key is part of a training run's folder name
+    partition, lacking = SPENDING[asset]
+    with dg.DagsterInstance.ephemeral() as instance:
+        said = failure(materialize(chosen, instance, asset, partition=partition, raise_on_error=False))
+    assert "NotReady" in said
+    assert named(said) & set(EVERYTHING) == set(lacking)
+    assert not unready.ledger.exists()

@@ -8,7 +8,6 @@ soak` a command is a process that is killed, and a finished run is run again.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 import signal
@@ -42,43 +41,16 @@ from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.lifecycle import JOBS
 from tests.command import podium, start_run
+from tests.integration.checkouts import LENIENT, SHORT, TRAINED, changed, command, configure, metadata, sizes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LIFECYCLE = JOBS["lifecycle"].assets
-TRAINED = ("math500", "livecodebench")
-RECIPE = {
-    "name": "mini",
-    "seed": 3,
-    "pool": "quickstart",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    # One OOD benchmark, and not the first: the partitions of a run are not always neighbours.
-    "benchmarks": {**{name: {"train": 40, "test": 6} for name in TRAINED}, "aime25": {"test": 4}},
-    "curation": {"per_domain": 10, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
-    "prompting": {"style": "compact", "few_shots": "none"},
-    "policy": {
-        "kind": "scratch",
-        "vocabulary": 800,
-        "hidden": 96,
-        "layers": 2,
-        "heads": 4,
-        "max_tokens": 384,
-    },
-    "cold_start": {"steps": 30, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
-    "grpo": {
-        "steps": 4,
-        "questions_per_step": 2,
-        "rollouts_per_question": 8,
-        "max_completion_tokens": 64,
-        "learning_rate": 1e-4,
-        "schedule": "constant",
-        "micro_batch": 16,
-        "checkpoint_every": 1,
-    },
-    "evaluation": {"batch": 32},
-}
-# A policy of seconds does not beat anything: this gate asks only that there is something to judge.
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
+# One OOD benchmark, and not the first: the partitions of a run are not always neighbours.
+BENCHMARKS = sizes(40, 6, ("math500", "livecodebench")) | {"aime25": {"test": 4}}
+RECIPE = changed(
+    SHORT, name="mini", benchmarks=BENCHMARKS, curation={"per_domain": 10}, cold_start={"steps": 30}, grpo={"steps": 4}
+)
 
 
 class Finished(NamedTuple):
@@ -111,15 +83,11 @@ class Edit(NamedTuple):
 
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     """`kill -9` of the one process (not of its children) as soon as `reached`."""
-    wait_for(process, reached)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=2400)
-
-
-def wait_for(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
     while process.poll() is None and not reached():
         time.sleep(0.02)
     assert process.poll() is None, f"ended too early:\n{process.communicate(timeout=2400)[0]}"
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=2400)
 
 
 def run_without_trainer(workspace: Workspace) -> tuple[int, str]:
@@ -137,7 +105,7 @@ def run_without_trainer(workspace: Workspace) -> tuple[int, str]:
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        return run_here(workspace)
+        return command(workspace.root, "run", "mini")
     finally:
         ended.set()
         killer.join(60)
@@ -175,7 +143,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
             edited.append(text)
             edit_price(workspace)
 
-    status, printed = run_here(workspace, edit_once)
+    status, printed = command(workspace.root, "run", "mini", see=edit_once)
     assert edited, printed
     assert status == 0, printed
     spent = sum(each.usd for each in Ledger(workspace.ledger).by_run().values())
@@ -190,18 +158,15 @@ def planned(workspace: Workspace) -> Cost:
 
 
 def write_recipe(workspace: Workspace) -> None:
-    (workspace.config / "recipes" / "mini.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
-    (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(GATE), encoding="utf-8")
-    (workspace.config / "retraining.yaml").write_text("settle_s: 0\n", encoding="utf-8")  # the one tick acts
+    configure(workspace, {"recipes/mini": RECIPE, "promotion": LENIENT, "retraining": {"settle_s": 0}})
 
 
 def edit_price(workspace: Workspace) -> None:
     """Every worker ten times as dear."""
-    file = workspace.config / "pools" / "quickstart.yaml"
-    pool = yaml.safe_load(file.read_text(encoding="utf-8"))
+    pool = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))
     for worker in pool["workers"]:
         worker["price"] = {side: 10 * usd for side, usd in worker["price"].items()}
-    file.write_text(yaml.safe_dump(pool), encoding="utf-8")
+    configure(workspace, {"pools/quickstart": pool})
 
 
 def act_on(workspace: Workspace) -> Edit:
@@ -226,31 +191,6 @@ def act_on(workspace: Workspace) -> Edit:
         return Edit(request, done.run_id, str(later), (before, calls(workspace)))
 
 
-class Printed(io.StringIO):
-    """What a command prints; `see` is called with each part of it."""
-
-    def __init__(self, see: Callable[[str], object]) -> None:
-        super().__init__()
-        self.see = see
-
-    def write(self, text: str, /) -> int:
-        self.see(text)
-        return super().write(text)
-
-
-def run_here(workspace: Workspace, see: Callable[[str], object] = lambda _: None) -> tuple[int, str]:
-    """The command in this process, which has imported what it needs; its exit status and what it prints."""
-    printed = Printed(see)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(printed),
-    ):
-        patch.setenv("PODIUM_ROOT", str(workspace.root))
-        patch.setenv("COLUMNS", "120")
-        return podium("run", "mini"), printed.getvalue()
-
-
 @pytest.fixture
 def instance(pipeline: Finished, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     monkeypatch.setenv("DAGSTER_HOME", str(pipeline.workspace.dagster_home))
@@ -271,7 +211,6 @@ def test_commands_say_what_the_run_did(
     pipeline: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(pipeline.workspace.root))
-    monkeypatch.setenv("DAGSTER_HOME", "")
 
     def read(*words: str) -> Any:
         capsys.readouterr()
@@ -279,7 +218,7 @@ def test_commands_say_what_the_run_did(
         return json.loads(capsys.readouterr().out)
 
     known = registry.champion(pipeline.workspace)
-    assert known is not None
+    assert known is not None and known.tags["recipe"] == "mini" and known.metrics["math500/accuracy"] >= 0
     status = read("status")
     assert status["champion"]["version"] == known.version and status["last_run"]["status"] == "success"
     assert status["usd_in_all"] == sum(each["usd"] for each in read("ledger")["run"].values()) > 0
@@ -318,7 +257,7 @@ def test_a_killed_trainer_ends_the_command_in_one_line(pipeline: Finished) -> No
 def test_a_killed_run_continues_and_pays_for_no_response_twice(pipeline: Finished) -> None:
     result = RunResult.read(next(pipeline.workspace.runs.iterdir()))
     assert result is not None
-    assert result.steps == RECIPE["grpo"]["steps"]
+    assert result.steps == 4
     assert [row["step"] for row in curve(pipeline.workspace)] == [1, 2, 3, 4]
     assert 2 <= pipeline.steps_when_killed <= 4
     stored = len(ResponseCache(pipeline.workspace.cache))
@@ -342,9 +281,9 @@ def test_a_price_edited_while_it_ran_waits_for_the_next_run(pipeline: Finished, 
     asked = Snapshot.read(pipeline.workspace.snapshots, whole.tags[SNAPSHOT])
     assert asked.pool.prices_key != now.prices_key
     event = instance.get_latest_materialization_event(dg.AssetKey("registered_model"))
-    assert event is not None and event.run_id == whole.run_id and event.asset_materialization is not None
-    tags = event.asset_materialization.metadata["tags"].value
-    assert asked.key in str(tags) and asked.pool.prices_key in str(tags), "of the snapshot to its end"
+    assert event is not None and event.run_id == whole.run_id
+    tags = str(metadata(instance, "registered_model")["tags"])
+    assert asked.key in tags and asked.pool.prices_key in tags, "of the snapshot to its end"
 
 
 def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(
@@ -390,7 +329,7 @@ def test_each_benchmark_of_the_run_is_a_partition_and_others_say_that_nothing_wa
             for record in instance.fetch_materializations(dg.AssetKey(name), limit=20).records
             if record.asset_materialization is not None
         }
-        assert made == {key: key in RECIPE["benchmarks"] for key in ("math500", "mmlu", "rlpr", *TRAINED[1:], "aime25")}
+        assert made == {key: key in BENCHMARKS for key in (*TRAINED, "aime25")}
 
 
 def test_the_run_whose_trainer_was_killed_has_failed_and_no_other(instance: dg.DagsterInstance) -> None:
@@ -405,28 +344,12 @@ def test_the_run_whose_trainer_was_killed_has_failed_and_no_other(instance: dg.D
 
 
 def test_the_metadata_has_tables_and_pictures(instance: dg.DagsterInstance) -> None:
-    def metadata(name: str) -> dict[str, dg.MetadataValue]:
-        event = instance.get_latest_materialization_event(dg.AssetKey(name))
-        assert event is not None
-        assert event.asset_materialization is not None
-        return dict(event.asset_materialization.metadata)
-
-    assert "data:image/png;base64," in str(metadata("conductor")["reward_curve"].value)
-    assert "algebraist" in str(metadata("conductor")["worker_use"].value)
-    board = metadata("leaderboard")["accuracy_in_percent"]
-    assert isinstance(board, dg.TableMetadataValue)
+    trained = metadata(instance, "conductor")
+    assert "data:image/png;base64," in trained["reward_curve"] and "algebraist" in str(trained["worker_use"])
+    board = metadata(instance, "leaderboard")["accuracy_in_percent"]
     assert [column.name for column in board.schema.columns if column.name.startswith("best worker")]
     assert "±" in str(board.records[0].data["Conductor"])
-    assert "±" in str(metadata("worker_profiles")["by_domain"].value)
-
-
-def test_the_champion_carries_its_lineage(pipeline: Finished) -> None:
-    champion = registry.champion(pipeline.workspace)
-    assert champion is not None
-    wanted = {"git_commit", "dvc_revision", "policy", "pool_answers_key", "recipe", "training_cost_usd"}
-    assert wanted <= set(champion.tags)
-    assert champion.tags["recipe"] == "mini"
-    assert champion.metrics["math500/accuracy"] >= 0
+    assert "±" in str(metadata(instance, "worker_profiles")["by_domain"])
 
 
 @pytest.mark.soak  # `make test` kills the trainer alone, above
@@ -434,11 +357,11 @@ def test_a_run_killed_in_training_continues_and_a_second_run_makes_no_call(proje
     write_recipe(project)
     kill_when(start_run(project.root, "mini"), lambda: len(curve(project)) >= 2)
     whole = [row for row in curve(project) if row["step"] == 1]
-    status, printed = run_here(project)
+    status, printed = command(project.root, "run", "mini")
     assert status == 0, printed
     assert [row["step"] for row in curve(project)] == [1, 2, 3, 4]
     assert curve(project)[:1] == whole, "what the checkpoint holds is not done again"
-    status, again = run_here(project)
+    status, again = command(project.root, "run", "mini")
     assert status == 0 and "no call made" in again, again
     assert "models:/conductor@champion is version 1" in again
     folder = next(project.runs.iterdir())

@@ -18,7 +18,7 @@ from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled, tiny_plan
 
 pytestmark = [
-    pytest.mark.long,  # `make test` reads the launcher's arguments (tests/unit/training/test_nodes.py)
+    pytest.mark.long,  # `make test` reads the launcher's arguments (tests/unit/training/test_processes.py)
     pytest.mark.timeout(1500),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]

@@ -263,47 +263,42 @@ def seen(checkout: Checkout) -> dict[str, Any]:
     return dict(checkout.python(LOOK))
 
 
+COLUMNS = ["math500", "mmlu", "rlpr", "livecodebench", "school"]
+
+
 @pytest.mark.long
-def test_a_benchmark_of_a_new_domain(seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("what", "expected"), [
+    pytest.param("columns", COLUMNS, id="a benchmark is trained on"),
+    pytest.param("partitions", [*COLUMNS, "aime25", "gpqa_diamond", "bigcodebench"], id="a benchmark is a partition"),
+    pytest.param("table", ["mmlu", "school", "aime25"], id="a benchmark stands in tables"),
+    pytest.param("graded", ["Which?\nGive a number.", 1.0, "other parity"], id="a grader"),
+    pytest.param("provider", ["large was asked this at 0.5", pytest.approx((5 + 9 * 2) / 1e6)], id="a provider"),
+    pytest.param("usual", ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"],
+                 id="a baseline is a usual one"),
+    pytest.param("head", ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"], id="a baseline by name"),
+    pytest.param("rewards", pytest.approx([1 - 0.015, 0.0]), id="a reward term is weighed"),
+    pytest.param("logged", pytest.approx(-0.0075), id="a reward term is logged"),
+])  # fmt: skip
+def test_what_a_file_adds_is_used(seen: dict[str, Any], what: str, expected: object) -> None:
+    assert seen[what] == expected
+
+
+@pytest.mark.long
+def test_a_benchmark_of_a_new_domain_and_a_selector_make_the_mix(seen: dict[str, Any]) -> None:
     domains = ("math", "mmlu", "rlpr", "code", "arithmetic")
     assert [domain for domain, _ in seen["mix"]] == [domain for domain in domains for _ in range(4)]
-    assert seen["columns"] == ["math500", "mmlu", "rlpr", "livecodebench", "school"]
-    assert seen["partitions"] == [*seen["columns"], "aime25", "gpqa_diamond", "bigcodebench"]
-    assert seen["table"] == ["mmlu", "school", "aime25"]
-
-
-@pytest.mark.long
-def test_a_grader(seen: dict[str, Any]) -> None:
-    assert seen["graded"] == ["Which?\nGive a number.", 1.0, "other parity"]
-
-
-@pytest.mark.long
-def test_a_provider(seen: dict[str, Any]) -> None:
-    assert seen["provider"] == ["large was asked this at 0.5", pytest.approx((5 + 9 * 2) / 1e6)]
-
-
-@pytest.mark.long
-def test_a_selector(seen: dict[str, Any]) -> None:
     chosen = [length for domain, length in seen["mix"] if domain == "math"]
     assert min(chosen) >= sorted(seen["offered"])[-40]  # a few of the longest may have repeated another
     assert "selector: longest" in seen["card"] and "Long questions are preferred." in seen["card"]
 
 
 @pytest.mark.long
-def test_a_baseline(seen: dict[str, Any]) -> None:
+def test_a_baseline_is_known_and_scored(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
-    assert seen["usual"] == ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"]
-    assert seen["head"] == ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"]
     assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
 
 
 @pytest.mark.long
-def test_a_reward_term(seen: dict[str, Any]) -> None:
-    assert seen["rewards"] == pytest.approx([1 - 0.015, 0.0])
-    assert seen["logged"] == pytest.approx(-0.0075)
-
-
-@pytest.mark.long
-def test_an_experiment(seen: dict[str, Any]) -> None:
+def test_an_experiment_is_an_asset(seen: dict[str, Any]) -> None:
     assert seen["studies"][-1] == "last_step"
     assert seen["assets"] == seen["studies"]

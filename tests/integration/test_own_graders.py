@@ -5,14 +5,12 @@ The first run is killed amid the judge's calls and goes on; the gate waits until
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +28,8 @@ from ops.planning.plan import make_plan
 from ops.precaching.stored import evaluation_folder
 from ops.release import registry
 from ops.synthetic.problems import generate
-from tests.command import podium, start_run
+from tests.command import start_run
+from tests.integration.checkouts import LENIENT, SHORT, command, configure
 from tests.providers import Provider, Refusal
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -43,11 +42,9 @@ def grade(problem, answer):
     said = answer.strip().splitlines()[-1].strip(". ").lower()
     return said == problem["answer"].lower() or said.endswith(" " + problem["answer"].lower())
 """
-RECIPE = {
+RECIPE = {name: SHORT[name] for name in ("seed", "grading", "curation")} | {
     "name": "own",
-    "seed": 3,
     "pool": "solvers",
-    "grading": {"isolation": "resource_limits"},  # a function of our own
     "benchmarks": {
         "math500": {
             "source": "file", "train_file": "rows/math500-train.jsonl", "test_file": "rows/math500-test.jsonl",
@@ -61,7 +58,6 @@ RECIPE = {
             "grader": {"kind": "function", "file": "graders/last_line.py"},
         },
     },
-    "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
     "evaluation": {"questions": 8},
     "prompting": {"style": "full", "shuffle_ordinals": False},
     "policy": {"kind": "static", "workflow": [{"worker": "solver"}]},
@@ -73,7 +69,6 @@ JUDGES = {
         "reasoning_effort": "none", "price": {"input": 0.1, "output": 0.5}, "max_tokens": 64, "concurrency": 1,
     }],
 }  # fmt: skip
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
 
 
 class Referee(Provider):
@@ -120,14 +115,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
         for name, value in referee.environment.items():
             patch.setenv(name, value)
         planned = make_plan(Setup.read(workspace, "own"), this_machine(workspace)).stages
-        text = command(workspace, "plan", "own")[1]
+        text = command(workspace.root, "plan", "own", columns=160)[1]
         killed_after = kill_amid_judging(workspace, referee)
         runs, verdict = [], ""
         for words in (("run", "own", "--yes"), ("data", "gold", "own", "--yes"), ("run", "own", "--yes")):
-            status, printed = command(workspace, *words)
+            status, printed = command(workspace.root, *words, columns=160)
             runs.append((status, printed, len(referee.asked)))
             if status == 3:
-                verdict = command(workspace, "verdict", "1")[1]
+                verdict = command(workspace.root, "verdict", "1", columns=160)[1]
         statuses, printed_, asked = zip(*runs, strict=True)
         yield Finished(workspace, referee, killed_after, statuses, printed_, asked, verdict, text, planned)
 
@@ -147,9 +142,8 @@ def write_settings(workspace: Workspace) -> None:
     function.write_text(FUNCTION, encoding="utf-8")
     every = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))["workers"]
     solvers = {"name": "solvers", "workers": [worker for worker in every if worker["name"] in WORKERS]}
-    settings = {"pools/solvers": solvers, "pools/judges": JUDGES, "recipes/own": RECIPE, "promotion": GATE}
-    for name, values in settings.items():
-        (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    configure(workspace, {"pools/solvers": solvers, "pools/judges": JUDGES})
+    configure(workspace, {"recipes/own": RECIPE, "promotion": LENIENT})
 
 
 def kill_amid_judging(workspace: Workspace, referee: Referee) -> int:
@@ -162,14 +156,6 @@ def kill_amid_judging(workspace: Workspace, referee: Referee) -> int:
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate(timeout=60)
     return len(referee.asked)
-
-
-def command(workspace: Workspace, *arguments: str) -> tuple[int, str]:
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
-        patch.setenv("PODIUM_ROOT", str(workspace.root))
-        patch.setenv("COLUMNS", "160")
-        return podium(*arguments), printed.getvalue()
 
 
 def test_a_killed_run_goes_on_and_no_verdict_is_paid_for_twice(finished: Finished) -> None:

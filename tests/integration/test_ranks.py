@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]
 STEPS, ROLLOUTS = 5, 8
+TWO: dict[str, Any] = {"dtype": "bfloat16", "deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
 
 
 class Ranks(NamedTuple):
@@ -52,8 +53,7 @@ class Ranks(NamedTuple):
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     root = tmp_path_factory.mktemp("ranks")
-    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
-    plan, folder = tiny_plan(root, dtype="bfloat16", steps=STEPS, **options)
+    plan, folder = tiny_plan(root, steps=STEPS, **TWO)
     left = folder / EXTENSIONS / "deepspeed_shm_comm" / "lock"  # of a run that was killed while DeepSpeed compiled
     left.touch()
     ended = threading.Event()
@@ -159,14 +159,20 @@ def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_p
     assert set(curve(folder)[0]) - set(curve(ranks.folder)[0]) <= {n for n in curve(folder)[0] if "invalid/" in n}
 
 
+def trained(root: Path, recursive: Recursive | None = None, **grpo: Any) -> tuple[RunPlan, Path]:
+    """Train on two ranks from beginning to end."""
+    plan, folder = tiny_plan(root, **TWO | grpo)
+    (folder / PLAN).write_text(plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8")
+    attempt(plan, folder)
+    return plan, folder
+
+
 @pytest.mark.soak  # test_engines.py holds its memory against the plan
 def test_an_optimizer_in_the_hosts_memory_trains_alike(tmp_path: Path) -> None:
     rewards, weights = [], []
     for deepspeed in ("zero3.json", "zero3-offload.json"):
         (root := tmp_path / deepspeed).mkdir()
-        options: dict[str, Any] = {"deepspeed": deepspeed, "processes": 2, "micro_batch": 2, "learning_rate": 1e-3}
-        plan, folder = tiny_plan(root, dtype="bfloat16", steps=2, **options)
-        attempt(plan, folder)
+        plan, folder = trained(root, steps=2, deepspeed=deepspeed, learning_rate=1e-3)
         rewards.append([row["reward"] for row in curve(folder)])
         weights.append(load_file(folder / "policy" / "model.safetensors"))
     (plain, offloaded), base = weights, load_file(plan.base_policy / "model.safetensors")
@@ -177,9 +183,7 @@ def test_an_optimizer_in_the_hosts_memory_trains_alike(tmp_path: Path) -> None:
 
 @pytest.mark.soak  # of one process: tests/unit/training
 def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1e-3}
-    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=6, stop_without_signal=2, **options)
-    attempt(plan, folder)
+    _, folder = trained(tmp_path, steps=6, stop_without_signal=2, temperature=1e-3)
     result = RunResult.read(folder)
     assert result is not None and result.steps == len(curve(folder)) == 2
     assert result.stopped.startswith("ended after step 2 of 6")
@@ -188,12 +192,8 @@ def test_two_ranks_without_a_signal_end_together(tmp_path: Path) -> None:
 @pytest.mark.soak  # groups on both ranks: test_same_training.py
 def test_both_ranks_ask_the_same_questions_by_signal(tmp_path: Path) -> None:
     """Three groups on two ranks: the middle one is on both."""
-    chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}
-    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2, "temperature": 1.5}
-    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
-    attempt(plan, folder)
-    rows = curve(folder)
-    for row in rows:
+    _, folder = trained(tmp_path, steps=3, temperature=1.5, sampling="signal", questions_per_step=3)
+    for row in curve(folder):
         assert row["rollouts"] == 4 * 3 == sum(sum(c.values()) for c in row["outcomes"].values())
         assert row["reward"] == pytest.approx(row["share/right"] + row["share/wrong"] / 2)
 
@@ -201,18 +201,14 @@ def test_both_ranks_ask_the_same_questions_by_signal(tmp_path: Path) -> None:
 @pytest.mark.soak  # rounds on both ranks: test_same_training.py
 def test_both_ranks_write_both_rounds(tmp_path: Path) -> None:
     """Three groups again: each rank generates a first round of the middle one, and continues from its own."""
-    chosen: dict[str, Any] = {"sampling": "signal", "questions_per_step": 3}
-    options: dict[str, Any] = {"deepspeed": "zero3.json", "processes": 2, "micro_batch": 2}
-    plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=3, **options, **chosen)
-    plan = plan.model_copy(update={"recursive": Recursive(limits=RoundLimits(answer_tokens=16))})
-    (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
-    attempt(plan, folder)
+    rounds = Recursive(limits=RoundLimits(answer_tokens=16))
+    _, folder = trained(tmp_path, rounds, steps=3, sampling="signal", questions_per_step=3)
     rows = curve(folder)
     assert [row["step"] for row in rows] == [1, 2, 3]
     for row in rows:
         assert row["rollouts"] == 4 * 3 == sum(sum(c.values()) for c in row["outcomes"].values())
         assert 0 < row["round_2/rollouts"] <= row["rollouts"] / 2
-    assert PolicyCard.read(folder / "policy").rounds == RoundLimits(answer_tokens=16)
+    assert PolicyCard.read(folder / "policy").rounds == rounds.limits
 
 
 def test_the_policy_is_whole_and_in_its_own_precision(ranks: Ranks) -> None:

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
+from ops.config import ColdStart, Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
@@ -34,12 +33,13 @@ from ops.release.promotion import override
 from ops.release.requirements import check_installed
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
-from tests.releases import NO, YES, checkout, model_folder, shared_store, version
+from tests.releases import NO, YES, checkout, model_folder, scored, shared_store, version
 from tests.serving.running import Running
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
 QUESTION = r"What is $6 \cdot 7$?"
+SCRATCH = ScratchPolicy(vocabulary=320, hidden=32, layers=1, heads=2, max_tokens=256)
 
 
 @pytest.fixture(scope="module")
@@ -51,43 +51,20 @@ def pool() -> Pool:
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     """A tiny policy that has memorized one workflow."""
-    import torch
-
-    from ops.training.cold_start.supervised import SftExample, scratch_model
+    from ops.training.cold_start.supervised import SftExample, fit, scratch_model
 
     folder = tmp_path_factory.mktemp("policy")
     texts = [f"{QUESTION}\nModels: 0 1", "Compute 2 + 3.\nModels: 0 1", "Who wrote this?\nModels: 0 1"]
     answer = [{"role": "assistant", "content": WORKFLOW}]
     examples = [SftExample(prompt=[{"role": "user", "content": text}], completion=answer) for text in texts]
-    settings = ScratchPolicy(vocabulary=320, hidden=32, layers=1, heads=2, max_tokens=256)
-    model, tokenizer = scratch_model(settings, examples, seed=0)
-    chats = [[*example["prompt"], *example["completion"]] for example in examples]
-    batch = tokenizer.apply_chat_template(chats, return_tensors="pt", padding=True, return_dict=True)
-    turn = batch["input_ids"] == tokenizer.convert_tokens_to_ids("<|assistant|>")
-    labels = batch["input_ids"].masked_fill(turn.cumsum(dim=1) == 0, -100)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(300):
-        loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if loss.item() < 0.01:
-            break
+    model, tokenizer = scratch_model(SCRATCH, examples, seed=0)
+    fit(model, tokenizer, examples * 100, ColdStart(steps=100, batch=3, learning_rate=1e-2), 0)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    torch.save({"output_dir": str(folder)}, folder / "training_args.bin")
-    prompting = Prompting(style="compact", few_shots="none")
-    PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=prompting, max_completion_tokens=64).write(
-        folder
-    )
+    (folder / "training_args.bin").write_bytes(b"a pickle, which Trainer writes and a version does not hold")
+    card = {"prompting": Prompting(style="compact", few_shots="none"), "max_completion_tokens": 64}
+    PolicyCard(recipe="test", pool=pool, offered=pool.names, **card).write(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_server() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        yield
 
 
 @pytest.fixture
@@ -110,26 +87,16 @@ def with_agent(folder: Path) -> Workspace:
 
 
 def rows(right: int) -> list[OutcomeRow]:
-    base = OutcomeRow(
-        benchmark="mmlu", problem_id="", repeat=0, domain="mmlu", correct=0, format_ok=True, failure="",
-        status="answered", steps=1, workers=("algebraist",), tokens=30, cost_usd=0.002, latency_s=0.5,
-        completion="what was written", answer="what was answered", unscorable=False,
-    )  # fmt: skip
-    benchmarks = ("mmlu", "gpqa_diamond")
-    return [
-        replace(base, benchmark=name, problem_id=str(i), correct=int(i < right))
-        for name in benchmarks
-        for i in range(10)
-    ]
+    """Scores with texts, which a store does not keep."""
+    return [replace(row, completion="what was written", answer="what was answered") for row in scored(right)]
 
 
 def register(
     workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None,
     checkpoint: str | None = None,
 ) -> store.Registered:  # fmt: skip
-    lineage = Lineage(
-        "c0ffee", "d41d8c", "test-1", pool.answers_key, pool.prices_key, "test", 1.25, questions="mmlu=m1"
-    )
+    keys = (pool.answers_key, pool.prices_key)
+    lineage = Lineage("c0ffee", "d41d8c", "test-1", *keys, "test", 1.25, questions="mmlu=m1")
     return registry.register(
         workspace, policy, pool, rows(right), lineage, tags={"seed": "1"},
         recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs, checkpoint=checkpoint,
@@ -141,6 +108,13 @@ def compared(right: int) -> Comparison:
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
+def crowned(workspace: Workspace) -> store.Registered:
+    """Return the champion, which is there."""
+    champion = registry.champion(workspace)
+    assert champion is not None
+    return champion
+
+
 def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> None:
     assert registry.champion(bare) is None
     assert registry.challenger(bare) is None
@@ -150,7 +124,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
     assert not bare.state.exists()
 
 
-def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy: Path, pool: Pool) -> None:
+def test_two_versions_from_registration_to_promotion(workspace: Workspace, policy: Path, pool: Pool) -> None:
     first = register(workspace, policy, pool, right=6)
     assert first.aliases == ("challenger",)
     assert registry.champion(workspace) is None
@@ -164,9 +138,8 @@ def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy
     assert register(workspace, policy, pool, right=6).version == first.version, "registered twice"
 
     assert aliases.promote(workspace, first.version, YES)
-    champion = registry.champion(workspace)
-    assert champion is not None and champion.version == first.version
-    stored = registry.score_rows(workspace, champion)
+    assert crowned(workspace).version == first.version
+    stored = registry.score_rows(workspace, crowned(workspace))
     assert {(row.benchmark, row.problem_id, row.correct) for row in stored} == {
         (row.benchmark, row.problem_id, row.correct) for row in rows(6)
     }
@@ -175,37 +148,26 @@ def test_two_versions_from_registration_to_rollback(workspace: Workspace, policy
     second = register(workspace, policy, pool, right=8)
     assert second.version != first.version
     assert not aliases.promote(workspace, second.version, NO)
-    [verdict] = [json.loads(file.read_text(encoding="utf-8")) for file in verdicts(workspace, second)]
-    assert verdict["checks"][0]["name"] == "cost"
-    assert champion_version(workspace) == first.version
+    [verdict] = (workspace.mlflow_artifacts / second.run_id).rglob("verdict.json")
+    assert json.loads(verdict.read_text(encoding="utf-8"))["checks"][0]["name"] == "cost"
+    assert crowned(workspace).version == first.version
     challenger = registry.challenger(workspace)
     assert challenger is not None and challenger.version == second.version
 
     assert aliases.promote(workspace, second.version, override(NO, "Ada", "needed today"))
-    champion = registry.champion(workspace)
-    assert champion is not None and champion.version == second.version
-    assert (champion.tags["override"], champion.tags["replaced"]) == ("Ada: needed today", first.version)
-
-    replaced = champion.tags["replaced"]
+    made = crowned(workspace)
+    assert (made.version, made.tags["override"]) == (second.version, "Ada: needed today")
     assert aliases.promote(workspace, second.version, YES), "it is the champion already"
-    champion = registry.champion(workspace)
-    assert champion is not None and champion.tags["replaced"] == replaced, "it replaced itself"
-
-    back = aliases.rollback(workspace, "answers in French")
-    assert back.version == first.version == champion_version(workspace)
-    with pytest.raises(store.RegistryError, match="a rollback is not possible"):
-        aliases.rollback(workspace, "again")
-    assert not aliases.promote(workspace, second.version, YES), "what was rolled back needs an override"
-    assert aliases.promote(workspace, second.version, override(YES, "Ada", "mended the prompt"))
-    assert champion_version(workspace) == second.version
+    assert made.tags["replaced"] == crowned(workspace).tags["replaced"] == first.version, "it does not replace itself"
 
 
 def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Workspace) -> None:
     first = version(workspace).version
+    with pytest.raises(store.RegistryError, match="no champion"):
+        aliases.rollback(workspace, "why not")
     assert aliases.promote(workspace, first, YES)
     assert aliases.promote(workspace, first, YES)
-    champion = registry.champion(workspace)
-    assert champion is not None and "replaced" not in champion.tags
+    assert "replaced" not in crowned(workspace).tags
     with pytest.raises(store.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "why not")
 
@@ -246,9 +208,7 @@ def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Worksp
     assert registry.count_analysis(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
         assert registry.count_analysis(workspace, champion, fourth.version) == 2, "the same scores, judged again"
-    assert registry.count_analysis(workspace, champion, first.version) == 3, (
-        "an old version, against the new champion"
-    )
+    assert registry.count_analysis(workspace, champion, first.version) == 3, "an old version, against the new champion"
     assert registry.count_analysis(workspace, None, first.version) == 1
     with pytest.raises(store.RegistryError, match="no version 9"):
         registry.count_analysis(workspace, champion, "9")
@@ -265,32 +225,17 @@ def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, 
         assert aliases.promote(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # no version after the first passes
     assert analyses == [(1, 3), (1, 9), (2, 9)]
-    champion = registry.champion(workspace)
-    assert champion is not None and champion.version == "1"
+    champion = crowned(workspace)
+    assert champion.version == "1"
     again = judge(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
     stored = registry.recorded_decision(workspace, known.version)
     assert (stored.analysis, stored.promote) == (2, False)
 
 
-def verdicts(workspace: Workspace, version: store.Registered) -> list[Path]:
-    return list((workspace.mlflow_artifacts / version.run_id).rglob("verdict.json"))
-
-
-def champion_version(workspace: Workspace) -> str | None:
-    champion = registry.champion(workspace)
-    return champion.version if champion else None
-
-
-def test_a_missing_policy_version_or_champion_is_an_error(
-    workspace: Workspace, policy: Path, pool: Pool, tmp_path: Path
-) -> None:
+def test_a_folder_without_a_policy_is_not_registered(workspace: Workspace, pool: Pool, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"podium\.json"):
         register(workspace, tmp_path, pool, right=6)
-    with pytest.raises(store.RegistryError, match="no version 7"):
-        aliases.promote(workspace, "7", YES)
-    with pytest.raises(store.RegistryError, match="no champion"):
-        aliases.rollback(workspace, "why not")
 
 
 ASK = """
@@ -352,9 +297,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     copy = Workspace(Path(shutil.copytree(released.root, tmp_path_factory.mktemp("copies") / "project")))
     with store.connected(copy):
         pass  # as any command of Podium does first
-    champion = registry.champion(copy)
-    assert champion is not None
-    model = Path(shutil.copytree(model_folder(copy, champion), tmp_path_factory.mktemp("model") / "conductor"))
+    model = Path(shutil.copytree(model_folder(copy, crowned(copy)), tmp_path_factory.mktemp("model") / "conductor"))
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
     traces = f"sqlite:///{model.parent / 'traces.db'}"
     SqlAlchemyStore(traces, str(model.parent / "traces"))  # MLflow's own default for artifacts is the current folder
@@ -408,8 +351,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
 
 
 def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> None:
-    known = registry.champion(released)
-    assert known is not None
+    known = crowned(released)
     folder = model_folder(released, known)
     assert not [file for file in folder.rglob("*") if file.suffix in (".bin", ".pkl", ".pt")]
     card = (folder / "README.md").read_text("utf-8")
@@ -498,21 +440,11 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     assert newest.info.cost["total_cost"] > 0
 
 
-def test_ask_without_a_champion_says_what_to_do(bare: Workspace) -> None:
-    done = subprocess.run(
-        [*PODIUM, "ask", "Why?"], cwd=ROOT, env={**os.environ, "PODIUM_ROOT": str(bare.root)},
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.strip() == "error: There is no champion yet. `podium run` trains and promotes one"
-
-
 @pytest.mark.long
 @pytest.mark.slow
 def test_the_champion_is_served_and_followed_until_ctrl_c(
-    tmp_path: Path, policy: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, tmp_path: Path, policy: Path, pool: Pool
 ) -> None:
-    workspace = with_agent(tmp_path / "checkout")
     (workspace.config / "serving.yaml").write_text("follow_s: 0.2\n", encoding="utf-8")
     aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
     command = (*PODIUM, "serve", "--port", "0")
@@ -521,13 +453,8 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         request = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
         first = client.chat.completions.create(**request)  # type: ignore[call-overload]
         body: dict[str, Any] = {"input": [{"role": "user", "content": QUESTION}]}
-        with httpx.Client(base_url=server.url, trust_env=False, timeout=200) as http:  # MLflow's agent server
-            reply = http.post("/invocations", json=body).raise_for_status()
-            streamed = http.post("/invocations", json=body | {"stream": True}).raise_for_status().text
-            wrong = http.post("/invocations", json=body | {"custom_inputs": {"forbidden": ["nobody"]}}).json()
-            info = http.get("/agent/info").raise_for_status().json()
-        agent = openai.OpenAI(base_url=server.url, api_key="none", timeout=200)
-        assert "42" in agent.responses.create(model="conductor", input=body["input"]).output_text
+        invocations = f"{server.url}/invocations"  # of MLflow's agent server
+        reply = httpx.post(invocations, json=body, trust_env=False, timeout=200).raise_for_status()
         aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
         server.until_version("2")
         second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
@@ -538,9 +465,6 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
     assert reply.json()["custom_outputs"]["workflow"] == WORKFLOW
-    assert "response.output_item.done" in streamed and streamed.rstrip().endswith("data: [DONE]")
-    assert (wrong["error"]["code"], wrong["error"]["param"]) == ("invalid_value", "custom_inputs.forbidden")
-    assert info["agent_api"] == "responses"
     with store.connected(workspace) as client_of_mlflow:
         import mlflow
 
@@ -555,34 +479,3 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert by_request[reply.headers["x-request-id"]].info.tags["mlflow.traceName"] == "/invocations"
     assert "6 " in str(shown.data.spans[0].inputs)
     assert "cdot" not in by_request[second._request_id].to_json(), "store: false"
-
-
-def test_promotion_by_override_and_rollback_are_commands(
-    bare: Workspace, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(bare.root))
-    by = ("--by", "Ada", "--reason", "cheaper from May")
-    assert podium("promote", *by) == podium("promote", "1", *by) == podium("rollback", "--reason", "why") == 1
-    errors = capsys.readouterr().err.splitlines()
-    assert [line.partition(".")[0] for line in errors] == [
-        "error: There is no challenger: `podium run` registers one",
-        "error: There is no version 1 of conductor: nothing is registered yet",
-        "error: There is no champion to roll back",
-    ]
-    assert not store.store_exists(bare), "asking makes no store"
-    monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
-    first = version(workspace, 6)
-    aliases.promote(workspace, first.version, YES)
-    second = version(workspace, 7)
-    assert not aliases.promote(workspace, second.version, NO)
-    assert podium("promote", *by) == 0
-    champion = registry.champion(workspace)
-    assert champion is not None and champion.version == second.version
-    assert champion.tags["override"] == "Ada: cheaper from May"
-    assert registry.recorded_decision(workspace, second.version) == override(
-        replace(NO, against=first.version), "Ada", "cheaper from May"
-    )
-    assert podium("rollback", "--reason", "worse at night") == 0
-    assert registry.score_rows(workspace, first) and registry.champion(workspace).version == first.version
-    assert registry.recorded_decision(workspace, first.version) == YES
-    assert podium("promote", second.version, *by) == 0, "what was rolled back comes back by name"

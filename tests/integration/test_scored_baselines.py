@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ops.benchmarks.store import evaluation_questions, read_problems, write_problems
 from ops.config import Setup
@@ -21,21 +20,17 @@ from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
-from ops.stages.curation import materialize_mix, materialize_shortlist
+from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
-from ops.stages.problems import materialize_raw
 from ops.stages.responses import answer_evaluation, materialize_responses
-from tests.setups import without_workers
+from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 
 ASKING = ("five_consensus", "solve_then_check", "prompted_conductor")
-RECIPE: dict[str, Any] = {
+RECIPE: dict[str, Any] = UNTRAINED | {
     "name": "small",
     "pool": "few",
-    "benchmarks": {name: {"train": 8, "test": 2} for name in ("math500", "mmlu", "rlpr")},
+    "benchmarks": sizes(8, 2, ("math500", "mmlu", "rlpr")),
     "curation": {"per_domain": 2, "near_duplicate_jaccard": 1.0},
-    "policy": {"kind": "scratch", "max_tokens": 4096},
-    "cold_start": {},
-    "grpo": {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4},
     "evaluation": {"baselines": ["oracle", *ASKING]},
 }
 QUESTIONS = 2 * len(RECIPE["benchmarks"])
@@ -49,9 +44,7 @@ class Checkout:
         self.workspace, self.workers = workspace, workers
         self.write()
         setup = self.setup()
-        for benchmark in RECIPE["benchmarks"]:
-            materialize_raw(without_workers(workspace, setup.recipe), benchmark)
-        materialize_shortlist(setup)
+        shortlisted(setup)
         materialize_responses(setup, open_client(setup, "precaching"))
         materialize_mix(setup)
 
@@ -61,8 +54,8 @@ class Checkout:
             {"name": name, "model": f"local/{name}", "price": {"input": usd, "output": usd}, "latency_s": 0.1,
              "max_tokens": 200, "temperature": temperature} for name in self.workers
         ]  # fmt: skip
-        for file, values in (("pools/few", {"name": "few", "workers": workers}), ("recipes/small", RECIPE | recipe)):
-            (self.workspace.config / f"{file}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        pool = {"name": "few", "workers": workers}
+        configure(self.workspace, {"pools/few": pool, "recipes/small": RECIPE | recipe})
 
     def setup(self) -> Setup:
         return Setup.read(self.workspace, "small")
@@ -102,15 +95,10 @@ def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is
     assert client.counts.live == alone
 
 
-@pytest.mark.parametrize(
-    ("baselines", "asked"),
-    [
-        (None, {"solver", "librarian"}),
-        (["oracle"], {"solver", "librarian"}),
-        (["best_single", "five_consensus"], {"solver"}),
-        ([], {"solver"}),
-    ],
-)
+@pytest.mark.parametrize(("baselines", "asked"), [
+    (None, {"solver", "librarian"}), (["oracle"], {"solver", "librarian"}),
+    (["best_single", "five_consensus"], {"solver"}), ([], {"solver"}),
+])  # fmt: skip
 def test_workers_are_asked_alone_only_where_a_baseline_or_the_gate_needs_them(
     checkout: Checkout, baselines: list[str] | None, asked: set[str]
 ) -> None:
@@ -178,12 +166,8 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(
     write_problems(mix, whole[:-1])
     assert checkout.score()[1] == CALLS, "another mix"
     write_problems(mix, whole)
-    newer = _newer("solve_then_check")
+    known = BASELINES["solve_then_check"]
+    assert isinstance(known, WorkflowBaseline)
+    newer = replace(known, version=known.version + 1)
     monkeypatch.setattr(baseline, "BASELINES", {**BASELINES, newer.name: newer})
     assert checkout.score()[1] == QUESTIONS * 2, "another version of one of them"
-
-
-def _newer(name: str) -> WorkflowBaseline:
-    entry = BASELINES[name]
-    assert isinstance(entry, WorkflowBaseline)
-    return replace(entry, version=entry.version + 1)

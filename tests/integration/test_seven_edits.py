@@ -30,33 +30,20 @@ from ops.spending.ledger import Ledger
 from pipelines.dev import code_location
 from pipelines.home import prepare
 from tests.command import start_run
+from tests.integration.checkouts import LENIENT, SHORT, changed, configure, metadata, sizes
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 PATIENCE_S = 1800.0
 """Seconds after which the test gives up on a run."""
-TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
-RECIPE: dict[str, Any] = {
-    "name": "edited",
-    "seed": 3,
-    "pool": "quickstart",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {name: {"train": 24, "test": 4} for name in TRAINED},
-    "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
-    "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
-    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
-    "grpo": {
-        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
-        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
-    },
-    "fine_tune": {"steps": 1},
-    "guards": {"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
-    "evaluation": {"batch": 32},
-}  # fmt: skip
-ANYTHING = {
-    "min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0, "max_loss_against_champion": 1.0,
-    "max_benchmark_loss": 1.0, "max_cost_ratio": 1000.0, "max_latency_ratio": 1000.0, "confidence": 0.999999,
+RECIPE = changed(
+    SHORT, name="edited", benchmarks=sizes(24, 4), prompting={"max_steps": 2}, policy={"hidden": 64},
+    grpo={"rollouts_per_question": 4, "micro_batch": 8}, fine_tune={"steps": 1},
+    guards={"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
+)  # fmt: skip
+ANYTHING = LENIENT | {
+    "max_loss_against_champion": 1.0, "max_benchmark_loss": 1.0, "max_cost_ratio": 1000.0, "max_latency_ratio": 1000.0,
+    "confidence": 0.999999,
 }  # fmt: skip
 """A gate that every policy passes; `NOTHING` is one that none passes."""
 NOTHING = ANYTHING | {"min_gain_over_best_worker": 0.9}
@@ -158,10 +145,8 @@ class Watched:
         return list(names), list(workers)
 
     def standing(self) -> str:
-        event = self.instance.get_latest_materialization_event(dg.AssetKey("champion_standing"))
-        assert event is not None and event.asset_materialization is not None
-        facts = event.asset_materialization.metadata
-        return f"{'fine-tuned' if facts['fine_tune'].value else 'not trained'}: {facts['why'].value}"
+        facts = metadata(self.instance, "champion_standing")
+        return f"{'fine-tuned' if facts['fine_tune'] else 'not trained'}: {facts['why']}"
 
     def champion(self) -> str:
         known = registry.champion(self.workspace)
@@ -187,9 +172,6 @@ class Watched:
         half.write_text(text, encoding="utf-8")
         half.replace(self.pool)
 
-    def gate(self, values: dict[str, float]) -> None:
-        (self.workspace.config / "promotion.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-
 
 def costly(values: dict[str, Any]) -> None:
     for worker in values["workers"]:
@@ -199,9 +181,8 @@ def costly(values: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Watched]:
     workspace = make(tmp_path_factory.mktemp("edited") / "project")
-    (workspace.config / "recipes" / "edited.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
-    (workspace.config / "promotion.yaml").write_text(yaml.safe_dump(ANYTHING), encoding="utf-8")
-    (workspace.config / "retraining.yaml").write_text("settle_s: 10\nmin_oracle_rise: 0.5\n", encoding="utf-8")
+    retraining = {"settle_s": 10, "min_oracle_rise": 0.5}
+    configure(workspace, {"recipes/edited": RECIPE, "promotion": ANYTHING, "retraining": retraining})
     process = start_run(workspace.root, "edited")
     printed, _ = process.communicate(timeout=2880)
     assert process.returncode == 0, printed
@@ -270,7 +251,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     def another_model(pool: dict[str, Any]) -> None:
         pool["workers"][-1]["model"] = "local/scholar"
 
-    watched.gate(NOTHING)
+    configure(watched.workspace, {"promotion": NOTHING})
     before = watched.champion()
     changed = watched.edited("change model", lambda: watched.change(another_model), runs=1)
     assert (changed.runs, changed.columns) == (1, ["novice"])
@@ -279,7 +260,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     challenger = registry.challenger(watched.workspace)
     assert challenger is not None and challenger.version == str(1 + int(before))
 
-    watched.gate(ANYTHING)
+    configure(watched.workspace, {"promotion": ANYTHING})
     meanwhile = watched.edited(
         "edit while a run is in progress",
         lambda: watched.change(lambda pool: pool["workers"].pop(0)),

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets import adaptive_conductor, recursive_conductor
 from assets.adaptive_conductor import adaptive_run
@@ -24,17 +23,15 @@ from assets.resources import Podium
 from assets.studies import lab_of, study_of
 from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
-from ops.config.studies import STUDIES
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.subsets import parts
-from ops.stages.problems import materialize_raw
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run
 from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
-from pipelines.definitions import definitions
+from tests.integration.checkouts import configure, load_raw, materialize
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan
 
@@ -54,15 +51,13 @@ def podium(workspace: Workspace, name: str, **sections: object) -> Podium:
     sources: dict[str, Any] = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "gpqa_diamond", "bigcodebench"))
     sources |= {benchmark: {"source": "embedded", "test": 4} for benchmark in NAMES}
     recipe = {"base": "quickstart", "name": "small", "grpo": GRPO, "benchmarks": sources, **sections}
-    (workspace.config / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    configure(workspace, {f"recipes/{name}": recipe})
     return Podium(root=str(workspace.root), recipe=name)
 
 
 def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
-        job = definitions(podium).resolve_implicit_global_asset_job_def()
-        chosen = [dg.AssetKey.from_user_string(name) for name in names]
-        return job.execute_in_process(instance=instance, asset_selection=chosen)
+        return materialize(podium, instance, *names)
 
 
 class Trained(NamedTuple):
@@ -84,12 +79,10 @@ def all_stages(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], 
         "subsets": {"kind": "subsets", "recipe": "parts", "per_size": 1, "questions": 2, "retrained": 1},
         "changes": {"kind": "changes", "recipe": "plain", "changes": warmer, "temperatures": [0.0, 1.0]},
     }
-    said = {"studies": {name: {"title": name, **study} for name, study in known.items()}}
-    (workspace.config / STUDIES).write_text(yaml.safe_dump(said), encoding="utf-8")
+    configure(workspace, {"studies": {"studies": {name: {"title": name, **study} for name, study in known.items()}}})
     chosen = podium(workspace, "all", **ADAPTIVE, **RECURSIVE)
     setup = chosen.load()
-    for name in NAMES:
-        materialize_raw(setup, name)
+    load_raw(setup)
     (folder / "tiny").mkdir()
     plan, _ = tiny_plan(folder / "tiny")
     shutil.copyfile(plan.problems, workspace.data / "training_mix.jsonl")

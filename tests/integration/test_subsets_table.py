@@ -8,21 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from assets.resources import Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import table
 from ops.stages.making import Making
-from ops.stages.problems import materialize_raw
 from ops.stages.studies.subsets import Bench, Side, Sides
 from ops.training.run.plan import RunPlan, RunResult, command, environment
+from tests.integration.checkouts import TRAINED, configure, load_raw
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = pytest.mark.slow
-NAMES = ("math500", "mmlu", "rlpr", "livecodebench")
 
 
 def train(folder: Path) -> RunResult:
@@ -38,14 +35,12 @@ def train(folder: Path) -> RunResult:
 @pytest.fixture
 def setup(project: Workspace) -> Setup:
     """Eight questions of every training benchmark."""
-    sources = {name: {"source": "embedded", "train": 4, "test": 8} for name in NAMES}
-    recipe = {"base": "adaptive", "name": "few", "benchmarks": sources}
-    for unseen in ("aime25", "gpqa_diamond", "bigcodebench"):
-        sources[unseen] = None  # type: ignore[assignment]
-    (project.config / "recipes" / "few.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    made = Podium(root=str(project.root), recipe="few").load()
-    for name in NAMES:
-        materialize_raw(made, name)
+    unseen = dict.fromkeys(("aime25", "gpqa_diamond", "bigcodebench"))
+    known = {name: {"source": "embedded", "train": 4, "test": 8} for name in TRAINED}
+    recipe = {"base": "adaptive", "name": "few", "benchmarks": unseen | known}
+    configure(project, {"recipes/few": recipe})
+    made = Setup.read(project, "few")
+    load_raw(made)
     return made
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.change import due
 from assets.resources import Podium
@@ -19,14 +18,12 @@ from ops.config import load_pool
 from ops.config.pool import FILE
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
-from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
 from ops.stages.responses import materialize_responses
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from pipelines.definitions import definitions
 from tests.faults.remote import FaultServer
-from tests.integration.champions import crown
+from tests.integration.checkouts import changed, configure, crown, shortlisted
 from tests.integration.test_pool_changed import RECIPE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -43,20 +40,14 @@ def server(tmp_path: Path) -> Iterator[FaultServer]:
 @pytest.fixture
 def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A pool of an embedded worker and a remote one, precached, with a champion."""
-    for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
-        monkeypatch.setenv(name, "")
     monkeypatch.setenv("REMOTE_KEY", "nothing")
     embedded = load_pool(project.config, "quickstart").worker("guesser")
     remote = server.worker(api_key_env="REMOTE_KEY")
     pool = {"name": "mixed", "workers": [each.model_dump(mode="json") for each in (embedded, remote)]}
-    (project.config / "pools" / "mixed.yaml").write_text(yaml.safe_dump(pool), encoding="utf-8")
-    recipe = RECIPE | {"pool": "mixed", "curation": RECIPE["curation"] | {"per_domain": 6}}  # type: ignore[operator]
-    (project.config / "recipes" / "small.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    (project.config / "retraining.yaml").write_text(yaml.safe_dump({"probing": PROBING}), encoding="utf-8")
+    recipe = changed(RECIPE, pool="mixed", curation={"per_domain": 6})
+    configure(project, {"pools/mixed": pool, "recipes/small": recipe, "retraining": {"probing": PROBING}})
     setup = Podium(root=str(project.root), recipe="small").load()
-    for name in setup.recipe.benchmarks:
-        materialize_raw(setup, name)
-    materialize_shortlist(setup)
+    shortlisted(setup)
     materialize_responses(setup, open_client(setup, "precache"))
     return project
 

@@ -55,37 +55,33 @@ def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return run
 
 
-def test_a_killed_trainer_is_one_line(message: Callable[[str], str], tmp_path: Path) -> None:
-    line = message("import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.SIGKILL)")
-    assert "\n" not in line
-    assert "SIGKILL" in line and "memory" in line
-    assert "grpo.micro_batch (now 128)" in line and "grpo.rollouts_per_question (now 16)" in line
-    assert "same command goes on from the last checkpoint, at most 20 steps back" in line
-    assert str(tmp_path / LOG) in line
+KILLED = ("SIGKILL", "memory")
+SETTINGS = ("grpo.micro_batch (now 128)", "grpo.rollouts_per_question (now 16)")
+GOES_ON = "same command goes on from the last checkpoint, at most 20 steps back"
+CAP, STOPPED = "the cap of 10.00 USD is reached", "training was stopped by SIGTERM after step 2 of 4"
+NAMED = "import sys; print('error: {}', file=sys.{}); sys.exit(1)"
 
 
-def test_a_killed_rank_is_the_cause_and_not_the_ranks_that_the_launcher_ended(message: Callable[[str], str]) -> None:
-    line = message(RANK_KILLED)
-    assert "\n" not in line
-    assert "SIGKILL" in line and "memory" in line
+def kill(name: str) -> str:
+    return f"import os, signal; print('step 3/70'); os.kill(os.getpid(), signal.{name})"
 
 
-@pytest.mark.parametrize(("name", "cause"), [("SIGTERM", "another process sent"), ("SIGSEGV", "native code")])
-def test_another_signal_has_another_cause(message: Callable[[str], str], name: str, cause: str) -> None:
-    line = message(f"import os, signal; os.kill(os.getpid(), signal.{name})")
-    assert "\n" not in line
-    assert name in line and cause in line and "memory" not in line
-
-
-def test_an_error_that_the_trainer_names_is_its_line(message: Callable[[str], str]) -> None:
-    line = message("import sys; print('error: the cap of 10.00 USD is reached', file=sys.stderr); sys.exit(1)")
-    assert line.startswith("training failed: the cap of 10.00 USD is reached")
-    assert "earlier attempt" not in line
-
-
-def test_a_trainer_that_was_asked_to_stop_did_not_fail(message: Callable[[str], str]) -> None:
-    line = message("import sys; print('error: training was stopped by SIGTERM after step 2 of 4'); sys.exit(1)")
-    assert line.startswith("training was stopped by SIGTERM after step 2 of 4 (log: ")
+@pytest.mark.parametrize(("program", "begins", "says", "not_said"), [
+    pytest.param(kill("SIGKILL"), "", (*KILLED, *SETTINGS, GOES_ON, LOG), "\n", id="killed"),
+    pytest.param(RANK_KILLED, "", KILLED, "\n", id="a killed rank, not those that the launcher ended"),
+    pytest.param(kill("SIGTERM"), "", ("SIGTERM", "another process sent"), "memory", id="another signal"),
+    pytest.param(kill("SIGSEGV"), "", ("SIGSEGV", "native code"), "memory", id="native code"),
+    pytest.param(NAMED.format(CAP, "stderr"), f"training failed: {CAP}", (), "earlier attempt", id="its own error"),
+    pytest.param(NAMED.format(STOPPED, "stdout"), f"{STOPPED} (log: ", (), "training failed", id="asked to stop"),
+    pytest.param("pass", "", ("without a result",), "earlier attempt", id="no result"),
+])  # fmt: skip
+def test_the_end_of_a_trainer_is_one_line(
+    message: Callable[[str], str], tmp_path: Path, program: str, begins: str, says: tuple[str, ...], not_said: str
+) -> None:
+    line = message(program)
+    assert "\n" not in line and not_said not in line
+    assert line.startswith(begins) and str(tmp_path / LOG) in line
+    assert [part for part in says if part not in line] == []
 
 
 def test_a_completely_full_disk_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +92,3 @@ def test_a_completely_full_disk_is_named(message: Callable[[str], str], monkeypa
 def test_an_unknown_end_shows_the_end_of_the_log(message: Callable[[str], str]) -> None:
     text = message("print('about to fail'); raise KeyError('unknown')")
     assert "about to fail" in text and "KeyError: 'unknown'" in text
-
-
-def test_a_trainer_that_ends_without_a_result_has_failed(message: Callable[[str], str]) -> None:
-    assert "without a result" in message("pass")

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets import partitions
 from assets.resources import Podium
@@ -21,8 +20,8 @@ from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.stages import inputs, responses
-from pipelines.definitions import definitions
-from tests.integration.test_precaching import RECIPE, tool
+from tests.integration.checkouts import configure, materialize, metadata
+from tests.integration.test_precaching import RECIPE, pool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -48,25 +47,15 @@ class Made(NamedTuple):
     instance: dg.DagsterInstance
 
     def run(
-        self,
-        *,
-        tags: dict[str, str] | None = None,
-        workspace: Workspace | None = None,
-        seed: int | None = None,
+        self, *, tags: dict[str, str] | None = None, workspace: Workspace | None = None, seed: int | None = None,
         **recipe: Any,
-    ) -> set[str]:
+    ) -> set[str]:  # fmt: skip
         """Materialize the data stages; return those that were done, and "checks" if a check was."""
         there = workspace or self.workspace
-        text = yaml.safe_dump(RECIPE | recipe)
-        (there.config / "recipes" / "small.yaml").write_text(text, encoding="utf-8")
+        configure(there, {"recipes/small": RECIPE | recipe})
         podium = Podium(root=str(there.root), recipe="small", seed=seed)
-        done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=self.instance,
-            asset_selection=[dg.AssetKey(name) for name in STAGES],
-            run_config=podium.run_config(),
-            tags=partitions.of_recipe(podium.load().recipe) | podium.launch_tags() | (tags or {}),
-        )  # fmt: skip
-        assert done.success
+        tagged = partitions.of_recipe(podium.load().recipe) | podium.launch_tags() | (tags or {})
+        done = materialize(podium, self.instance, *STAGES, run_config=podium.run_config(), tags=tagged)
         worked = {name for name in STAGES if not all(map(_same, done.asset_materializations_for_node(name)))}
         evaluated = done.get_asset_check_evaluations()
         assert all(each.passed for each in evaluated) and len(evaluated) == CHECKS
@@ -78,8 +67,7 @@ def _same(event: dg.AssetMaterialization | dg.AssetCheckEvaluation) -> bool:
 
 
 EVERYTHING = {*STAGES, "checks"}
-CHANGES = ("worker", "recipe", "seed", "price", "code", "tag", "pool change")
-"""`tests/unit/test_inputs.py` shows that each is another key."""
+POOL = pool("librarian", "guesser")
 
 
 @pytest.fixture(scope="module")
@@ -87,35 +75,23 @@ def made(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     """The data stages, done once; every test begins and ends with all of them done."""
     workspace = make(tmp_path_factory.mktemp("unchanged") / "project")
     shutil.rmtree(workspace.root / ".dvc")  # what DVC holds is tested below
-    _write_pool(workspace)
+    configure(workspace, {"pools/few": POOL})
     with dg.DagsterInstance.ephemeral() as instance:
         project = Made(workspace, instance)
         assert project.run() == EVERYTHING
         yield project
 
 
-def _write_pool(workspace: Workspace, *more: str, usd: float = 10.0) -> None:
-    workers = [tool(name) | {"price": {"input": usd, "output": usd}} for name in ("librarian", "guesser", *more)]
-    text = yaml.safe_dump({"name": "few", "workers": workers})
-    (workspace.config / "pools" / "few.yaml").write_text(text, encoding="utf-8")
-
-
 @pytest.mark.long
 def test_nothing_is_done_twice_and_the_metadata_stays(made: Made) -> None:
-    before = {name: _latest(made.instance, name) for name in STAGES}
+    before = {name: metadata(made.instance, name) for name in STAGES}
     assert made.run() == set()
     for name in STAGES:
-        now = _latest(made.instance, name)
+        now = metadata(made.instance, name)
         assert now.pop(UNCHANGED).startswith("since run ")
         before[name].pop(UNCHANGED, None)
         assert now.keys() == before[name].keys()
     assert "problems" in before["shortlist"] and "data_card" in before["training_mix"]
-
-
-def _latest(instance: dg.DagsterInstance, name: str) -> dict[str, Any]:
-    event = instance.get_latest_materialization_event(dg.AssetKey(name))
-    assert event is not None and event.asset_materialization is not None
-    return {name: fact.value for name, fact in event.asset_materialization.metadata.items()}
 
 
 def test_a_budget_is_no_input(made: Made) -> None:
@@ -123,41 +99,36 @@ def test_a_budget_is_no_input(made: Made) -> None:
 
 
 @pytest.mark.soak  # `make test` shows by the keys of inputs what does every step again (tests/unit/test_inputs.py)
-@pytest.mark.parametrize("changed", CHANGES)
-def test_a_change_of_an_input_does_everything_again(changed: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    match changed:
-        case "recipe":
-            assert made.run(curation={**RECIPE["curation"], "shortlist_factor": 1.5}) == EVERYTHING
-        case "seed":
-            assert made.run(seed=5) == EVERYTHING
-        case "worker":
-            _write_pool(made.workspace, "algebraist")
-            assert made.run() == EVERYTHING
-        case "price":
-            _write_pool(made.workspace, usd=11.0)
-            assert made.run() == EVERYTHING
-        case "code":
-            with monkeypatch.context() as patch:
-                patch.setattr(inputs, "_code", lambda: "another version")
-                assert made.run() == EVERYTHING
-        case "tag":
-            assert made.run(tags={AGAIN: "true"}) == EVERYTHING
-        case "pool change":
-            assert {"raw_problems", "shortlist", "worker_profiles"} <= _with_a_change(made)
-    _write_pool(made.workspace)
+@pytest.mark.parametrize("change", [
+    pytest.param({"curation": {**RECIPE["curation"], "shortlist_factor": 1.5}}, id="recipe"),
+    pytest.param({"seed": 5}, id="seed"),
+    pytest.param({"tags": {AGAIN: "true"}}, id="tag"),
+    pytest.param({"pool": pool("librarian", "guesser", "algebraist")}, id="worker"),
+    pytest.param({"pool": pool("librarian", "guesser", usd=11.0)}, id="price"),
+    pytest.param({"code": "another version"}, id="code"),
+])  # fmt: skip
+def test_a_change_of_an_input_does_everything_again(
+    change: dict[str, Any], made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(made.workspace, {"pools/few": change.get("pool", POOL)})
+    with monkeypatch.context() as patch:
+        if "code" in change:
+            patch.setattr(inputs, "_code", lambda: change["code"])
+        given = {name: value for name, value in change.items() if name not in ("pool", "code")}
+        assert made.run(**given) == EVERYTHING
+    configure(made.workspace, {"pools/few": POOL})
     made.run()
 
 
-def _with_a_change(made: Made) -> set[str]:
+@pytest.mark.soak
+def test_a_pool_change_makes_the_problems_and_profiles_again(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
     known = PoolChange(version="1", policy="none", before=load_pool(made.workspace.config, "few"))
-    about = podium.of(podium.snapshot().model_copy(update={"change": known}))
+    tags = podium.of(podium.snapshot().model_copy(update={"change": known})).launch_tags()
     names = ("raw_problems", "shortlist", "worker_profiles")
-    done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=made.instance, asset_selection=[dg.AssetKey(name) for name in names],
-        run_config=podium.run_config(), tags=about.launch_tags(),
-    )  # fmt: skip
-    return {name for name in names if not all(map(_same, done.asset_materializations_for_node(name)))}
+    done = materialize(podium, made.instance, *names, run_config=podium.run_config(), tags=tags)
+    assert [name for name in names if all(map(_same, done.asset_materializations_for_node(name)))] == []
+    made.run()
 
 
 @pytest.mark.parametrize(
@@ -247,9 +218,6 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
 @pytest.mark.soak
 def test_a_part_of_the_benchmarks_is_not_the_whole(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
-    done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=made.instance, asset_selection=[dg.AssetKey("raw_problems")], run_config=podium.run_config(),
-        partition_key="mmlu",
-    )  # fmt: skip
+    done = materialize(podium, made.instance, "raw_problems", partition="mmlu", run_config=podium.run_config())
     assert not any(map(_same, done.asset_materializations_for_node("raw_problems")))
     assert "raw_problems" in made.run()

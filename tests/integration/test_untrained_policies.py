@@ -7,13 +7,9 @@ tests; other policies' runs are soak tests.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +38,9 @@ from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import ColdStartRecord
-from tests.command import PODIUM, podium
+from tests.command import PODIUM
+from tests.integration.checkouts import LENIENT, SHORT, command, configure, sizes
+from tests.providers import Provider, Refusal
 from tests.serving.running import Running
 
 pytestmark = [
@@ -56,89 +54,46 @@ UNREADABLE = "One should ask a mathematician."
 WRITTEN_TOKENS, PROMPT_TOKENS = 40, 500
 PRICE = {"input": 10.0, "output": 30.0}
 WRITING_USD = (PROMPT_TOKENS * PRICE["input"] + WRITTEN_TOKENS * PRICE["output"]) / 1e6
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
-RECIPE = {
-    "name": "untrained",
-    "seed": 3,
-    "pool": "mixed",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {
-        "math500": {"source": "embedded", "train": 40, "test": 8},
-        "livecodebench": {"source": "embedded", "train": 40, "test": 4},
-    },
-    "curation": {"per_domain": 6, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
+RECIPE = {name: SHORT[name] for name in ("seed", "grading", "curation")} | {
+    "name": "untrained", "pool": "mixed", "benchmarks": sizes(40, 8, ["math500"]) | sizes(40, 4, ["livecodebench"]),
     "prompting": {"style": "full", "shuffle_ordinals": False},
     "policy": {"kind": "prompted", "worker": "writer"},
-}
+}  # fmt: skip
 STATIC = {
     "kind": "static",
     "workflow": [{"worker": "algebraist"}, {"worker": "programmer", "subtask": "Check the answer.", "access": "all"}],
 }
-
-TRAINED = {
-    "name": "trained",
-    "prompting": {"style": "compact", "few_shots": "none", "max_steps": 2},
-    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 64, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {
-        "steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0,
-        "teacher": {"policy": {"kind": "prompted", "worker": "writer"}},
-    },
-    "grpo": {
-        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 4, "max_completion_tokens": 64,
-        "learning_rate": 1e-4, "schedule": "constant", "micro_batch": 8, "checkpoint_every": 1,
-    },
+TRAINED = RECIPE | {
+    "name": "trained", "prompting": SHORT["prompting"] | {"max_steps": 2}, "policy": SHORT["policy"] | {"hidden": 64},
+    "cold_start": SHORT["cold_start"] | {"teacher": {"policy": {"kind": "prompted", "worker": "writer"}}},
+    "grpo": SHORT["grpo"] | {"rollouts_per_question": 4, "micro_batch": 8},
     "guards": {"max_invalid_first_step": 1},  # so short a cold start does not satisfy the guard
 }  # fmt: skip
-"""What the recipe of a trained Conductor over the same pool says otherwise. The prompted one is its teacher."""
+"""The recipe of a trained Conductor over the same pool. The prompted one is its teacher."""
 
 
-class Endpoint:
-    """An OpenAI-compatible provider that writes workflows, of which some are unreadable."""
+class Endpoint(Provider):
+    """A provider that writes workflows, of which about a quarter are unreadable, and says how long its texts are."""
 
     def __init__(self) -> None:
+        super().__init__("openai", [])
         self.written: list[str] = []
         self.broken = False
-        endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                status, reply = endpoint.reply("".join(each["content"] for each in body["messages"]), body["model"])
-                raw = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def reply(self, asked: str, model: str) -> tuple[int, dict[str, Any]]:
+    def answer(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Refusal:
         if self.broken:
-            return 400, {"error": {"message": "unsupported region", "type": "invalid_request_error"}}
+            return Refusal(400, {"error": {"message": "unsupported region", "type": "invalid_request_error"}})
+        asked = "".join(each["content"] for each in body["messages"])
         text = "Answer: 1"
         if WRITE in asked:
             self.written.append(asked)
-            text = UNREADABLE if is_unreadable(asked) else WORKFLOW
+            text = UNREADABLE if hashlib.sha256(asked.encode()).digest()[0] % 4 == 0 else WORKFLOW
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": WRITTEN_TOKENS}
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        return 200, {
-            "id": "1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice],
+        return Refusal(200, {
+            "id": "1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice],
             "usage": usage | {"total_tokens": PROMPT_TOKENS + WRITTEN_TOKENS},
-        }  # fmt: skip
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def is_unreadable(asked: str) -> bool:
-    """Whether the endpoint writes no workflow for this prompt: for about a quarter of them."""
-    return hashlib.sha256(asked.encode()).digest()[0] % 4 == 0
+        })  # fmt: skip
 
 
 class Finished(NamedTuple):
@@ -155,12 +110,12 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Iterator[Finished]:
     workspace = make(tmp_path_factory.mktemp("untrained") / "project")
-    with closing(Endpoint()) as endpoint:
+    with Endpoint() as endpoint:
         write_settings(workspace, endpoint)
         plan = make_plan(Setup.read(workspace, "untrained"), this_machine(workspace))
-        _, text = command(workspace, "plan", "untrained")
+        _, text = command(workspace.root, "plan", "untrained")
         lacks = [each.what for each in missing(plan)]
-        status, printed = command(workspace, "run", "untrained", "--yes")
+        status, printed = command(workspace.root, "run", "untrained", "--yes")
         assert status == 0, printed
         yield Finished(workspace, endpoint, printed, plan.stages, lacks, text)
 
@@ -168,24 +123,14 @@ def done(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
 def write_settings(workspace: Workspace, endpoint: Endpoint) -> None:
     every = yaml.safe_load((workspace.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"))["workers"]
     writer = {
-        "name": "writer", "model": "hosted_vllm/writer", "api_base": endpoint.url, "price": PRICE, "max_tokens": 400,
-        "retries": 0,
+        "name": "writer", "model": "hosted_vllm/writer", "api_base": endpoint.environment["OPENAI_BASE_URL"],
+        "price": PRICE, "max_tokens": 400, "retries": 0,
     }  # fmt: skip
     pool = {"name": "mixed", "workers": [writer, *(worker for worker in every if worker["name"] in TOOLS)]}
-    settings = {
-        "pools/mixed": pool, "recipes/untrained": RECIPE, "promotion": GATE,
-        "recipes/fixed": RECIPE | {"name": "fixed", "policy": STATIC}, "recipes/trained": RECIPE | TRAINED,
-    }  # fmt: skip
-    for name, values in settings.items():
-        (workspace.config / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-
-
-def command(workspace: Workspace, *arguments: str) -> tuple[int, str]:
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
-        patch.setenv("PODIUM_ROOT", str(workspace.root))
-        patch.setenv("COLUMNS", "120")
-        return podium(*arguments), printed.getvalue()
+    configure(workspace, {
+        "pools/mixed": pool, "promotion": LENIENT, "recipes/untrained": RECIPE, "recipes/trained": TRAINED,
+        "recipes/fixed": RECIPE | {"name": "fixed", "policy": STATIC},
+    })  # fmt: skip
 
 
 def scores(workspace: Workspace) -> list[OutcomeRow]:
@@ -193,21 +138,12 @@ def scores(workspace: Workspace) -> list[OutcomeRow]:
     return [row for file in files for row in load_rows(file)]
 
 
-@contextmanager
-def in_service(workspace: Workspace) -> Iterator[EngineThread]:
-    with champion_of(workspace) as source:
-        files = source.files(source.current() or "")
-        engine = EngineThread.load(files, workspace, Serving())
-        try:
-            yield engine
-        finally:
-            engine.close()
-
-
 def ask(done: Finished, text: str, **options: Any) -> Answer:
-    with in_service(done.workspace) as engine:
-        chosen = RequestOptions(**options)
-        return engine.ask(question(text, chosen), chosen)
+    with champion_of(done.workspace) as source:
+        engine = EngineThread.load(source.files(source.current() or ""), done.workspace, Serving())
+        with closing(engine):
+            chosen = RequestOptions(**options)
+            return engine.ask(question(text, chosen), chosen)
 
 
 def test_the_plan_counts_the_writing_calls_and_no_training(done: Finished) -> None:
@@ -319,7 +255,7 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
     written = len(done.endpoint.written)
     plan = make_plan(Setup.read(done.workspace, "fixed"), this_machine(done.workspace))
     assert plan.stages[-1].calls.expected == 2 * 12
-    status, printed = command(done.workspace, "run", "fixed", "--yes")
+    status, printed = command(done.workspace.root, "run", "fixed", "--yes")
     assert status == (0 if registry.champion(done.workspace).version == "2" else 3), printed  # type: ignore[union-attr]
     challenger = registry.challenger(done.workspace)
     assert challenger is not None and challenger.version == "2"
@@ -333,7 +269,7 @@ def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
 ) -> None:
     written, champion = len(done.endpoint.written), registry.champion(done.workspace)
     assert champion is not None
-    status, printed = command(done.workspace, "run", "trained", "--yes")
+    status, printed = command(done.workspace.root, "run", "trained", "--yes")
     assert status in (0, 3), printed
     mix = read_problems(done.workspace.data / "training_mix.jsonl")
     assert len(done.endpoint.written) - written == len(mix), "the champion writes no evaluation again"
@@ -347,7 +283,7 @@ def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
     judged = {check.name for check in decision.checks}
     assert any("champion" in name for name in judged), judged
     assert decision.promote == (status == 0)
-    status, printed = command(done.workspace, "verdict", challenger.version)
+    status, printed = command(done.workspace.root, "verdict", challenger.version)
     record_property("verdict", printed)
     assert status == (0 if decision.promote else 3) and all(name in printed for name in judged)
 
@@ -355,7 +291,7 @@ def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
 @pytest.mark.soak
 def test_a_second_run_asks_nothing(done: Finished) -> None:
     written = len(done.endpoint.written)
-    status, printed = command(done.workspace, "run", "untrained", "--yes")
+    status, printed = command(done.workspace.root, "run", "untrained", "--yes")
     assert status == 0, printed
     assert "no call made" in printed
     assert len(done.endpoint.written) == written

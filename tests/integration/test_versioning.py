@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,11 @@ def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     command = ["git", "-C", str(folder), *identity, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=240).stdout.strip()
+
+
+def dvc(root: Path, *arguments: str) -> str:
+    command = [program(Workspace(root)), *arguments]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=240).stdout
 
 
 @pytest.fixture
@@ -70,21 +75,16 @@ def test_lock_follows_the_data_there_and_back(workspace: Workspace) -> None:
     write(workspace, "raw/x.jsonl", "{}\n")
     assert (commit(workspace, "one"), revision(workspace)) == (first, before)
     assert version(workspace, "one") == first
-
-
-def test_committed_data_can_be_checked_out_again(workspace: Workspace) -> None:
-    write(workspace, "raw/x.jsonl", "precious\n")
-    commit(workspace, "one")
     shutil.rmtree(workspace.data / "raw")
     dvc(workspace.root, "checkout", "--quiet", "one")
-    assert (workspace.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "precious\n"
+    assert (workspace.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "{}\n"
 
 
 def test_several_outputs_give_one_version(workspace: Workspace) -> None:
     write(workspace, "raw/x.jsonl", "{}\n")
+    write(workspace, "a.json", "same")
     versions = []
     for text in ("1", "2", "1"):
-        write(workspace, "a.json", "same")
         write(workspace, "b.json", text)
         versions.append(commit(workspace, "two"))
     assert versions[0] == versions[2] != versions[1]
@@ -105,24 +105,11 @@ def test_it_works_from_any_directory_and_leaves_nothing_outside(
 
 
 def test_commits_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
-    write(workspace, "raw/x.jsonl", "{}\n")
-    write(workspace, "a.json", "a")
-    write(workspace, "b.json", "b")
-    failures: list[Exception] = []
-
-    def run(stage: str) -> None:
-        try:
-            commit(workspace, stage)
-        except DataError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(stage,)) for stage in ("one", "two", "one")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(240)
-    assert failures == []
-    assert version(workspace, "one") and version(workspace, "two")
+    for name in ("raw/x.jsonl", "a.json", "b.json"):
+        write(workspace, name, name)
+    with ThreadPoolExecutor(3) as threads:
+        made = list(threads.map(lambda stage: commit(workspace, stage), ("one", "two", "one"), timeout=240))
+    assert made == [version(workspace, stage) for stage in ("one", "two", "one")]
 
 
 def test_a_failed_commit_states_the_reason(workspace: Workspace) -> None:
@@ -133,14 +120,18 @@ def test_a_failed_commit_states_the_reason(workspace: Workspace) -> None:
         commit(workspace, "one")
     with pytest.raises(DataError, match=r"dvc\.lock: does not exist"):
         revision(workspace)
-    (workspace.root / "dvc.lock").write_text("[", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"dvc\.lock: line 1: is not valid YAML"):
-        version(workspace, "one")
-    (workspace.root / "dvc.lock").write_text("stages: 1\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"dvc\.lock: stages: is not a mapping of stages"):
-        version(workspace, "one")
-    (workspace.root / "dvc.lock").write_text("stages: {}\n", encoding="utf-8")
-    with pytest.raises(DataError, match="'one': is not recorded"):
+
+
+@pytest.mark.parametrize(("text", "error", "said"), [
+    ("[", ConfigError, r"dvc\.lock: line 1: is not valid YAML"),
+    ("stages: 1\n", DataError, r"dvc\.lock: stages: is not a mapping of stages"),
+    ("stages: {}\n", DataError, "'one': is not recorded"),
+])  # fmt: skip
+def test_a_lock_without_the_version_of_a_stage_is_named(
+    workspace: Workspace, text: str, error: type[PodiumError], said: str
+) -> None:
+    (workspace.root / "dvc.lock").write_text(text, encoding="utf-8")
+    with pytest.raises(error, match=said):
         version(workspace, "one")
 
 
@@ -152,15 +143,11 @@ def test_a_broken_file_of_dvc_is_named(workspace: Workspace, name: str) -> None:
         commit(workspace, "one")
 
 
-def test_no_repository_says_what_to_do(workspace: Workspace) -> None:
+def test_no_repository_says_what_to_do_unless_dvc_works_without_git(workspace: Workspace) -> None:
     shutil.rmtree(workspace.root / ".git")
     with pytest.raises(DataError, match=r"is no git repository.*git init"):
         commit(workspace, "one")
     assert git_commit(workspace) == "unknown"
-
-
-def test_dvc_without_git_where_it_was_told_to(workspace: Workspace) -> None:
-    shutil.rmtree(workspace.root / ".git")
     with (workspace.root / ".dvc" / "config").open("a", encoding="utf-8") as settings:
         settings.write("    no_scm = true\n")
     write(workspace, "raw/x.jsonl", "{}\n")
@@ -179,10 +166,6 @@ def test_without_dvc_the_files_name_the_data(workspace: Workspace) -> None:
     (workspace.data / "raw" / "x.jsonl").unlink()
     with pytest.raises(DataError, match="'one': has written nothing"):
         revision(workspace)
-
-
-def test_no_dvc_configuration_says_what_to_do(workspace: Workspace) -> None:
-    shutil.rmtree(workspace.root / ".dvc")
     with pytest.raises(DataError, match="has no DVC configuration"):
         commit(workspace, "one")
 
@@ -216,11 +199,16 @@ def test_the_project_itself_runs_without_dvcs_libraries() -> None:
     assert "dvc==" in (ROOT / "constraints-dvc.txt").read_text(encoding="utf-8")
 
 
-def test_git_commit_tells_whether_code_was_changed(workspace: Workspace) -> None:
+def test_git_has_the_lock_without_data_or_cache_and_its_commit_tells_whether_code_was_changed(
+    workspace: Workspace,
+) -> None:
     assert git_commit(workspace) == "uncommitted"
     write(workspace, "raw/x.jsonl", "{}\n")
     commit(workspace, "one")
     git(workspace.root, "add", "--all")
+    tracked = git(workspace.root, "ls-files").splitlines()
+    assert "dvc.lock" in tracked
+    assert not [name for name in tracked if name.startswith(("data/raw", ".dvc/cache", ".dvc/tmp", ".podium"))]
     git(workspace.root, "commit", "--quiet", "--message", "first")
     head = git(workspace.root, "rev-parse", "HEAD")
     assert git_commit(workspace) == head
@@ -231,25 +219,16 @@ def test_git_commit_tells_whether_code_was_changed(workspace: Workspace) -> None
     assert git_commit(workspace) == f"{head}-dirty"
 
 
-def test_data_and_cache_stay_out_of_git(workspace: Workspace) -> None:
-    write(workspace, "raw/x.jsonl", "{}\n")
-    commit(workspace, "one")
-    git(workspace.root, "add", "--all")
-    tracked = git(workspace.root, "ls-files").splitlines()
-    assert "dvc.lock" in tracked
-    assert not [name for name in tracked if name.startswith(("data/raw", ".dvc/cache", ".dvc/tmp", ".podium"))]
+@pytest.fixture
+def recipe() -> Recipe:
+    benchmarks: dict[str, object] = {name: {} for name in ("math500", "mmlu", "rlpr", "livecodebench")}
+    values = {"name": "other", "pool": "mine", "policy": {"kind": "pretrained", "model": "m"}, "benchmarks": benchmarks}
+    return Recipe.model_validate(values)
 
 
-def test_params_name_the_recipe_that_runs(workspace: Workspace) -> None:
+def test_params_name_the_recipe_that_runs(workspace: Workspace, recipe: Recipe) -> None:
     file = workspace.root / "params.yaml"
     before = file.read_bytes()
-    values = {
-        "name": "other",
-        "pool": "mine",
-        "policy": {"kind": "pretrained", "model": "m"},
-        "benchmarks": {name: {} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
-    }
-    recipe = Recipe.model_validate(values)
     use_recipe(workspace, recipe, "quickstart")
     assert file.read_bytes() == before
     use_recipe(workspace, recipe, "other")
@@ -260,39 +239,22 @@ def test_params_name_the_recipe_that_runs(workspace: Workspace) -> None:
     assert yaml.safe_load(file.read_text(encoding="utf-8")) == {"recipe": "other", "seed": 3}
 
 
-def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other() -> None:
-    values = {
-        "name": "r",
-        "pool": "p",
-        "policy": {"kind": "pretrained", "model": "m"},
-        "benchmarks": {name: {} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
-    }
-    recipe = Recipe.model_validate(values)
+def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other(recipe: Recipe) -> None:
     slower = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={"learning_rate": 1e-7})})
     fewer = recipe.model_copy(update={"curation": recipe.curation.model_copy(update={"per_domain": 7})})
-    pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
-    patient = Pool(name="p", workers=(Worker(name="a", model="local/a", timeout_s=9),))
-    costlier = Pool(name="p", workers=(Worker(name="a", model="local/a", price=Price(input=1, output=1)),))
+    pool, patient, costlier = (
+        Pool(name="mine", workers=(Worker(name="a", model="local/a", **more),))
+        for more in ({}, {"timeout_s": 9}, {"price": Price(input=1, output=1)})
+    )
     settings = data_settings(recipe, pool)
     assert data_settings(slower, pool) == data_settings(recipe, patient) == settings
     assert data_settings(fewer, pool) != settings
     assert {name for name, value in data_settings(recipe, costlier).items() if value != settings[name]} == {"prices"}
 
 
-@pytest.fixture
-def remote(workspace: Workspace, tmp_path: Path) -> Path:
-    """A separate folder that the checkout has as the remote `store`."""
-    folder = tmp_path / "store"
-    dvc(workspace.root, "remote", "add", "--local", "store", str(folder))
-    return folder
-
-
-def dvc(root: Path, *arguments: str) -> str:
-    command = [program(Workspace(root)), *arguments]
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True, timeout=240).stdout
-
-
-def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, remote: Path) -> None:
+def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: Workspace, tmp_path: Path) -> None:
+    remote = tmp_path / "store"
+    dvc(workspace.root, "remote", "add", "--local", "store", str(remote))
     write(workspace, "raw/x.jsonl", "precious\n")
     commit(workspace, "one")
     push(workspace, Versions(push=True, remote="store"), "one")
@@ -316,14 +278,8 @@ def test_pushed_data_can_be_pulled_and_a_failed_push_keeps_the_data(workspace: W
 
 def test_the_projects_own_stages_name_commands_and_folders_that_exist() -> None:
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    assert list(stages) == [
-        "settings",
-        "raw_problems",
-        "shortlist",
-        "worker_responses",
-        "worker_profiles",
-        "training_mix",
-    ]
+    names = ["settings", "raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix"]
+    assert list(stages) == names
     outs = [out for stage in stages.values() for out in stage["outs"]]
     for stage in stages.values():
         assert stage["cmd"].startswith("podium data ")  # tests/unit/test_commands.py knows them

@@ -1,4 +1,4 @@
-"""The wheel alone: installed without a checkout, in an empty folder, without git and without DVC."""
+"""The wheel alone in an empty folder, without git and without DVC; and a checkout without the mlflow library."""
 
 from __future__ import annotations
 
@@ -11,34 +11,17 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pydantic
 import pytest
-import yaml
 
 from ops.core.workspace import Workspace
 from ops.release import registry
+from tests.integration.checkouts import LENIENT, SHORT, changed, configure, sizes
 
 ROOT = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip")
 
-RECIPE = {
-    "name": "mini",
-    "seed": 3,
-    "pool": "quickstart",
-    "grading": {"isolation": "resource_limits"},  # programs of our own: see the quickstart
-    "benchmarks": {name: {"train": 20, "test": 3} for name in ("math500", "mmlu", "rlpr", "livecodebench")},
-    "curation": {"per_domain": 4, "shortlist_factor": 1.25, "near_duplicate_jaccard": 1.0},
-    "prompting": {"style": "compact", "few_shots": "none"},
-    "policy": {"kind": "scratch", "vocabulary": 800, "hidden": 96, "layers": 2, "heads": 4, "max_tokens": 384},
-    "cold_start": {"steps": 60, "batch": 16, "learning_rate": 3e-3, "least_valid": 0},
-    "grpo": {
-        "steps": 2, "questions_per_step": 2, "rollouts_per_question": 8, "max_completion_tokens": 64,
-        "schedule": "constant", "micro_batch": 16, "checkpoint_every": 1,
-    },
-    "evaluation": {"batch": 32},
-}  # fmt: skip
-# A policy of seconds does not beat anything: this gate asks only that there is something to judge.
-GATE = {"min_format_compliance": 0.0, "min_gain_over_best_worker": -1.0}
-
+RECIPE = changed(SHORT, name="mini", benchmarks=sizes(20, 3), curation={"per_domain": 4})
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -81,9 +64,9 @@ def environment() -> dict[str, str]:
 
 
 def podium(command: Path, folder: Path, *arguments: str) -> str:
+    words = [str(command), *arguments]
     done = subprocess.run(
-        [str(command), *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=False,
-        timeout=720,
+        words, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=720
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -113,8 +96,7 @@ def folder(command: Path, tmp_path: Path) -> Path:
     """A workspace made by `podium init`, with the recipe of a small pipeline run."""
     laid_out = podium(command, tmp_path, "init")
     assert laid_out.startswith(f"{tmp_path}: ") and "no versions of the data are kept" in laid_out
-    for file, settings in (("recipes/mini", RECIPE), ("promotion", GATE)):
-        (tmp_path / "config" / f"{file}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    configure(Workspace(tmp_path), {"recipes/mini": RECIPE, "promotion": LENIENT})
     return tmp_path
 
 
@@ -134,3 +116,37 @@ def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
     assert (champion.tags["git_commit"], len(champion.tags["dvc_revision"])) == ("unknown", 12)
     [run] = (folder / ".podium" / "runs").iterdir()
     assert "has finished already" in podium(command, folder, "train", "--run", str(run))
+
+
+USES = {
+    "store": "from ops.release.store import connected\nwith connected(workspace): pass",
+    "tracing": "from ops.release.tracing import store_traces\nstore_traces('', '', [])",
+}
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    """Everything installed except mlflow."""
+    installed = Path(pydantic.__file__).parents[1]
+    for file in installed.iterdir():
+        if not file.name.startswith("mlflow"):
+            (tmp_path / file.name).symlink_to(file)
+    return tmp_path
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_missing_mlflow_is_reported_with_its_remedy(libraries: Path, use: str) -> None:
+    """In the project's folder, whose `mlflow/` is not imported."""
+    program = (
+        "import mlflow\n"
+        "assert mlflow.__file__ is None, 'the folder hides what this test is about'\n"
+        "from pathlib import Path\nfrom ops.core.errors import PodiumError\nfrom ops.core.workspace import Workspace\n"
+        f"workspace = Workspace(Path({str(libraries)!r}))\n"
+        "try:\n    " + USES[use].replace("\n", "\n    ") + "\n"
+        "except PodiumError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(libraries)])},
+    )  # fmt: skip
+    assert "the mlflow library is not installed. Run `" in done.stdout, done.stderr

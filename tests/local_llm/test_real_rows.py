@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,15 +18,11 @@ from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serving
 from ops.precaching.opening import open_client
 from tests.bench.real_rows import POOL, WORKER, Answers, Rows, ask, questions, table
+from tests.local_llm import test_writers
+from tests.local_llm.test_writers import PYTHON, ROOT
+from tests.team.servers import free_port
 
-ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-    pytest.mark.skipif(
-        not os.environ.get("PODIUM_LOCAL_LLM"), reason="needs vLLM and its model: run `make test-local-llm`"
-    ),
-]
+pytestmark = test_writers.pytestmark
 SAMPLES, TOKENS = 3, 64
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Italy": "Rome", "Egypt": "Cairo", "Spain": "Madrid", "Peru": "Lima"}
 CHOSEN = [
@@ -67,7 +61,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Work
         return {name: ask(questions(folder, rows), worker, client, SAMPLES) for name, (rows, _) in FEW.items()}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PODIUM_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
+        patch.setenv("PODIUM_VLLM_PYTHON", str(PYTHON))
         with serving(setup.pool, workspace):
             first = answers()
         return Rounds(worker, first, answers())  # the worker is stopped by now
@@ -78,10 +72,8 @@ def _setup(workspace: Workspace) -> Setup:
     pool = load_pool(workspace.config, POOL)
     worker = pool.worker(WORKER)
     assert worker.serve is not None
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
     serve = worker.serve.model_copy(update={"model_path": str(ROOT / worker.serve.model_path)})
+    address = f"http://127.0.0.1:{free_port()}/v1"
     alone = worker.model_copy(update={"serve": serve, "api_base": address, "max_tokens": TOKENS})
     return Setup(workspace, load_recipe(workspace.config, POOL), pool.model_copy(update={"workers": (alone,)}))
 

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -29,16 +27,12 @@ from ops.precaching.profiles import profile
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
+from tests.local_llm import test_writers
+from tests.local_llm.test_writers import PYTHON, ROOT
 from tests.setups import without_workers
+from tests.team.servers import free_port
 
-ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-    pytest.mark.skipif(
-        not os.environ.get("PODIUM_LOCAL_LLM"), reason="needs vLLM and its model: run `make test-local-llm`"
-    ),
-]
+pytestmark = test_writers.pytestmark
 WORKER, PROBLEMS, MAX_TOKENS = "smollm2-135m", 40, 96
 RECIPE = {
     "name": "local",
@@ -91,7 +85,7 @@ class Precached(NamedTuple):
 def precached(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> Precached:
     workspace = make(tmp_path_factory.mktemp("local") / "project")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PODIUM_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
+        patch.setenv("PODIUM_VLLM_PYTHON", str(PYTHON))
         _configure(workspace)
         recipe = load_recipe(workspace.config, "local")
         for benchmark in recipe.benchmarks:
@@ -117,11 +111,8 @@ def _configure(workspace: Workspace) -> None:
     (workspace.config / "recipes" / "local.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
     file = workspace.config / "pools" / "local-llm.yaml"
     pool = yaml.safe_load(file.read_text(encoding="utf-8"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     [worker] = [entry for entry in pool["workers"] if entry["name"] == WORKER]
-    worker |= {"api_base": f"http://127.0.0.1:{port}/v1", "max_tokens": MAX_TOKENS}
+    worker |= {"api_base": f"http://127.0.0.1:{free_port()}/v1", "max_tokens": MAX_TOKENS}
     pool["workers"] = [worker]
     worker["serve"]["model_path"] = str(ROOT / worker["serve"]["model_path"])
     file.write_text(yaml.safe_dump(pool), encoding="utf-8")

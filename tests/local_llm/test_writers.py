@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -29,6 +28,7 @@ from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from tests.team.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
@@ -92,9 +92,7 @@ def card(pool: Pool, **more: Any) -> PolicyCard:
 @contextmanager
 def served(folder: Path, weights: Path, root: Path, **serve: Any) -> Iterator[str]:
     """The URL of a vLLM server of that policy, started as a pool's own models are."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     worker = Worker(
         name="policy", model=f"hosted_vllm/{folder.name}", api_base=f"{url}/v1",
         serve=Serve.model_validate({"model_path": str(weights), **serve}),

@@ -1,4 +1,4 @@
-"""A writer with scripted completions, and a version made of it."""
+"""A writer with scripted completions, a version made of it, and a question to it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ops.conductor.policy import Completion, PolicyCard
-from ops.config import Execution, Pool, Prompting, RoundLimits, Serving
+from ops.config import Execution, Pool, Prompting, RoundLimits, Serving, load_pool
 from ops.core.response import Message
 from ops.core.workspace import Workspace
+from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.loaded import LoadedVersion
+from ops.serving.request_options import RequestOptions, question
 from ops.serving.strengths import Strengths
+
+POOL = load_pool(Path(__file__).parents[2] / "config", "quickstart")
+SIX_BY_SEVEN = r"What is $6 \cdot 7$?"
 
 
 class Scripted:
@@ -84,3 +90,9 @@ def engine_of(
     card = card_of(trained_on or pool, *offered, rounds=rounds, execution=execution)
     loaded = LoadedVersion.of("1", writer, card, pool, chosen, strengths=strengths)
     return EngineThread.of(loaded, Workspace(folder), chosen)
+
+
+def ask(engine: EngineThread, text: str = SIX_BY_SEVEN, **options: Any) -> Answer:
+    """Ask one question with these options."""
+    chosen = RequestOptions(**options)
+    return engine.ask(question(text, chosen), chosen)

@@ -32,6 +32,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture(scope="module")
 def mlflow_server(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, store: S3) -> Iterator[Mlflow]:
     database = postgres.database().replace("://", "+psycopg2://")
-    server = Mlflow(tmp_path_factory.mktemp("mlflow"), database, store)
+    server = Mlflow(tmp_path_factory.mktemp("mlflow"), database, store.artifacts, **store.environment)
     yield server
     server.stop()

@@ -123,11 +123,10 @@ class Fleet:
             assert last.status == dg.DagsterRunStatus.SUCCESS, said
             return attempts()
 
-    def under_way(self, run_id: str, step: str) -> bool:
-        """Return whether that step of the run has started."""
+    def reached(self, run_id: str, step: str, event: dg.DagsterEventType = dg.DagsterEventType.STEP_START) -> bool:
+        """Return whether that step of the run has started, or had another event."""
         with self.instance() as instance:
-            started = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START)
-            return step in {entry.step_key for entry in started}
+            return step in {entry.step_key for entry in instance.all_logs(run_id, of_type=event)}
 
     # ── inside ───────────────────────────────────────────────────────────────
 

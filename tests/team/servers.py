@@ -170,7 +170,7 @@ class S3:
     """
 
     def __init__(self, folder: Path, bucket: str = "podium", port: int | None = None) -> None:
-        self.bucket = bucket
+        self.bucket, self.artifacts = bucket, f"s3://{bucket}/mlflow"
         pytest.importorskip("moto", reason="moto[server] is not installed (pip install -e '.[dev]')")
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -207,18 +207,35 @@ class S3:
 
 
 class Mlflow:
-    """MLflow's server on a Postgres database and an S3 bucket; its clients need the credentials of neither."""
+    """MLflow's server on a database and a place for artifacts; its clients need the credentials of neither."""
 
-    def __init__(self, folder: Path, database: str, store: S3, bucket: str = "podium") -> None:
+    def __init__(self, folder: Path, database: str, artifacts: str, **environment: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [
+        self._log = folder / "mlflow.log"
+        self._command = [
             sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
-            "--backend-store-uri", database, "--artifacts-destination", f"s3://{bucket}/mlflow", "--serve-artifacts",
+            "--backend-store-uri", database, "--artifacts-destination", artifacts, "--serve-artifacts",
         ]  # fmt: skip
-        quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        self.process = Process(command, folder / "mlflow.log", store.environment | quiet)
-        until(lambda: answers(f"{self.url}/health"), "MLflow answers")
+        self._environment = environment | {
+            "MLFLOW_TRACKING_URI": "", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # else seven more processes
+        }  # fmt: skip
+        self.start()
 
-    def stop(self) -> None:
-        self.process.stop()
+    def start(self) -> None:
+        """Start, and return when it answers."""
+        self._process = Process(self._command, self._log, self._environment)
+        until(lambda: answers(f"{self.url}/health"), "MLflow answers", 1.5 * PATIENCE_S)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self._process.stop(how)
+
+
+def engines(postgres: Postgres, redis: Redis, store: S3) -> dict[str, str]:
+    """Give addresses of empty services, and the keys of the S3 store."""
+    redis.empty()
+    return store.environment | {
+        "PODIUM_DAGSTER_URL": postgres.database().replace("://", "+psycopg2://"),
+        "PODIUM_LEDGER_URL": postgres.database(),
+        "PODIUM_CACHE_URL": redis.url, "PODIUM_LIMITS_URL": redis.url,
+    }  # fmt: skip

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
 from ops.spending.shared import SharedStore
 from tests.command import podium
+from tests.faults.processes import begin, outcomes, running
 from tests.team.servers import Postgres, until
 
 NOWHERE = Path("/nonexistent/ledger.sqlite")
@@ -54,18 +53,18 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     local.close()
 
 
-def test_databases_that_lack_characters_are_refused_before_anything_is_made(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("lacking", ["PODIUM_DAGSTER_URL", "PODIUM_LEDGER_URL"])
+def test_a_database_that_lacks_characters_is_refused_before_anything_is_made(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
 ) -> None:
     monkeypatch.setenv("PODIUM_TEAM", "1")
-    for lacking in ("PODIUM_DAGSTER_URL", "PODIUM_LEDGER_URL"):
-        for variable in ("PODIUM_DAGSTER_URL", "PODIUM_LEDGER_URL"):
-            url = postgres.database("SQL_ASCII" if variable == lacking else "UTF8")
-            monkeypatch.setenv(variable, url.replace("://", "+psycopg2://") if "DAGSTER" in variable else url)
-        assert podium("team", "setup") == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: {lacking}: is a database with the encoding SQL_ASCII")
-        assert "ENCODING 'UTF8'" in said
+    for variable, scheme in (("PODIUM_DAGSTER_URL", "+psycopg2://"), ("PODIUM_LEDGER_URL", "://")):
+        url = postgres.database("SQL_ASCII" if variable == lacking else "UTF8")
+        monkeypatch.setenv(variable, url.replace("://", scheme))
+    assert podium("team", "setup") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {lacking}: is a database with the encoding SQL_ASCII")
+    assert "ENCODING 'UTF8'" in said
 
 
 def test_the_variable_names_the_server_and_errors_are_reported(
@@ -88,43 +87,31 @@ def test_the_variable_names_the_server_and_errors_are_reported(
     assert "secret" not in str(away.value)
 
 
-SPEND = """
-    import sys
-    from pathlib import Path
-    from ops.core.errors import OverBudget
-    from ops.spending.ledger import Bill, Departure, Ledger
-    from ops.spending.shared import SharedStore
-
-    ledger = Ledger(Path("none"), SharedStore(sys.argv[1], lease_s=float(sys.argv[2])))
-    try:
+def spend(order: tuple[str, float], end: Connection) -> None:
+    """Pay until the cap, with the ledger at that address and that lease in seconds; return the number of calls."""
+    url, lease_s = order
+    ledger, paid = open_(url, lease_s=lease_s), 0
+    end.send("ready")
+    end.recv()
+    with contextlib.suppress(OverBudget):
         while True:
-            [held] = ledger.mark_sent(Departure(ledger.reserve("run", 0.01, 1.0), "test", "w", ""))
-            ledger.settle(Bill(held, "test", "w", 0.006, 1, 1))
-            print("paid", flush=True)
-    except OverBudget:
-        pass
+            pay(ledger, "run", 0.006, 0.01, 1.0)
+            paid += 1
     ledger.close()
-"""
+    end.send(paid)
 
 
 HELD = """SELECT (SELECT coalesce(sum(usd), 0) FROM spent) + (SELECT coalesce(sum(usd), 0) FROM blocks)"""
 
 
-def spender(url: str, lease_s: float = 60.0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", textwrap.dedent(SPEND), url, str(lease_s)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 def test_processes_that_share_nothing_but_the_server_never_pass_the_cap_and_use_it_up(postgres: Postgres) -> None:
     url = postgres.database()
-    processes = [spender(url) for _ in range(3)]
     watcher, highest = open_(url), 0.0
-    while any(process.poll() is None for process in processes):
-        highest = max(highest, watcher._store.read(lambda known: known.execute(HELD).fetchone()[0]))
-    paid = 0
-    for process in processes:
-        paid += process.communicate(timeout=100)[0].count("paid")
-        assert process.returncode == 0
+    with running(spend, *[(url, 60.0)] * 3) as processes:
+        begin(*processes)
+        while any(process.is_running() for process in processes):
+            highest = max(highest, watcher._store.read(lambda known: known.execute(HELD).fetchone()[0]))
+        paid = sum(outcomes(*processes))
     assert watcher.by_run()["run"].calls == paid
     assert highest <= 1.0 + 1e-6
     assert 1.0 - 0.011 <= watcher.spent("run") <= 1.0 + 1e-9
@@ -218,19 +205,12 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
         def __getattr__(self, name: str) -> Any:
             return getattr(self._connection, name)
 
-        def transaction(self) -> Any:
-            whole = self._connection.transaction()
-
-            class Transaction:
-                def __enter__(self) -> Any:
-                    return whole.__enter__()
-
-                def __exit__(self, *error: Any) -> Any:
-                    whole.__exit__(*error)
-                    broken.append(True)
-                    raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-            return Transaction()
+        @contextlib.contextmanager
+        def transaction(self) -> Iterator[Any]:
+            with self._connection.transaction() as whole:
+                yield whole
+            broken.append(True)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     def once() -> Any:
         return connected() if broken else Breaks(connected())
@@ -244,12 +224,11 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
 
 def test_a_killed_process_leaves_nothing_reserved_for_ever(postgres: Postgres) -> None:
     url = postgres.database()
-    process = spender(url, lease_s=1.0)
-    assert process.stdout is not None and process.stdout.readline() == "paid\n"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(240)
-    process.stdout.close()
     other = open_(url, lease_s=1.0)
+    with running(spend, (url, 1.0)) as [process]:
+        process.begin()
+        until(lambda: any(spent.calls for spent in other.by_run().values()), "a call is paid")
+        assert process.kill(), "it had ended before"
     until(lambda: other.open_reservations() == {}, "the killed process's room is free")
     sums = other.by_run()["run"]
     assert sums.calls >= 1 and sums.lost <= 1

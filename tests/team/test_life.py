@@ -31,8 +31,7 @@ from tests.command import PODIUM
 from tests.conftest import make_project
 from tests.serving.running import Running
 from tests.team.fleet import LONG_S, PROGRAMS, Fleet
-from tests.team.precaching import engines
-from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, free_port, until
+from tests.team.servers import S3, Mlflow, Postgres, Process, Redis, answers, engines, free_port, until
 from tests.team.versions import pulled, remote_in
 
 WORKERS = ("algebraist", "librarian")
@@ -86,8 +85,8 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
             named = fleet.start("quickstart")
             beside = f"lifecycle run {named[:8]} is not finished"
             assert beside in fleet.podium("run", "quickstart", status=1), "no second run beside it"
-            until(lambda: fleet.under_way(named, "base_policy"), "the pipeline run trains", 1200, LONG_S)
-            until(lambda: fleet.under_way(named, "baselines"), "the pipeline run evaluates", 1200)
+            until(lambda: fleet.reached(named, "base_policy"), "the pipeline run trains", 1200, LONG_S)
+            until(lambda: fleet.reached(named, "baselines"), "the pipeline run evaluates", 1200)
             fleet.step_process(named, "baselines").kill()
             records = fleet.finished(named)
             dearer(project)
@@ -101,7 +100,8 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
         runs = [record.dagster_run for record in records]
         assert [run.status for run in runs] == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
         assert {run.tags["podium/snapshot"] for run in runs} == {runs[0].tags["podium/snapshot"]}
-        assert "conductor" not in (runs[1].step_keys_to_execute or ()) or not done(fleet, named, "conductor")
+        done = fleet.reached(named, "conductor", dg.DagsterEventType.STEP_SUCCESS)
+        assert "conductor" not in (runs[1].step_keys_to_execute or ()) or not done
         with fleet.instance() as instance:
             for name in JOBS["lifecycle"].assets:
                 assert instance.get_latest_materialization_event(dg.AssetKey(name)), name
@@ -155,23 +155,22 @@ def web(fleet: Fleet) -> Iterator[str]:
         process.stop()
 
 
-def done(fleet: Fleet, run_id: str, step: str) -> bool:
-    """Return whether the step of the run succeeded."""
-    with fleet.instance() as instance:
-        ended = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_SUCCESS)
-        return step in {entry.step_key for entry in ended}
+def graphql(page: str, query: str, **variables: Any) -> Any:
+    """Ask Dagster's web server."""
+    asked = {"query": query, "variables": variables}
+    return httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status().json()["data"]
 
 
+REPOSITORY = {"repositoryLocationName": "podium", "repositoryName": "__repository__"}
 LAUNCH = """mutation($params: ExecutionParams!) {
     launchRun(executionParams: $params) {... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}}"""
 
 
 def launched(page: str, job: str) -> str:
     """Start a run of the job as the launchpad does; return its id."""
-    at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "jobName": job}
-    asked = {"query": LAUNCH, "variables": {"params": {"selector": at, "runConfigData": {}}}}
-    answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
-    return str(answer.json()["data"]["launchRun"]["run"]["runId"])
+    selector = REPOSITORY | {"jobName": job}
+    answer = graphql(page, LAUNCH, params={"selector": selector, "runConfigData": {}})
+    return str(answer["launchRun"]["run"]["runId"])
 
 
 SWITCH_ON = """mutation($sensor: SensorSelector!) {
@@ -180,10 +179,8 @@ SWITCH_ON = """mutation($sensor: SensorSelector!) {
 
 def switched_on(page: str, sensor: str) -> None:
     """Turn on the sensor or schedule, as its switch in the web UI does."""
-    at = {"repositoryLocationName": "podium", "repositoryName": "__repository__", "sensorName": sensor}
-    asked = {"query": SWITCH_ON, "variables": {"sensor": at}}
-    answer = httpx.post(f"{page}/graphql", json=asked, timeout=120, trust_env=False).raise_for_status()
-    assert answer.json()["data"]["startSensor"] == {"sensorState": {"status": "RUNNING"}}, answer.text
+    answer = graphql(page, SWITCH_ON, sensor=REPOSITORY | {"sensorName": sensor})
+    assert answer["startSensor"] == {"sensorState": {"status": "RUNNING"}}, answer
 
 
 def noticed(fleet: Fleet) -> str:

@@ -13,7 +13,7 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, LimitsUnavailable
 from ops.workers.fleet import FleetLimits, _Caller
 from ops.workers.worker_handle import resolve_worker
-from tests.faults.conftest import server  # noqa: F401  (a fixture)
+from tests.faults.clients import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)
     test_a_pause_that_the_provider_requests_from_one_process_applies_to_all,
     test_a_process_with_few_calls_does_not_wait_for_one_with_many,

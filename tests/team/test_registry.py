@@ -73,7 +73,8 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
 def test_a_server_whose_database_lacks_characters_is_refused_and_one_that_is_down_is_left_to_others(
     tmp_path: Path, postgres: Postgres, store: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Mlflow(tmp_path, postgres.database("SQL_ASCII").replace("://", "+psycopg2://"), store)
+    database = postgres.database("SQL_ASCII").replace("://", "+psycopg2://")
+    server = Mlflow(tmp_path, database, store.artifacts, **store.environment)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     with pytest.raises(ConfigError, match=r"MLFLOW_TRACKING_URI: is a server that does not store every text.*UTF8"):
         check_characters(Workspace(tmp_path))

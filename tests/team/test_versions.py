@@ -1,7 +1,10 @@
-"""DVC's remote in an S3 store: the data of a stage are fetched elsewhere; an outage of the store."""
+"""DVC's remote in an S3 store: the data of a stage are fetched elsewhere; an outage of the store. DVC's cache is
+deleted: the data in `data/` is still used, and the next commit stores it again.
+"""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,10 @@ import pytest
 from ops.config import Versions
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.versioning import commit, push, version
+from ops.versioning import commit, is_stored, push, revision, version
 from tests.integration.test_versioning import workspace, write  # noqa: F401  (a fixture)
 from tests.team.servers import S3
-from tests.team.versions import pulled, remote_in
+from tests.team.versions import dvc, pulled, remote_in
 
 
 @pytest.mark.long  # `make test` tests the same with a remote in a folder (tests/integration/test_versioning.py)
@@ -42,3 +45,32 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
     other = pulled(workspace, tmp_path / "later", "one", {})
     assert (other.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "newer\n"
     store.stop()
+
+
+@pytest.mark.long
+def test_the_cache_is_deleted_and_made_again_from_the_data(workspace: Workspace) -> None:  # noqa: F811
+    write(workspace, "raw/x.jsonl", "precious\n")
+    file = workspace.data / "raw" / "x.jsonl"
+    first, lock = commit(workspace, "one"), revision(workspace)
+    assert is_stored(workspace, "one")
+    shutil.rmtree(workspace.root / ".dvc" / "cache")
+    assert not is_stored(workspace, "one"), "a stage that is unchanged would be left out, and its data never stored"
+    assert file.read_text(encoding="utf-8") == "precious\n", "the data hung on the cache"
+    assert revision(workspace) == lock
+    moved = file.rename(workspace.root / "aside")
+    with pytest.raises(AssertionError, match="Is your cache up to date"):
+        dvc(workspace, "checkout", "one")
+    moved.rename(file)
+    assert commit(workspace, "one") == first
+    assert is_stored(workspace, "one")
+    file.unlink()
+    dvc(workspace, "checkout", "--force", "one")
+    assert file.read_text(encoding="utf-8") == "precious\n"
+
+
+def test_the_cache_may_lie_elsewhere(workspace: Workspace, tmp_path: Path) -> None:  # noqa: F811
+    write(workspace, "raw/x.jsonl", "precious\n")
+    for place in ("elsewhere", str(tmp_path / "far")):
+        dvc(workspace, "cache", "dir", "--local", place)
+        commit(workspace, "one")
+        assert is_stored(workspace, "one")

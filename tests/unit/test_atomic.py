@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -20,20 +19,20 @@ from ops.versioning.dvc import program
 from ops.versioning.plain import unrecorded
 
 ROOT = Path(__file__).parents[2]
-KILLED = textwrap.dedent("""\
-    import os, signal, sys
-    from pathlib import Path
-    from ops.core.atomic import replacing
-    with replacing(Path(sys.argv[1])) as temporary:
-        temporary.write_text("half")
-        os.kill(os.getpid(), signal.SIGKILL)
-""")
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ops.core import atomic
+with getattr(atomic, sys.argv[1])(Path(sys.argv[2])) as temporary:
+    (temporary / "half" if temporary.is_dir() else temporary).write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def killed_write(file: Path) -> Path:
-    """Return the temporary file that a killed writer of `file` leaves."""
+def killed_write(file: Path, how: str = "replacing") -> Path:
+    """Return what a killed writer of `file` leaves."""
     before = set(file.parent.iterdir())
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(file)], cwd=ROOT, check=False, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", KILLED, how, str(file)], cwd=ROOT, check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
     [left] = set(file.parent.iterdir()) - before
     return left
@@ -99,10 +98,8 @@ def test_a_folder_is_whole_or_absent_and_another_processs_stays(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Not a directory"), made_whole(tmp_path / "file"):
         pass
-    killed = f"from ops.core.atomic import made_whole\nwith made_whole(Path({str(tmp_path / 'version')!r})) as part:\n"
-    program = f"import os\nfrom pathlib import Path\n{killed}    (part / 'half').touch()\n    os.kill(os.getpid(), 9)"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60)
-    assert [each.is_dir() for each in tmp_path.glob(atomic.TEMPORARY)] == [True]
+    left = killed_write(tmp_path / "version", "made_whole")
+    assert left.is_dir() and left.match(atomic.TEMPORARY)
     with made_whole(tmp_path / "version"):
         pass
     assert list(tmp_path.glob(atomic.TEMPORARY)) == []

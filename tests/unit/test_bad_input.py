@@ -15,23 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-import ops.config
-from ops.config import (
-    Settings,
-    load_alerts,
-    load_deepspeed,
-    load_gate,
-    load_pool,
-    load_recipe,
-    load_retraining,
-    load_serving,
-)
+from ops import config
 from ops.config.pool import Revisions
 from ops.config.studies import load_studies
 from ops.core.errors import ConfigError
 from ops.core.settings_files import DEEPEST, MOST_BYTES, parse_yaml, read_json, read_yaml
 from ops.workflow.few_shots import load_few_shots
-from tests.command import podium
+from tests.command import tried
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(
@@ -51,6 +41,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(ROOT / file, tmp_path)
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     return tmp_path
+
+
+def refusal(*words: str) -> str:
+    """What a command says that ends with status 1: one line."""
+    done = tried(*words)
+    assert done.exit_code == 1 and re.fullmatch(r"error: [^\n]+\n", done.stderr), done.stderr
+    return done.stderr
 
 
 def as_pyyaml_reads_it(value: Any) -> Any:
@@ -113,14 +110,6 @@ def test_text_with_two_meanings_or_none_is_refused(text: str, said: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def spoilt_by(spoil: Callable[[Path], object]) -> Callable[[Path], object]:
-    def change(file: Path) -> object:
-        file.unlink(missing_ok=True)
-        return spoil(file)
-
-    return change
-
-
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a folder": (lambda file: file.mkdir(), "is a folder"),
     "a pipe": (lambda file: os.mkfifo(file), "is a pipe"),
@@ -135,23 +124,27 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 if os.geteuid() != 0:
     NO_FILES["unreadable"] = (lambda file: (file.write_text("name: a"), file.chmod(0)), "cannot be read")
 READERS: dict[str, Callable[[Path], object]] = {
-    "config/recipes/mine.yaml": lambda root: load_recipe(root / "config", "mine"),
-    "config/pools/mine.yaml": lambda root: load_pool(root / "config", "mine"),
-    "config/promotion.yaml": lambda root: load_gate(root / "config"),
-    "config/alerts.yaml": lambda root: load_alerts(root / "config"),
-    "config/retraining.yaml": lambda root: load_retraining(root / "config"),
-    "config/serving.yaml": lambda root: load_serving(root / "config"),
+    "config/recipes/mine.yaml": lambda root: config.load_recipe(root / "config", "mine"),
+    "config/pools/mine.yaml": lambda root: config.load_pool(root / "config", "mine"),
+    "config/promotion.yaml": lambda root: config.load_gate(root / "config"),
+    "config/alerts.yaml": lambda root: config.load_alerts(root / "config"),
+    "config/retraining.yaml": lambda root: config.load_retraining(root / "config"),
+    "config/serving.yaml": lambda root: config.load_serving(root / "config"),
     "config/studies.yaml": lambda root: load_studies(root / "config"),
     "data/few_shots/mixed.yaml": lambda root: load_few_shots(root / "data", "mixed"),
 }
 
 
+def spoil(file: Path, what: str) -> None:
+    file.unlink(missing_ok=True)
+    NO_FILES[what][0](file)
+
+
 @pytest.mark.parametrize("what", NO_FILES)
 @pytest.mark.parametrize("place", READERS)
 def test_a_path_that_is_not_a_text_file_is_refused(root: Path, place: str, what: str) -> None:
-    spoil, said = NO_FILES[what]
-    spoilt_by(spoil)(root / place)
-    with pytest.raises(ConfigError, match=said) as caught:
+    spoil(root / place, what)
+    with pytest.raises(ConfigError, match=NO_FILES[what][1]) as caught:
         READERS[place](root)
     assert str(root / place) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -161,23 +154,17 @@ def test_a_path_that_is_not_a_text_file_is_refused(root: Path, place: str, what:
     "config/recipes/quickstart.yaml", "config/pools/quickstart.yaml", "config/promotion.yaml", "config/alerts.yaml",
     "config/retraining.yaml", "config/revisions.yaml", "data/few_shots/in_distribution.yaml",
 ])  # fmt: skip
-def test_a_run_reads_each_file_before_anything_is_spent(
-    root: Path, place: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = root / place
-    file.unlink(missing_ok=True)
-    os.mkfifo(file)
-    assert podium("run") == 1
-    said = capsys.readouterr().err
-    assert re.fullmatch(rf"error: {re.escape(str(file))}: is a pipe[^\n]+\n", said), said
+def test_a_run_reads_each_file_before_anything_is_spent(root: Path, place: str) -> None:
+    spoil(file := root / place, "a pipe")
+    assert re.fullmatch(rf"error: {re.escape(str(file))}: is a pipe[^\n]+\n", refusal("run"))
     assert not (root / ".podium" / "ledger.sqlite").exists()
 
 
 @pytest.mark.parametrize("what", ["a folder", "a pipe", "a loop of links", "not UTF-8", "a list"])
 def test_a_table_of_revisions_that_is_no_file_is_refused(root: Path, what: str) -> None:
-    spoilt_by(NO_FILES[what][0])(root / "config" / "revisions.yaml")
+    spoil(root / "config" / "revisions.yaml", what)
     with pytest.raises(ConfigError, match=r"revisions\.yaml"):
-        load_pool(root / "config", "quickstart")
+        config.load_pool(root / "config", "quickstart")
     (root / "config" / "revisions.yaml").rename(root / "other")
     assert Revisions.read(root / "config").models == {}
 
@@ -188,10 +175,10 @@ def test_a_table_of_revisions_that_is_no_file_is_refused(root: Path, what: str) 
 ])  # fmt: skip
 def test_a_deepspeed_file_that_is_wrong_is_refused(root: Path, text: str, said: str) -> None:
     (root / "config" / "deepspeed" / "mine.json").write_text(text, encoding="utf-8")
-    recipe = load_recipe(root / "config", "paper")
+    recipe = config.load_recipe(root / "config", "paper")
     recipe = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update={"deepspeed": "mine.json"})})
     with pytest.raises(ConfigError, match=said) as caught:
-        load_deepspeed(root / "config", recipe)
+        config.load_deepspeed(root / "config", recipe)
     assert "mine.json" in str(caught.value)
 
 
@@ -199,10 +186,9 @@ def write(root: Path, text: str) -> None:
     (root / "config" / "recipes" / "mine.yaml").write_text(f"base: quickstart\n{text}\n", encoding="utf-8")
 
 
-def test_a_wrong_section_is_named_and_not_quoted_in_full(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_section_is_named_and_not_quoted_in_full(root: Path) -> None:
     write(root, "name: x\npolicy: {hidden: 63, heads: 4}\n# end")
-    assert podium("plan", "mine") == 1
-    said = capsys.readouterr().err
+    said = refusal("plan", "mine")
     assert said.endswith("Correct it (fields and limits: docs/reference/configuration.md)\n")
     assert "{" not in said and "Found" not in said
 
@@ -230,31 +216,24 @@ def test_a_wrong_section_is_named_and_not_quoted_in_full(root: Path, capsys: pyt
     ("name: x\nbudget: {run_usd: 1}\nbudget: {run_usd: 9}", "budget (lines 3 and 4)"),
     ("name: x\nadaptive: {smallest: 99}", "adaptive"), ("name: x\nbase: ../quickstart", "base (lines 1 and 3)"),
 ])  # fmt: skip
-def test_a_recipe_that_is_impossible_is_refused_when_it_is_read(
-    root: Path, text: str, field: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recipe_that_is_impossible_is_refused_when_it_is_read(root: Path, text: str, field: str) -> None:
     write(root, text)
-    assert podium("plan", "mine") == 1
-    said = capsys.readouterr().err
-    assert re.fullmatch(r"error: [^\n]+\n", said)
-    assert f": {field}" in said, said
+    assert f": {field}" in refusal("plan", "mine")
     assert not (root / ".podium").exists(), "nothing was begun"
 
 
 @pytest.mark.parametrize("name", ["../recipes/quickstart", "/etc/passwd", "n" * 300, "", "a\nb", "quickstart.yaml/.."])
 @pytest.mark.parametrize("words", [("plan",), ("pools", "show"), ("run",), ("data", "raw")])
-def test_an_argument_that_is_no_name_is_refused(
-    root: Path, words: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert podium(*words, name) == 1
-    said = capsys.readouterr().err
-    assert re.fullmatch(r"error: [^\n]+is not the name of a file there\. Files there: [^\n]+\n", said), said
+@pytest.mark.usefixtures("root")
+def test_an_argument_that_is_no_name_is_refused(words: tuple[str, ...], name: str) -> None:
+    assert re.search(r".is not the name of a file there\. Files there: .", refusal(*words, name))
 
 
 @pytest.mark.parametrize("seed", ["-1", "2147483648", "1.5", "9" * 5000])
-def test_a_seed_that_is_none_is_refused(root: Path, seed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert podium("run", "--seed", seed) == 2
-    assert "Traceback" not in capsys.readouterr().err
+@pytest.mark.usefixtures("root")
+def test_a_seed_that_is_none_is_refused(seed: str) -> None:
+    done = tried("run", "--seed", seed)
+    assert done.exit_code == 2 and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("text", "field"), [
@@ -269,21 +248,16 @@ def test_a_seed_that_is_none_is_refused(root: Path, seed: str, capsys: pytest.Ca
     (POOL + "variants: {x: {a: {max_tokens: true}}}\n", "variants.x.a.max_tokens"),
     (POOL + "    retired: soon\n", "workers.0.retired"),
 ])  # fmt: skip
-def test_a_pool_that_is_impossible_is_refused(
-    root: Path, text: str, field: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pool_that_is_impossible_is_refused(root: Path, text: str, field: str) -> None:
     (root / "config" / "pools" / "mine.yaml").write_text(text, encoding="utf-8")
-    assert podium("pools", "show", "mine") == 1
-    said = capsys.readouterr().err
-    assert re.fullmatch(r"error: [^\n]+\n", said)
-    assert field in said, said
+    assert field in refusal("pools", "show", "mine")
 
 
-def models() -> Iterator[type[Settings]]:
+def models() -> Iterator[type[config.Settings]]:
     """Every model that a person's file is read into."""
-    for module in pkgutil.iter_modules(ops.config.__path__, "ops.config."):
+    for module in pkgutil.iter_modules(config.__path__, "ops.config."):
         for each in vars(importlib.import_module(module.name)).values():
-            if isinstance(each, type) and issubclass(each, Settings) and each.__module__ == module.name:
+            if isinstance(each, type) and issubclass(each, config.Settings) and each.__module__ == module.name:
                 yield each
 
 
@@ -301,7 +275,7 @@ def unbounded(kind: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("model", sorted(models(), key=lambda model: model.__name__), ids=lambda model: model.__name__)
-def test_every_number_has_a_bound(model: type[Settings]) -> None:
+def test_every_number_has_a_bound(model: type[config.Settings]) -> None:
     for name, field in model.model_fields.items():
         if not re.search(r"Ge\(|Gt\(", repr(field.metadata)):
             assert not list(unbounded(field.annotation)), f"{model.__name__}.{name} takes any number"

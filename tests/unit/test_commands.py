@@ -7,14 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from ops.config import Setup, load_recipe
 from ops.core.errors import PodiumError
@@ -26,7 +24,7 @@ from pipelines.commands import init
 from pipelines.commands.main import SECTIONS
 from pipelines.commands.main import podium as command
 from tests import releases
-from tests.command import PODIUM, podium
+from tests.command import PODIUM, podium, tried
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "dagster", "litellm", "mlflow", "transformers", "great_expectations", "pandas", "scipy", "sympy"}
@@ -44,6 +42,21 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tu
             yield from every_command(below, (*path, name))
 
 
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is empty and in no workspace."""
+    monkeypatch.delenv("PODIUM_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("workspace")
+    assert podium("init", str(root)) == 0
+    return root
+
+
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run in a separate process, outside any workspace unless `folder` is one."""
     return subprocess.run(
@@ -53,7 +66,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 
 def test_the_help_lists_every_command_with_a_whole_line() -> None:
-    text = CliRunner().invoke(command, ["--help"], terminal_width=80).output
+    text = tried("--help", COLUMNS="80").output
     for heading, names in SECTIONS.items():
         assert f"{heading}:\n" in text
         for name in names:
@@ -62,7 +75,7 @@ def test_the_help_lists_every_command_with_a_whole_line() -> None:
 
 @pytest.mark.parametrize("words", sorted(every_command(command)), ids=" ".join)
 def test_every_command_says_what_it_does(words: tuple[str, ...]) -> None:
-    shown = CliRunner().invoke(command, [*words, "--help"])
+    shown = tried(*words, "--help")
     assert shown.exit_code == 0
     assert shown.output.startswith(f"Usage: podium {' '.join(words)} ")
     assert "..." not in shown.output.replace("]...", ""), "a summary is cut short"
@@ -74,10 +87,8 @@ def test_neither_help_nor_a_plan_imports_anything_heavy() -> None:
         "for words in (['--help'], ['plan', 'quickstart'], ['pools', 'diff', '--help']):\n"
         f"    podium(words, standalone_mode=False)\nprint('heavy:', sorted({HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=100
-    )
-    assert done.stdout.splitlines()[-1] == "heavy: []"
+    printed = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True, timeout=100)
+    assert printed.splitlines()[-1] == "heavy: []"
 
 
 @pytest.mark.long
@@ -105,47 +116,50 @@ def test_commands_that_read_the_registry_load_neither_a_policy_nor_pandas(
         assert said in done.stdout
 
 
-def test_an_error_is_one_line_and_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = run("plan", "absent", folder=tmp_path)
+def test_an_error_is_one_line_and_exit_code_1(nowhere: Path) -> None:
+    done = run("plan", "absent", folder=nowhere)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"error: .*absent\.yaml: does not exist\. .*\n", done.stderr)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PODIUM_ROOT", raising=False)
-    for arguments in (["ledger"], ["ask", "Why?"], ["rollback", "--reason", "why"], ["data", "raw"], ["dev"]):
-        assert podium(*arguments) == 1
-        [line] = capsys.readouterr().err.splitlines()
-        assert line.startswith("error: ") and "is not inside a Podium workspace" in line
 
 
-def test_precaching_is_estimated_before_any_problem_is_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("words", ["ledger", "ask Why?", "rollback --reason why", "data raw", "dev"])
+def test_outside_a_workspace_a_command_says_so(nowhere: Path, words: str) -> None:
+    done = tried(*words.split())
+    assert done.exit_code == 1
+    assert re.fullmatch(r"error: .*is not inside a Podium workspace.*\n", done.stderr)
+
+
+def test_precaching_is_estimated_before_any_problem_is_chosen(tmp_path: Path) -> None:
     assert podium("init", str(tmp_path)) == 0
-    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    capsys.readouterr()
-    assert podium("data", "responses", "quickstart", "--dry-run") == 0
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("10,800 calls: about $1.94, up to $")
+    done = tried("data", "responses", "quickstart", "--dry-run", PODIUM_ROOT=str(tmp_path))
+    [line] = done.stdout.splitlines()
+    assert done.exit_code == 0 and line.startswith("10,800 calls: about $1.94, up to $")
     assert "data/shortlist.jsonl is missing" in line and "podium data shortlist quickstart" in line
     assert not (tmp_path / ".podium" / "cache").exists(), "an estimate makes no cache"
 
 
-def test_an_unknown_study_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert podium("study") == 0
-    listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
+def test_an_unknown_study_is_refused_with_those_that_there_are() -> None:
+    listed = [line.partition(" ")[0] for line in tried("study").stdout.splitlines()]
     assert {"one_worker", "seeds", "rounds"} < {*listed}
-    assert podium("study", "one_wrker") == 1
-    assert capsys.readouterr().err.startswith(f"error: there is no study 'one_wrker'. Studies: {', '.join(listed)}")
-    assert podium("study", "ablations", "--recipe", "paper") == 1
-    assert "is of recipe 'quickstart', not 'paper'" in capsys.readouterr().err
+    unknown = tried("study", "one_wrker")
+    assert unknown.stderr.startswith(f"error: there is no study 'one_wrker'. Studies: {', '.join(listed)}")
+    other = tried("study", "ablations", "--recipe", "paper")
+    assert "is of recipe 'quickstart', not 'paper'" in other.stderr
+    assert (unknown.exit_code, other.exit_code) == (1, 1)
 
 
-def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
-    done = run("evalute", folder=tmp_path)
-    assert done.returncode == 2
-    assert "Did you mean 'evaluate'?" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("evalute", "Did you mean 'evaluate'?"),
+        ("init --yes", "--yes belongs to --pool"),
+        ("init --dry-run", "--dry-run belongs to --pool"),
+    ],
+)
+def test_a_mistake_in_the_words_of_a_command_is_explained(nowhere: Path, words: str, said: str) -> None:
+    done = tried(*words.split())
+    assert done.exit_code == 2 and said in done.stderr
+    assert list(nowhere.iterdir()) == []
 
 
 def test_a_shell_completes_commands_recipes_and_pools(tmp_path: Path) -> None:
@@ -168,16 +182,15 @@ def test_bash_takes_the_completion_script(tmp_path: Path) -> None:
     subprocess.run(["/bin/bash", "-n"], input=script.stdout, text=True, check=True, timeout=240)
 
 
-def test_a_rendered_workflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rendered_workflow(tmp_path: Path) -> None:
     file = tmp_path / "completion.txt"
+    render = ("workflow", "render", str(file))
     file.write_text(TEXT, encoding="utf-8")
-    assert podium("workflow", "render", str(file)) == 0
-    assert "algebraist" in capsys.readouterr().out
-    assert podium("workflow", "render", str(file), "--as", "markdown", "--pool", "open") == 0
-    assert capsys.readouterr().out.startswith("| step")
+    assert "algebraist" in tried(*render).stdout
+    assert tried(*render, "--as", "markdown", "--pool", "open").stdout.startswith("| step")
     file.write_text(TEXT.replace("3", "9"), encoding="utf-8")
-    assert podium("workflow", "render", str(file)) == 1
-    assert capsys.readouterr().err.startswith(f"error: {file}: ")
+    refused = tried(*render)
+    assert refused.exit_code == 1 and refused.stderr.startswith(f"error: {file}: ")
 
 
 def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
@@ -194,15 +207,9 @@ def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "params.yaml").is_file()
 
 
-def test_consent_without_a_pool_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert podium("init", str(tmp_path), "--yes") == 2
-    assert "--yes belongs to --pool" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_checkout_is_not_laid_out_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert podium("init", str(resources())) == 1
-    assert "is a checkout" in capsys.readouterr().err
+def test_a_checkout_is_not_laid_out_again() -> None:
+    done = tried("init", str(resources()))
+    assert done.exit_code == 1 and "is a checkout" in done.stderr
 
 
 def test_the_stages_of_a_laid_out_workspace_are_the_checkouts_without_its_code() -> None:
@@ -213,23 +220,14 @@ def test_the_stages_of_a_laid_out_workspace_are_the_checkouts_without_its_code()
     assert theirs == {name: {key: value for key, value in stage.items() if value} for name, stage in ours.items()}
 
 
-def test_a_run_in_a_folder_with_other_files_lays_out_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PODIUM_ROOT", raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "thesis.txt").touch()
-    assert podium("run") == 1
-    assert "podium init" in capsys.readouterr().err
-    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
-    (tmp_path / "thesis.txt").unlink()
-    (tmp_path / ".venv").mkdir()
-    assert init.workspace_here() == Workspace(tmp_path)
-
-
-def test_the_script_is_the_command() -> None:
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-    assert scripts == {"podium": "pipelines.script:main"}
+def test_a_run_in_a_folder_with_other_files_lays_out_nothing(nowhere: Path) -> None:
+    (nowhere / "thesis.txt").touch()
+    done = tried("run")
+    assert done.exit_code == 1 and "podium init" in done.stderr
+    assert [file.name for file in nowhere.iterdir()] == ["thesis.txt"]
+    (nowhere / "thesis.txt").unlink()
+    (nowhere / ".venv").mkdir()
+    assert init.workspace_here() == Workspace(nowhere)
 
 
 @pytest.mark.parametrize("name", CALLERS)
@@ -262,22 +260,10 @@ READ_ONLY = (
 """Commands that need no finished run; tests/integration/test_lifecycle.py has the others."""
 
 
-@pytest.fixture(scope="module")
-def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("workspace")
-    assert podium("init", str(root)) == 0
-    return root
-
-
 @pytest.mark.parametrize("words", READ_ONLY)
-def test_a_reading_command_prints_one_json_document(
-    words: str, laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(laid_out))
-    monkeypatch.setenv("DAGSTER_HOME", "")
-    capsys.readouterr()
-    podium(*words.split(), "--json")
-    assert isinstance(json.loads(capsys.readouterr().out), list | dict)
+def test_a_reading_command_prints_one_json_document(words: str, laid_out: Path) -> None:
+    printed = tried(*words.split(), "--json", PODIUM_ROOT=str(laid_out), DAGSTER_HOME="").stdout
+    assert isinstance(json.loads(printed), list | dict)
 
 
 def test_every_command_that_lists_or_shows_takes_json() -> None:
@@ -297,19 +283,15 @@ def test_every_command_that_lists_or_shows_takes_json() -> None:
      "probe", "reproduce", "promote", "rollback"],
 )  # fmt: skip
 def test_every_command_that_spends_money_or_moves_an_alias_has_dry_run_and_yes(words: str) -> None:
-    shown = CliRunner().invoke(command, [*words.split(), "--help"]).output
+    shown = tried(*words.split(), "--help").output
     assert "--dry-run" in shown and "--yes" in shown
 
 
-def test_dry_runs_say_what_is_spent_and_do_nothing(
-    laid_out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(laid_out))
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+def test_dry_runs_say_what_is_spent_and_do_nothing(laid_out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(laid_out.rglob("*"))
-    assert podium("pools", "ping", "openai", "--dry-run") == 0
-    said = capsys.readouterr().out
-    assert re.fullmatch(r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n", said)
+    done = tried("pools", "ping", "openai", "--dry-run", PODIUM_ROOT=str(laid_out), OPENAI_API_KEY="a-key")
+    said = r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n"
+    assert done.exit_code == 0 and re.fullmatch(said, done.stdout)
     asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.of(2.0))
     about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
     asking.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
@@ -318,20 +300,13 @@ def test_dry_runs_say_what_is_spent_and_do_nothing(
     assert sorted(laid_out.rglob("*")) == before
 
 
-def test_the_dry_run_of_a_first_look_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    assert podium("init", str(tmp_path), "--pool", "openai", "--dry-run") == 0
-    said = capsys.readouterr().out
-    assert "gpt-5.6-luna writes each workflow" in said and "ready" in said
+def test_the_dry_run_of_a_first_look_writes_nothing(tmp_path: Path) -> None:
+    done = tried("init", str(tmp_path), "--pool", "openai", "--dry-run", OPENAI_API_KEY="a-key")
+    assert done.exit_code == 0 and "gpt-5.6-luna writes each workflow" in done.stdout and "ready" in done.stdout
     assert list(tmp_path.iterdir()) == []
-    assert podium("init", str(tmp_path), "--dry-run") == 2
 
 
-def test_paid_workers_are_not_called_before_a_person_agrees(
-    laid_out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paid_workers_are_not_called_before_a_person_agrees(laid_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup.read(Workspace(laid_out), "paper")
     asking.confirm_run(setup, yes=True)
     asking.confirm_run(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
@@ -350,27 +325,20 @@ def test_paid_workers_are_not_called_before_a_person_agrees(
     asking.confirm_spending(setup, yes=False)
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PODIUM_ROOT", raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert podium("run", "quickstart", "--dry-run") in (0, 1)  # 1: this machine lacks something
-    assert "calls and USD still to come" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
+def test_a_dry_run_prints_the_plan_and_writes_nothing(nowhere: Path) -> None:
+    done = tried("run", "quickstart", "--dry-run")
+    assert done.exit_code in (0, 1)  # 1: this machine lacks something
+    assert "calls and USD still to come" in done.stdout and not list(nowhere.iterdir())
 
 
-def test_every_mistake_of_the_configuration_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_mistake_of_the_configuration_is_one_line(tmp_path: Path) -> None:
     assert podium("init", str(tmp_path)) == 0
-    monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
-    assert podium("config", "validate") == 0
-    assert re.fullmatch(r"\d+ files, 0 with a mistake", capsys.readouterr().out.splitlines()[-1])
+    right = tried("config", "validate", PODIUM_ROOT=str(tmp_path))
+    assert right.exit_code == 0 and re.fullmatch(r"\d+ files, 0 with a mistake", right.stdout.splitlines()[-1])
     for name, text in (("promotion", "confidence: high\n"), ("recipes/mine", "bse: quickstart\n"), ("pools/own", "x")):
         (tmp_path / "config" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    assert podium("config", "validate") == 1
-    *mistakes, last = capsys.readouterr().out.splitlines()
-    assert last.endswith("files, 3 with a mistake")
+    done = tried("config", "validate", PODIUM_ROOT=str(tmp_path))
+    *mistakes, last = done.stdout.splitlines()
+    assert done.exit_code == 1 and last.endswith("files, 3 with a mistake")
     for name in ("promotion.yaml", "mine.yaml", "own.yaml"):
         assert sum(line.startswith("error: ") and name in line for line in mistakes) == 1

@@ -1,4 +1,4 @@
-"""The definitions load, agree with docs/extend.md, and launch valid runs."""
+"""The definitions load, agree with docs/extend.md, launch valid runs, and show metadata with readable figures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets import gate, partitions
+from assets import gate, metadata, partitions
 from assets.checks import LOOPS
 from assets.resources import ONE_AT_A_TIME
 from ops.config import load_recipe
+from ops.precaching.profiles import Score
 from ops.training.guards import GUARDS
 from pipelines.definitions import OWNERS, definitions
 from pipelines.lifecycle import JOBS
@@ -54,9 +55,7 @@ EXPERIMENTS = {
     "study/samples": {"benchmark_scores", "raw_problems", "worker_pool"},
     **{
         f"study/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
-        for name in (
-            "seeds", "vote", "reproduction_vote", "ablations", "prompting_and_size", "unseen_subjects",
-        )
+        for name in ("seeds", "vote", "reproduction_vote", "ablations", "prompting_and_size", "unseen_subjects")
     },
 }
 """Materialized by separate jobs, on request."""
@@ -197,3 +196,35 @@ def test_a_run_covers_the_smallest_range_with_all_of_the_recipe(names: tuple[str
     keys = partitions.benchmarks.get_partition_keys()
     covered = keys[keys.index(first) : keys.index(last) + 1]
     assert set(names) <= set(covered) and {covered[0], covered[-1]} <= set(names)
+
+
+# ── metadata ─────────────────────────────────────────────────────────────────
+
+
+def test_a_table_is_dagsters_own_with_typed_columns() -> None:
+    shown = metadata.table(("worker", "calls", "USD", "note"), [("a", 3, 0.5, None), ("b", 4, 1, "|x|")])
+    assert isinstance(shown, dg.TableMetadataValue)
+    assert [(column.name, column.type) for column in shown.schema.columns] == [
+        ("worker", "string"), ("calls", "int"), ("USD", "float"), ("note", "string"),
+    ]  # fmt: skip
+    assert [dict(record.data) for record in shown.records] == [
+        {"worker": "a", "calls": 3, "USD": 0.5, "note": "–"},
+        {"worker": "b", "calls": 4, "USD": 1, "note": "|x|"},
+    ]
+
+
+def test_a_table_without_rows_still_names_its_columns_and_a_row_that_does_not_fit_them_is_an_error() -> None:
+    shown = metadata.table(("kind", "count"), [])
+    assert [column.name for column in shown.schema.columns] == ["kind", "count"] and list(shown.records) == []
+    with pytest.raises(ValueError, match="zip"):
+        metadata.table(("kind", "count"), [("near",)])
+
+
+def test_an_accuracy_is_never_without_its_error() -> None:
+    assert metadata.percent(Score(100, 0.71, 0.0454)) == "71.0\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}4.5"
+    assert metadata.percent(None) == "–"
+
+
+def test_missing_measurements_are_dashes_among_rounded_figures() -> None:
+    facts = {"usd": 0.123456789, "mean_steps": float("nan"), "patterns": 3}
+    assert metadata.rounded(facts) == {"usd": 0.123457, "mean_steps": "–", "patterns": 3}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,11 @@ from ops.core.processes import alone
 from ops.core.workspace import Workspace
 from ops.serving.http.access import TOKENS, Access
 from pipelines.commands.team import JOBS as NAMED_JOBS
+from pipelines.commands.team import _workspace
 from pipelines.definitions import definitions
-from pipelines.home import prepare
 from pipelines.launching import submit
 from pipelines.lifecycle import JOBS
 from pipelines.run_launcher import CodeServerLauncher
-from tests.command import podium
 from tests.team.fleet import PROGRAMS, listens
 from tests.team.servers import Process, free_port, until
 from tests.unit.test_home import HOLD, python
@@ -46,6 +46,12 @@ MANIFESTS = sorted((ROOT / "config" / "deploy" / "kubernetes").glob("*.yaml"))
 def compose() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
     return loaded
+
+
+def manifest(name: str, kind: str) -> dict[str, Any]:
+    documents = (each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    [found] = [each for each in documents if (each["metadata"]["name"], each["kind"]) == (name, kind)]
+    return found
 
 
 def test_compose_keeps_to_its_schema() -> None:
@@ -108,44 +114,18 @@ def test_every_variable_that_the_code_reads_is_in_the_example() -> None:
 
 
 def variables_read() -> set[str]:
-    """Return the names that modules read from `os.environ`: strings, and constants of their own or of imported
-    modules."""
-    sources = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_text(encoding="utf-8")
-        for layer in ("ops", "assets", "pipelines", "mlflow")
-        for file in (ROOT / layer).rglob("*.py")
-    }
-
-    @cache
-    def constants(module: str) -> dict[str, Any]:
-        return {
-            target.id: value.value
-            for node in ast.parse(sources.get(module, "")).body
-            if isinstance(node, ast.Assign)
-            for target, value in zip(*map(_each, (node.targets[0], node.value)), strict=False)
-            if isinstance(target, ast.Name) and isinstance(value, ast.Constant)
-        }
-
-    names: set[str] = set()
-    for module in (name for name, text in sources.items() if "environ" in text or "getenv" in text):
-        tree = ast.parse(sources[module])
-        imported = {
-            alias.asname or alias.name: (node.module, alias.name)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module
-            for alias in node.names
-        }
-        for asked in filter(None, map(_asked, ast.walk(tree))):
+    """Return the names that modules read from `os.environ`: strings, and constants that a module has."""
+    names: set[str | None] = set()
+    for file in (file for layer in ("ops", "assets", "pipelines", "mlflow") for file in (ROOT / layer).rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        nodes = ast.walk(ast.parse(text)) if "environ" in text or "getenv" in text else ()
+        for asked in filter(None, map(_asked, nodes)):
             if isinstance(asked, ast.Constant):
                 names.add(str(asked.value))
             elif isinstance(asked, ast.Name):
-                places = {(module, asked.id), imported.get(asked.id, (module, asked.id))}
-                names |= {str(constants(where)[name]) for where, name in places if name in constants(where)}
-    return names
-
-
-def _each(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, ast.Tuple) else [node]
+                module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+                names.add(getattr(importlib.import_module(module), asked.id, None))
+    return {name for name in names if name}
 
 
 def _asked(node: ast.AST) -> ast.expr | None:
@@ -166,12 +146,7 @@ def test_compose_and_kubernetes_set_everything_that_serving_requires() -> None:
         Access.of(host)
     assert TOKENS in serving["environment"]
     assert set(compose()["x-podium"]["environment"]) <= serving["environment"].keys(), "the engines, too"
-    [pod] = [
-        document["spec"]["template"]["spec"]["containers"][0]
-        for file in MANIFESTS
-        for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
-        if document["metadata"]["name"] == "podium-serve" and document["kind"] == "Deployment"
-    ]
+    [pod] = manifest("podium-serve", "Deployment")["spec"]["template"]["spec"]["containers"]
     secret = {"secretKeyRef": {"name": "podium", "key": TOKENS}}
     assert {"name": TOKENS, "valueFrom": secret} in pod["env"], "without the key the pod says what is missing"
     assert TOKENS in (ROOT / "config/deploy/kubernetes/0-namespace.yaml").read_text(encoding="utf-8")
@@ -180,11 +155,7 @@ def test_compose_and_kubernetes_set_everything_that_serving_requires() -> None:
 
 def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dagster_k8s", reason="pip install -e '.[team]'")
-    [settings] = [
-        document["data"]["dagster.yaml"]
-        for document in yaml.safe_load_all((ROOT / "config/deploy/kubernetes/2-settings.yaml").read_text("utf-8"))
-        if document["metadata"]["name"] == "podium-dagster"
-    ]
+    settings = manifest("podium-dagster", "ConfigMap")["data"]["dagster.yaml"]
     team = (ROOT / "config" / "team" / "dagster.yaml").read_text(encoding="utf-8")
     for text in (team, settings):
         (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
@@ -192,8 +163,7 @@ def test_the_teams_instances_are_valid_for_dagster(tmp_path: Path, monkeypatch: 
         assert dagster_instance_config(str(tmp_path))
         freed = yaml.safe_load(text)["run_monitoring"]["free_slots_after_run_end_seconds"]
         assert freed > 0, "a dead run would keep the slot that its retry waits for"
-    same = ("storage", "run_coordinator", "concurrency", "run_retries")
-    for name in same:
+    for name in ("storage", "run_coordinator", "concurrency", "run_retries"):
         assert yaml.safe_load(team)[name] == yaml.safe_load(settings)[name], name
 
 
@@ -205,15 +175,12 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
     for name in ("PODIUM_TEAM", "PODIUM_DAGSTER_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(PodiumError, match="podium run"):
-        from pipelines.commands.team import _workspace
-
         _workspace()
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql://u:secret@h/db")
     with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as caught:
         _workspace()
     assert "secret" not in str(caught.value)
-    assert podium("team", "--help") == 0
 
 
 # ── a run in the queue ───────────────────────────────────────────────────────
@@ -231,28 +198,22 @@ def test_a_teams_run_waits_in_the_queue_and_works_from_one_snapshot(project: Wor
             with pytest.raises(PodiumError, match=f"{name} run {run.run_id[:8]} is not finished"):
                 submit(resource, instance, code)
             instance.report_run_failed(run)
-        holder = python(HOLD, str(project.root))  # one that this instance does not know of
-        with pytest.raises(PodiumError, match="another pipeline run of this workspace is going on"):
+        refused = pytest.raises(PodiumError, match="another pipeline run of this workspace is going on")
+        with python(HOLD, str(project.root)), refused:  # one that this instance does not know of
             submit(resource, instance, code)
-        holder.kill()
-        holder.wait(240)
         assert submit(resource, instance, code)
 
 
 def test_a_run_of_dagsters_is_refused_while_a_command_executes_another(project: Workspace) -> None:
     resource = Podium(root=str(project.root), recipe="quickstart")
     job = definitions(resource).resolve_job_def("lifecycle")
-    holder = python(HOLD, str(project.root))
-    try:
-        with (
-            dg.DagsterInstance.ephemeral() as instance,
-            pytest.raises(dg.DagsterError) as failed,
-        ):
-            job.execute_in_process(instance=instance, run_config=resource.run_config())
-        assert "another pipeline run of this workspace is going on" in str(failed.value.__cause__)
-    finally:
-        holder.kill()
-        holder.wait(240)
+    with (
+        python(HOLD, str(project.root)),
+        dg.DagsterInstance.ephemeral() as instance,
+        pytest.raises(dg.DagsterError) as failed,
+    ):
+        job.execute_in_process(instance=instance, run_config=resource.run_config())
+    assert "another pipeline run of this workspace is going on" in str(failed.value.__cause__)
     assert not project.data.joinpath("raw").exists(), "nothing was done"
 
 
@@ -325,19 +286,6 @@ def test_a_step_of_its_own_process_is_forked_and_a_run_may_still_bound_them() ->
         assert resolved["max_concurrent"] == bounds.get("max_concurrent")
 
 
-def test_a_machines_own_dagster_folder_is_filled_once(
-    project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {placement.TEAM: "1", "DAGSTER_HOME": str(tmp_path / "own"), "PODIUM_ROOT": ""}.items():
-        monkeypatch.setenv(name, value)
-    prepare(project)
-    file = tmp_path / "own" / "dagster.yaml"
-    assert file.read_text("utf-8") == (project.config / "team" / "dagster.yaml").read_text("utf-8")
-    file.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
-    prepare(project)
-    assert "K8sRunLauncher" in file.read_text("utf-8"), "a cluster's is not replaced by one of code servers"
-
-
 # ── who writes what ──────────────────────────────────────────────────────────
 
 
@@ -346,26 +294,21 @@ def test_writers_of_different_files_go_side_by_side_and_of_the_same_one_waits(tm
     one, two = (workspace.data / "responses" / name / "mmlu.parquet" for name in ("one", "two"))
     inside, order = threading.Barrier(2, timeout=60), []
 
-    def write(*names: Path) -> None:
-        with alone(workspace, *names):
-            inside.wait(240)
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in (one, two)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "both were inside at once"
+    def write(file: Path) -> None:
+        with alone(workspace, file):
+            inside.wait(60)
 
     def write_after() -> None:
         with alone(workspace, two, one):
             order.append("second")
 
-    with alone(workspace, one):
-        waiting = threading.Thread(target=write_after)
-        waiting.start()
-        time.sleep(0.3)
-        order.append("first")
-    waiting.join(60)
+    with ThreadPoolExecutor(2) as threads:
+        for written in [threads.submit(write, file) for file in (one, two)]:
+            written.result(60)  # both were inside at once
+        with alone(workspace, one):
+            waiting = threads.submit(write_after)
+            time.sleep(0.3)
+            order.append("first")
+        waiting.result(60)
     assert order == ["first", "second"]
     assert os.listdir(workspace.state / "locks")  # noqa: PTH208

@@ -1,26 +1,33 @@
-"""One pipeline run at a time, runs and trainers of killed processes, and terminal output."""
+"""One pipeline run at a time, runs and trainers of killed processes, and homes of Dagster and MLflow that are moved."""
 
-import io
+from __future__ import annotations
+
+import logging
 import os
+import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from rich.console import Console
 
+from assets.resources import Podium
+from ops.core.backup import settle
 from ops.core.errors import PodiumError
 from ops.core.processes import name_of, one_at_a_time
 from ops.core.workspace import Workspace
+from ops.release import store
 from ops.training.run import processes
-from ops.workers.client import Counts
 from pipelines import home
 from pipelines.dev import free_port
 from pipelines.quiet import QUIET
-from pipelines.terminal import Terminal
 
+ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -32,6 +39,7 @@ with one_at_a_time(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
+from ops.release import store
 from ops.training.run import processes
 processes.watch()
 print("up", flush=True)
@@ -39,30 +47,29 @@ time.sleep(60)
 """
 
 
-def python(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a separate Python process and wait for its first line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline()
-    return process
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_nothing(
-    tmp_path: Path,
-) -> None:
+@contextmanager
+def python(code: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A separate Python process that has printed its first line; it is killed in the end."""
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     workspace.state.mkdir()
-    other = python(HOLD, str(tmp_path))
-    with pytest.raises(PodiumError, match="another pipeline run"), one_at_a_time(workspace):
+    held = pytest.raises(PodiumError, match="another pipeline run")
+    with python(HOLD, str(tmp_path)), held, one_at_a_time(workspace):
         pass
-    other.kill()
-    other.wait(240)
     with one_at_a_time(workspace), one_at_a_time(workspace):  # the command and its run
         assert (workspace.state / "lifecycle.lock").exists()
 
@@ -99,47 +106,15 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    name = name_of(parent.pid)
-    trainer = python(WATCH, **{processes.PARENT: name})
-    parent.kill()
-    parent.wait(240)
-    assert trainer.wait(timeout=20) == 143
+    with python(WATCH, **{processes.PARENT: name_of(parent.pid)}) as trainer:
+        parent.kill()
+        parent.wait(240)
+        assert trainer.wait(timeout=20) == 143
 
 
 def test_a_trainer_without_a_watched_process_runs_on() -> None:
-    trainer = python(WATCH, **{processes.PARENT: ""})
-    with pytest.raises(subprocess.TimeoutExpired):
+    with python(WATCH, **{processes.PARENT: ""}) as trainer, pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
-    trainer.kill()
-    trainer.wait(240)
-
-
-def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
-    @dg.asset
-    def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        terminal.progress(context)(1, 2, "half")
-        terminal.calls(context, Counts(live=3, cached=4, usd=0.5))
-        return dg.MaterializeResult()
-
-    @dg.asset_check(asset=numbers)
-    def even() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=False, description="3 [sic] is odd")
-
-    @dg.asset_check(asset=numbers)
-    def small() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description="3 is not small")
-
-    out = io.StringIO()
-    terminal = Terminal(Console(file=out, width=100))
-    definitions = dg.Definitions(assets=[numbers], asset_checks=[even, small], loggers={"terminal": terminal.logger()})
-    with terminal:
-        definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
-    shown = out.getvalue()
-    assert "✓ numbers" in shown
-    assert "3 calls, 4 cached, $0.50" in shown
-    assert "✗ even: 3 [sic] is odd" in shown
-    assert "! small: 3 is not small" in shown
-    assert terminal.total == Counts(live=3, cached=4, usd=0.5)
 
 
 def test_a_port_in_use_is_passed_over() -> None:
@@ -168,14 +143,105 @@ def test_an_instances_settings_are_replaced_whole_and_only_when_they_differ(
     assert kept.stat().st_ino != before.st_ino, "processes that were reading the old one keep it"
 
 
-def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine(
+def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine_that_is_filled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, own = Workspace(tmp_path / "volume"), tmp_path / "machine"
-    (workspace.config / "team").mkdir(parents=True)
-    (workspace.config / "team" / "dagster.yaml").write_text("nux: {enabled: false}\n", encoding="utf-8")
+    shipped, settings = workspace.config / "team" / "dagster.yaml", own / "dagster.yaml"
+    shipped.parent.mkdir(parents=True)
+    shipped.write_text("nux: {enabled: false}\n", encoding="utf-8")
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("DAGSTER_HOME", str(own))
     home.prepare(workspace)
-    assert (own / "dagster.yaml").is_file() and not workspace.dagster_home.exists()
-    assert os.environ["DAGSTER_HOME"] == str(own)
+    assert settings.read_text(encoding="utf-8") == shipped.read_text(encoding="utf-8")
+    assert os.environ["DAGSTER_HOME"] == str(own) and not workspace.dagster_home.exists()
+    settings.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
+    home.prepare(workspace)
+    assert "K8sRunLauncher" in settings.read_text(encoding="utf-8"), "a cluster's own is not replaced"
+
+
+# ── a moved checkout ─────────────────────────────────────────────────────────
+
+
+def kept_run(workspace: Workspace) -> str:
+    with store.connected(workspace) as client:
+        run = client.create_run(store.experiment(client, workspace)).info.run_id
+        client.log_text(run, "what was logged", "note.txt")
+    return str(run)
+
+
+def note(workspace: Workspace, run: str, folder: Path) -> str:
+    with store.connected(workspace) as client:
+        return Path(client.download_artifacts(run, "note.txt", str(folder))).read_text(encoding="utf-8")
+
+
+def test_a_moved_store_finds_its_artifacts_and_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before, after, out = tmp_path / "first place", tmp_path / "second place", tmp_path / "out"
+    before.mkdir()
+    out.mkdir()
+    run = kept_run(Workspace(before))
+    before.rename(after)
+    workspace = Workspace(after)
+    with caplog.at_level(logging.WARNING, "ops.core.backup"):
+        assert note(workspace, run, out) == "what was logged"
+        assert note(workspace, run, out) == "what was logged"
+    [said] = [record.getMessage() for record in caplog.records if record.name == "ops.core.backup"]
+    assert "first place" in said and "second place" in said
+    rest = (workspace.state / "mlflow" / "mlflow.db").read_bytes()
+    second = kept_run(workspace)
+    assert note(workspace, second, out) == "what was logged"
+    assert b"second%20place" in rest
+
+
+def test_artifacts_elsewhere_on_purpose_are_unchanged(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "here")
+    kept_run(workspace)
+    file = workspace.state / "mlflow" / "mlflow.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE experiments SET artifact_location = 's3://team/podium/.podium/mlflow/artifacts'")
+        connection.execute("INSERT INTO experiments (name, artifact_location) VALUES ('shelf', '/mnt/shelf/artifacts')")
+    before = file.read_bytes()
+    assert settle(workspace) == 0
+    assert file.read_bytes() == before
+
+
+def test_another_name_of_the_same_folder_is_no_move(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "real")
+    kept_run(workspace)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert settle(Workspace(tmp_path / "link")) == 0
+
+
+def test_without_a_store_nothing_is_made(tmp_path: Path) -> None:
+    assert settle(Workspace(tmp_path)) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    shutil.copyfile(ROOT / "dagster.yaml", before / "dagster.yaml")
+    shutil.copytree(ROOT / "config", before / "config")
+    home.prepare(Workspace(before))
+
+    @dg.asset
+    def thing() -> int:
+        return 6
+
+    with dg.DagsterInstance.get() as instance:
+        old = {"resources": {"podium": {"config": {"root": str(before)}}}}
+        assert dg.materialize([thing], instance=instance, tags={"podium/old": str(old)}).success
+    before.rename(after)
+    home.prepare(Workspace(after))
+    with dg.DagsterInstance.get() as instance:
+        assert instance.root_directory == str(after / ".podium" / "dagster")
+        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
+        assert instance.get_latest_materialization_event(thing.key) is not None
+
+        @dg.asset
+        def double(thing: int) -> int:
+            return 2 * thing
+
+        assert dg.materialize([double, thing.to_source_asset()], instance=instance).output_for_node("double") == 12
+    moved = Podium(root=str(before), recipe="quickstart").workspace()
+    assert moved.root == after, "a run that was recorded before works on this checkout"

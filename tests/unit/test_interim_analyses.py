@@ -17,6 +17,7 @@ from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.promotion import confidence_at, decide
+from tests.builders import make_outcome
 from tests.unit.evaluation.simulated import within
 
 GATE = load_gate(Path(__file__).resolve().parents[2] / "config")
@@ -28,19 +29,12 @@ LONG = (pytest.mark.soak, pytest.mark.timeout(1800))
 Answers = NDArray[np.bool_]
 
 
-@cache
-def _row(benchmark: str, question: int, correct: bool) -> OutcomeRow:
-    return OutcomeRow(
-        benchmark=benchmark, problem_id=str(question), repeat=0, domain=benchmark, correct=int(correct), format_ok=True,
-        failure="", status="answered", steps=1, workers=("a",), tokens=1, cost_usd=0.01, latency_s=1.0, completion="",
-        answer="", unscorable=False,
-    )  # fmt: skip
+outcome = cache(make_outcome)
 
 
 def rows(answers: Answers) -> list[OutcomeRow]:
-    return [
-        _row(name, i, bool(right)) for name, own in zip(BENCHMARKS, answers, strict=True) for i, right in enumerate(own)
-    ]
+    own = zip(BENCHMARKS, answers, strict=True)
+    return [outcome(name, i, correct=int(right)) for name, each in own for i, right in enumerate(each)]
 
 
 def a_champion(rng: np.random.Generator) -> Answers:

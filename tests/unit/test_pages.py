@@ -266,3 +266,23 @@ def test_the_layers_are_those_that_the_code_has() -> None:
     found = re.search(r"lowest first: (.+?)\. Only", text)
     assert found is not None
     assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(OPS_LAYERS)
+
+
+@pytest.mark.parametrize("page", ["security.md", "operate.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    text = read(ROOT / "docs" / page)
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 9
+    for file, test in named:
+        source = ROOT / file
+        assert source.is_file(), f"{page} names {file}"
+        if test:
+            assert re.search(rf"def {test}\b", read(source)), f"{page} names {file}::{test}"
+
+
+def test_the_incidents_are_ten_each_with_its_parts() -> None:
+    incidents = re.split(r"^### \d+\. ", read(ROOT / "docs" / "operate.md"), flags=re.MULTILINE)[1:]
+    assert len(incidents) >= 10
+    for incident in incidents:
+        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+            assert part in incident, incident.splitlines()[0]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1)
+@cache
 def trees() -> list[tuple[Path, ast.Module]]:
     texts = ((file, file.read_text(encoding="utf-8")) for file in SOURCES)
     return [(file.relative_to(ROOT), ast.parse(text)) for file, text in texts if OF_INTEREST.search(text)]
@@ -51,15 +51,9 @@ def trees() -> list[tuple[Path, ast.Module]]:
 @cache
 def messages(tree: ast.Module) -> list[str]:
     """Return the strings of a module except docstrings."""
-    return list(_messages(tree))
-
-
-def _messages(tree: ast.Module) -> Iterator[str]:
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if id(node) not in inside | said and (text := text_of(node)):
-            yield text
+    return [text for node in ast.walk(tree) if id(node) not in inside | said and (text := text_of(node))]
 
 
 def commands(program: str) -> dict[str, Path]:
@@ -72,13 +66,8 @@ def commands(program: str) -> dict[str, Path]:
     return found
 
 
-@lru_cache(maxsize=1)
-def built() -> list[tuple[Path, str, list[str]]]:
+def built() -> Iterator[tuple[Path, str, list[str]]]:
     """Return file, function and arguments of each call of `ops.core.installation`."""
-    return list(_built())
-
-
-def _built() -> Iterator[tuple[Path, str, list[str]]]:
     for file, tree in trees():
         nodes = list(ast.walk(tree))
         froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "ops.core.installation"]
@@ -118,7 +107,6 @@ def test_a_command_of_podium_exists_with_its_options(line: str) -> None:
     for word in words:
         if word.startswith("--") and word != "--":
             assert word.partition("=")[0] in options | {"--help"}, f"{PODIUM[line]}: {line}"
-    assert CliRunner().invoke(podium, [*path, "--help"]).exit_code == 0
 
 
 BESIDE_A_VERSION = ("ops/release/model_card.py", "ops/release/requirements.py")
@@ -128,10 +116,7 @@ BESIDE_A_VERSION = ("ops/release/model_card.py", "ops/release/requirements.py")
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_of_make_exists(target: str) -> None:
-    planned = subprocess.run(
-        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert planned.returncode == 0, planned.stderr
+    subprocess.run(["make", "-n", target], cwd=ROOT, stdout=subprocess.DEVNULL, check=True, timeout=60)
 
 
 def test_install_commands_are_written_in_one_place() -> None:
@@ -184,7 +169,7 @@ def test_a_wheel_names_its_own_constraints_and_no_makefile(tmp_path: Path, monke
 
 def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
     assert PROJECT["name"] == DISTRIBUTION
-    assert list(PROJECT["scripts"]) == ["podium"]
+    assert PROJECT["scripts"] == {"podium": "pipelines.script:main"}
     shown = CliRunner().invoke(podium, ["--version"], prog_name="podium")
     assert shown.output == f"podium, version {version(DISTRIBUTION)}\n"
     assert installation.resources() == ROOT

@@ -14,29 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers.generation.logits_process import (
-    LogitsProcessorList,
-    MinPLogitsWarper,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers.generation import logits_process
 
 from ops.conductor.policy import Completion, Conductor, PolicyCard, chat_text, chat_tokens, load_model
 from ops.conductor.scratch import Sampler, ScratchConductor
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.conductor.writer import load_here
-from ops.config import Generation, Pool, PretrainedPolicy, Prompting, ScratchPolicy, Worker, load_pool
+from ops.config import Generation, PretrainedPolicy, Prompting, load_pool
 from ops.core.response import Message
 from ops.synthetic.problems import generate
-from ops.training.cold_start.supervised import scratch_model
-from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from tests.builders import SCRATCH_COMPLETION, scratch_policy
 from tests.unit.training.tiny import ROOT, as_llama, tiny_plan
 
-COMPLETION, CONTEXT = 16, 224
-POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"),))
-ALL = [TopKLogitsWarper(9), TopPLogitsWarper(0.7), MinPLogitsWarper(0.1)]
+COMPLETION, CONTEXT = SCRATCH_COMPLETION, 224
+ALL = [logits_process.TopKLogitsWarper(9), logits_process.TopPLogitsWarper(0.7), logits_process.MinPLogitsWarper(0.1)]
 STRANGE = [
     "", " ", "x", "12 + 3456.7", "é e\u0301 中文 🙂 \u2028", "<|end|><|user|>", 'model_id = [0]\nsubtasks = ["',
     "\ud7ff\x00", "two\n\n \n  lines \t\n",
@@ -47,17 +39,7 @@ STRANGE = [
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy of random weights, whose likeliest tokens are close to each other."""
     place = tmp_path_factory.mktemp("untrained") / "policy"
-    examples: Any = [
-        {"prompt": prompt, "completion": [{"role": "assistant", "content": Workflow.single(0).render()}]}
-        for prompt in prompts(40, seed=9)
-    ]
-    settings = ScratchPolicy(vocabulary=500, hidden=48, layers=3, heads=4, max_tokens=CONTEXT)
-    model, tokenizer = scratch_model(settings, examples, 1)
-    model.save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    PolicyCard(
-        recipe="test", pool=POOL, offered=("a",), prompting=Prompting(), max_completion_tokens=COMPLETION
-    ).write(place)  # fmt: skip
+    scratch_policy(place, *prompts(40, seed=9), vocabulary=500, hidden=48, layers=3, heads=4, max_tokens=CONTEXT)
     return place
 
 
@@ -147,11 +129,11 @@ def test_a_repetition_penalty_applies_to_greedy_completions(untrained: Path) -> 
     ("drawn", "warpers"),
     [
         (Generation(), []),
-        (Generation(top_k=5), [TopKLogitsWarper(5)]),
-        (Generation(top_p=0.6), [TopPLogitsWarper(0.6)]),
-        (Generation(min_p=0.2), [MinPLogitsWarper(0.2)]),
+        (Generation(top_k=5), [logits_process.TopKLogitsWarper(5)]),
+        (Generation(top_p=0.6), [logits_process.TopPLogitsWarper(0.6)]),
+        (Generation(min_p=0.2), [logits_process.MinPLogitsWarper(0.2)]),
         (Generation(top_k=9, top_p=0.7, min_p=0.1), ALL),
-        (Generation(top_p=1e-6), [TopPLogitsWarper(1e-6)]),
+        (Generation(top_p=1e-6), [logits_process.TopPLogitsWarper(1e-6)]),
     ],
     ids=["plain", "top-k", "top-p", "min-p", "all", "one token"],
 )
@@ -160,7 +142,7 @@ def test_tokens_are_drawn_from_the_distribution_of_transformers(
     drawn: Generation, warpers: list[Any], temperature: float
 ) -> None:
     logits = np.random.default_rng(3).normal(0, 2, (50, 300)).astype(np.float32)
-    processors = LogitsProcessorList([TemperatureLogitsWarper(temperature), *warpers])
+    processors = logits_process.LogitsProcessorList([logits_process.TemperatureLogitsWarper(temperature), *warpers])
     reference = processors(torch.zeros((50, 1), dtype=torch.long), torch.from_numpy(logits.copy())).softmax(-1).numpy()
     mine = Sampler(drawn, temperature, [[0]] * 50, range(50)).probabilities(logits)
     np.testing.assert_allclose(mine, reference, atol=1e-6)

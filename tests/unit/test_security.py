@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ops.conductor.policy import PolicyCard, load_model
-from ops.config import Prompting, load_pool
+from ops.conductor.policy import load_model
 from ops.core.workspace import Workspace
 from pipelines import dev
+from tests.builders import scratch_policy
+from tests.unit.test_architecture import FORBIDDEN, sources, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 UNPICKLING = {
@@ -37,12 +38,10 @@ SWITCHES = {"shell": True, "trust_remote_code": True, "allow_pickle": True, "wei
 def calls() -> list[tuple[str, int, str, dict[str, Any]]]:
     """Every call in our code: file, line, dotted name, its constant keywords."""
     found = []
-    files = (file for folder in ("ops", "assets", "pipelines", "mlflow") for file in (ROOT / folder).rglob("*.py"))
-    for file in sorted(files):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                constants = {k.arg: k.value.value for k in node.keywords if k.arg and isinstance(k.value, ast.Constant)}
-                found.append((str(file.relative_to(ROOT)), node.lineno, ast.unparse(node.func), constants))
+    for file in (file for layer in (*FORBIDDEN, "mlflow") for file in sources(layer)):
+        for node in (node for node in ast.walk(tree_of(file)) if isinstance(node, ast.Call)):
+            constants = {k.arg: k.value.value for k in node.keywords if k.arg and isinstance(k.value, ast.Constant)}
+            found.append((str(file), node.lineno, ast.unparse(node.func), constants))
     return found
 
 
@@ -82,19 +81,9 @@ def test_weights_in_a_pickle_are_refused_and_not_read(tmp_path: Path) -> None:
 
     import torch
 
-    from ops.config import ScratchPolicy
-    from ops.training.cold_start.supervised import SftExample, scratch_model
-
     folder, mark = tmp_path / "policy", tmp_path / "planted"
-    said = [{"role": "assistant", "content": "model_id = [0]"}]
-    example = SftExample(prompt=[{"role": "user", "content": "Compute."}], completion=said)
-    settings = ScratchPolicy(vocabulary=300, hidden=32, layers=1, heads=2, max_tokens=64)
-    model, tokenizer = scratch_model(settings, [example], seed=0)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    pool = load_pool(ROOT / "config", "quickstart")
-    card = PolicyCard(recipe="test", pool=pool, offered=pool.names, prompting=Prompting(), max_completion_tokens=8)
-    assert load_model(folder, card)
+    card = scratch_policy(folder)
+    model, _ = load_model(folder, card)
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     with pytest.raises(OSError, match="safetensors"):
@@ -123,24 +112,3 @@ def test_no_file_of_the_configuration_listens_wider() -> None:
         if re.search(r"""["' =]0\.0\.0\.0|host:\s*["']?::["']?\s*$""", line)
     ]
     assert wide == []
-
-
-@pytest.mark.parametrize("page", ["security.md", "operate.md"])
-def test_every_test_that_a_page_names_exists(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
-    assert len(named) > 9
-    for file, test in named:
-        source = ROOT / file
-        assert source.is_file(), f"{page} names {file}"
-        if test:
-            assert re.search(rf"def {test}\b", source.read_text(encoding="utf-8")), f"{page} names {file}::{test}"
-
-
-def test_the_incidents_are_ten_each_with_its_parts() -> None:
-    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-    incidents = re.split(r"^### \d+\. ", text, flags=re.MULTILINE)[1:]
-    assert len(incidents) >= 10
-    for incident in incidents:
-        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
-            assert part in incident, incident.splitlines()[0]

@@ -1,9 +1,8 @@
-"""A run reads only what was resolved at its launch: edits, retries and stages of one run."""
+"""A run reads only what was resolved at its launch: edits, retries, and the studies of config/studies.yaml."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,15 +12,19 @@ import yaml
 
 from assets import partitions
 from assets.resources import SNAPSHOT, Podium, choosing
+from assets.studies import configured_studies, study_of
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Snapshot
-from ops.core.errors import ConfigError, DataError
+from ops.config import Setup, Snapshot
+from ops.config.studies import STUDIES, Changes, load_studies, readable
+from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
+from ops.stages.studies.recipe_changes import setups
 from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
 from pipelines.home import this_process
 from pipelines.launching import execute_in_process
+from pipelines.studies import made
 
 POOL = dg.AssetKey("worker_pool")
 
@@ -50,10 +53,17 @@ def price(snapshot: Snapshot) -> float:
     return known.output
 
 
-def read_pool(podium: Podium, instance: dg.DagsterInstance, **tags: str) -> str:
-    """Materialize `worker_pool` in a separate run and return its id."""
+def shown_pool(instance: dg.DagsterInstance) -> tuple[str, object]:
+    """Return the run that materialized the pool last, and the metadata of the pool there."""
+    event = instance.get_latest_materialization_event(POOL)
+    assert event is not None and event.asset_materialization is not None
+    return event.run_id, event.asset_materialization.metadata["pool"].value
+
+
+def materialize(podium: Podium, instance: dg.DagsterInstance, asset: dg.AssetKey = POOL, **tags: str) -> str:
+    """Materialize an asset in a separate run and return its id."""
     job = definitions(podium).resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=instance, asset_selection=[POOL], run_config=podium.run_config(), tags=tags)
+    done = job.execute_in_process(instance=instance, asset_selection=[asset], run_config=podium.run_config(), tags=tags)
     assert done.success
     return done.run_id
 
@@ -72,6 +82,8 @@ def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None
     assert Snapshot.read(project.snapshots, snapshot.key) == snapshot
     assert snapshot.write(project.snapshots) == file
     assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
+    with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
+        Snapshot.read(project.snapshots, "nothing")
 
 
 def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -> None:
@@ -107,15 +119,10 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
     assert later.setup(project).workspace.texts != setup.workspace.texts
 
 
-def test_a_missing_snapshot_is_reported(project: Workspace) -> None:
-    with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
-        Snapshot.read(project.snapshots, "nothing")
-
-
 def test_the_first_step_of_a_run_takes_it_and_the_tags_say_so(
     project: Workspace, podium: Podium, instance: dg.DagsterInstance
 ) -> None:
-    run = instance.get_run_by_id(read_pool(podium, instance))
+    run = instance.get_run_by_id(materialize(podium, instance))
     assert run is not None
     snapshot = Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
     assert snapshot.pool == podium.load().pool
@@ -128,12 +135,10 @@ def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
 ) -> None:
     launched = podium.launch_tags()
     reprice(project, 777.0)
-    old = snapshot_of(project, instance, read_pool(podium, instance, **launched))
-    event = instance.get_latest_materialization_event(POOL)
-    assert event is not None and event.asset_materialization is not None
+    old = snapshot_of(project, instance, materialize(podium, instance, **launched))
     assert price(old) != 777.0
-    assert "777.0" not in str(event.asset_materialization.metadata["pool"].value)
-    assert price(snapshot_of(project, instance, read_pool(podium, instance))) == 777.0
+    assert "777.0" not in str(shown_pool(instance)[1])
+    assert price(snapshot_of(project, instance, materialize(podium, instance))) == 777.0
 
 
 @pytest.mark.long
@@ -148,12 +153,9 @@ def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
     again = dg.execute_job(job, instance, reexecution_options=dg.ReexecutionOptions(first.run_id))
     repeated = instance.get_run_by_id(again.run_id)
     assert repeated is not None and repeated.root_run_id == first.run_id
-    event = instance.get_latest_materialization_event(POOL)
-    assert event is not None and event.asset_materialization is not None
-    assert event.run_id == again.run_id
     snapshot = snapshot_of(project, instance, first.run_id)
     assert price(snapshot) != 777.0
-    assert event.asset_materialization.metadata["pool"].value == snapshot.pool.model_dump(mode="json")
+    assert shown_pool(instance) == (again.run_id, snapshot.pool.model_dump(mode="json"))
 
 
 def costs_again(root: str) -> dg.JobDefinition:
@@ -209,28 +211,18 @@ def test_a_launchpad_explains_what_it_offers() -> None:
     assert not any(offered.values())  # no other field to fill in
 
 
-def test_a_launchpad_offers_the_recipes_that_exist(project: Workspace, podium: Podium) -> None:
-    job = definitions(podium).resolve_job_def("lifecycle")
-
-    def config(recipe: str) -> dict[str, object]:
-        return {"resources": {"podium": {"config": {"recipe": recipe}}}}
-
-    assert dg.validate_run_config(job, config("paper"))
-    with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type Recipe"):
-        dg.validate_run_config(job, config("papre"))
-
-
-def test_the_root_decides_which_recipes_exist(
-    tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]
-) -> None:
-    project = make(tmp_path_factory.mktemp("other") / "project")
-    (project.config / "recipes" / "mine.yaml").write_bytes(
-        (project.config / "recipes" / "quickstart.yaml").read_bytes()
-    )
+def test_a_launchpad_offers_the_recipes_that_exist_in_its_root(project: Workspace) -> None:
+    recipes = project.config / "recipes"
+    (recipes / "mine.yaml").write_bytes((recipes / "quickstart.yaml").read_bytes())
     job = definitions(Podium(root=str(project.root), recipe="mine")).resolve_job_def("lifecycle")
-    resolved = dg.validate_run_config(job, {})
-    assert resolved is not None
-    assert resolved["resources"]["podium"]["config"]["recipe"] == "mine"
+
+    def chosen(**config: str) -> str:
+        resolved = dg.validate_run_config(job, {"resources": {"podium": {"config": config}}})
+        return str(resolved["resources"]["podium"]["config"]["recipe"])
+
+    assert (chosen(), chosen(recipe="paper")) == ("mine", "paper")
+    with pytest.raises(dg.DagsterInvalidConfigError, match="not in enum type Recipe"):
+        chosen(recipe="papre")
 
 
 @pytest.mark.filterwarnings("error")
@@ -240,3 +232,119 @@ def test_a_run_of_another_recipe_is_configured_without_a_warning(project: Worksp
     again = offered.repeating(asked)
     assert (str(again.recipe), again.seed) == ("paper", 7)
     again.model_dump()
+
+
+# ── studies ──────────────────────────────────────────────────────────────────
+
+BROKEN = "studies:\n  sizes: [\n"
+WIDER = {"wider": {"policy": {"hidden": 256}}}
+
+
+def write(config: Path, changes: object, text: str = "") -> None:
+    study = {"kind": "changes", "title": "Sizes", "recipe": "quickstart", "changes": changes}
+    said = text or yaml.safe_dump({"studies": {"sizes": study}}, sort_keys=False)
+    (config / STUDIES).write_text(said, encoding="utf-8")
+
+
+def names(config: Path) -> list[str]:
+    return [key.to_user_string() for asset in configured_studies(config) for key in asset.keys]
+
+
+def sizes(podium: Podium) -> dict[str, Setup]:
+    entry = study_of(podium, "sizes").entry
+    assert isinstance(entry, Changes)
+    return setups("sizes", entry, podium.load())
+
+
+def hidden(podium: Podium, name: str) -> int:
+    """Return the width of the policy with that change."""
+    return sizes(podium)[name].recipe.policy.hidden  # type: ignore[union-attr]
+
+
+def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, podium: Podium) -> None:
+    write(project.config, WIDER)
+    [asset] = configured_studies(project.config)
+    assert names(project.config) == ["study/sizes"]  # no conflict with another asset's name
+    said = "Sizes: the cold start and the Conductor of recipe quickstart, trained again with: wider."
+    assert asset.specs_by_key[asset.key].description == said
+    graph = definitions(podium).resolve_asset_graph()
+    assert graph.get(asset.key).group_name == "experiments"
+    (project.config / STUDIES).unlink()
+    assert names(project.config) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BROKEN, "studies.yaml: line 3: is not valid YAML"),
+        ("studies: {sizes: 3}\n", "studies.yaml: studies.sizes"),
+        ("studies: {a b: {kind: rounds, title: t, recipe: recursive}}\n", "studies.a b"),
+    ],
+)
+def test_the_asset_of_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, why: str) -> None:
+    write(tmp_path, {}, text)
+    assert names(tmp_path) == ["study/studies_yaml"]
+    [stands] = configured_studies(tmp_path)
+    assert why in str(stands.specs_by_key[stands.key].description)
+    with pytest.raises(ConfigError, match=why):
+        load_studies(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_stops_only_its_own_studies(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    why = "studies.yaml: line 3: is not valid YAML"
+    write(project.config, {}, BROKEN)
+    materialize(podium, instance)
+    with pytest.raises(PodiumError, match=why):
+        materialize(podium, instance, dg.AssetKey(["study", "studies_yaml"]))
+    write(project.config, WIDER)
+    broken = podium.snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
+    with pytest.raises(PodiumError, match=why):
+        readable(podium.of(broken).snapshot().studies)
+
+
+def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace, podium: Podium) -> None:
+    write(project.config, WIDER | {"narrower": {"policy": {"hidden": 64}}})
+    snapshot = podium.snapshot()
+    kept = podium.of(Snapshot.read(snapshot.write(project.snapshots).parent, snapshot.key))
+    write(project.config, {"wider": {"policy": {"hidden": 192}}})
+    assert (hidden(kept, "as it is"), hidden(kept, "wider"), hidden(podium, "wider")) == (128, 256, 192)
+    changed = sizes(kept).values()
+    caps = {each.recipe.budget.run_usd for each in changed}
+    assert caps == {3 * podium.load().recipe.budget.run_usd}  # the unchanged recipe, and two changes
+    assert {each.run for each in changed} == {f"{podium.load().run}-sizes"}, "the recipe's own run does not pay"
+
+
+IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], str | None, str], ...] = (
+    ("size", (), None, r"there is no study 'size'\. Studies: one_worker, .*sizes"),
+    ("sizes", ("narrower",), None, r"studies\.yaml: studies\.sizes\.changes: has no 'narrower'.*wider; wrong"),
+    ("sizes", (), "adaptive", r"studies\.sizes: is of recipe 'quickstart', not 'adaptive'"),
+    ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
+    ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),
+    ("subsets", (), None, r"pool 'quickstart' has no 'unknown' to keep from training"),
+    ("one_worker", ("solver",), None, r"study 'one_worker' has no separate changes: there is no 'solver'"),
+)
+"""Study, changes and recipe that are asked for, and why they are refused."""
+
+
+def test_an_impossible_study_is_refused_before_anything_runs(project: Workspace) -> None:
+    write(project.config, WIDER | {"wrong": {"policy": {"hiddenn": 8}}})
+    with (project.config / STUDIES).open("a", encoding="utf-8") as file:
+        file.write(
+            "  rounds: {kind: rounds, title: Rounds, recipe: quickstart}\n"
+            "  subsets: {kind: subsets, title: Subsets, recipe: adaptive, unseen: unknown}\n"
+        )
+    for name, changes, recipe, why in IMPOSSIBLE:
+        with pytest.raises(PodiumError, match=why):
+            made(project, name, changes, recipe)
+    with pytest.raises(PodiumError, match="'strategy_emergence' reads one training: name one seed"):
+        made(project, "strategy_emergence", (), seeds=(1, 2))
+
+
+def test_without_the_recipe_trained_as_it_is_there_is_nothing_to_stand_beside(
+    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+) -> None:
+    write(project.config, WIDER)
+    with pytest.raises(PodiumError, match=r"training_mix\.jsonl.*nothing was trained.*`podium run"):
+        materialize(podium, instance, dg.AssetKey(["study", "sizes"]))

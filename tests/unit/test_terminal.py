@@ -1,9 +1,11 @@
-"""Output for a terminal of 80 columns: a plan, and the line of progress."""
-
-from __future__ import annotations
+"""Output on a terminal, 80 columns wide: a plan, progress, and what a step prints, which is in its file too."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
+import dagster as dg
 import pytest
 from rich.console import Console
 
@@ -14,6 +16,7 @@ from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
 from ops.planning.requirements import missing
 from ops.planning.text import report
+from ops.workers.client import Counts
 from pipelines.commands.shown import wrapped
 from pipelines.terminal import Terminal
 
@@ -46,3 +49,78 @@ def test_progress_names_the_phase_and_its_remaining_time_at_80_columns() -> None
     line = out.getvalue().splitlines()[0]
     for part in ("adaptive_conductor", "workflows tried", "5240/9600", "less than a minute left"):
         assert part in line, line
+
+
+def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
+    @dg.asset
+    def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        terminal.progress(context)(1, 2, "half")
+        terminal.calls(context, Counts(live=3, cached=4, usd=0.5))
+        return dg.MaterializeResult()
+
+    @dg.asset_check(asset=numbers)
+    def even() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, description="3 [sic] is odd")
+
+    @dg.asset_check(asset=numbers)
+    def small() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description="3 is not small")
+
+    out = io.StringIO()
+    terminal = Terminal(Console(file=out, width=100))
+    definitions = dg.Definitions(assets=[numbers], asset_checks=[even, small], loggers={"terminal": terminal.logger()})
+    with terminal:
+        definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
+    shown = out.getvalue()
+    assert "✓ numbers" in shown
+    assert "3 calls, 4 cached, $0.50" in shown
+    assert "✗ even: 3 [sic] is odd" in shown
+    assert "! small: 3 is not small" in shown
+    assert terminal.total == Counts(live=3, cached=4, usd=0.5)
+
+
+ROOT = Path(__file__).parents[2]
+PRINTS = """
+import os, sys
+import psutil
+from pipelines.step_output import StepOutput
+output = StepOutput(base_dir=sys.argv[1])
+with output.capture_logs(["run", "compute_logs", "outer"]):
+    os.system("echo of a child >&2")
+    with output.capture_logs(["run", "compute_logs", "inner"]):
+        print("early", file=sys.stderr, flush=True)
+        sys.stdin.readline()
+        print("late", file=sys.stderr, flush=True)
+        print("children:", len(psutil.Process().children()), flush=True)
+print("after")
+"""
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PRINTS, str(tmp_path)], cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_output_is_shown_while_the_step_runs_and_kept(process: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert process.stderr is not None
+    assert [process.stderr.readline(), process.stderr.readline()] == ["of a child\n", "early\n"]  # the step still runs
+    printed, rest = process.communicate("\n", timeout=120)
+    assert (process.returncode, printed, rest) == (0, "children: 0\nafter\n", "late\n")
+    kept = tmp_path / "run" / "compute_logs"
+    assert (kept / "inner.err").read_text("utf-8") == "early\nlate\n"
+    assert (kept / "outer.err").read_text("utf-8") == "of a child\nearly\nlate\n"
+    assert (kept / "inner.complete").is_file() and (kept / "outer.complete").is_file()
+
+
+def test_a_terminal_that_is_closed_ends_no_step(process: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert process.stdin is not None and process.stderr is not None and process.stdout is not None
+    process.stderr.readline()
+    process.stderr.close()
+    process.stdin.write("\n")
+    process.stdin.close()
+    printed = process.stdout.read()
+    assert (process.wait(120), printed) == (0, "children: 0\nafter\n")
+    assert (tmp_path / "run" / "compute_logs" / "inner.err").read_text("utf-8") == "early\nlate\n"

@@ -1,12 +1,23 @@
-"""A trace in MLflow: the tree of the steps, their times and costs; no text if it is confidential."""
+"""Traces in MLflow: the tree of an execution's steps; of a served request, which is stored or counted as dropped.
+
+Each shows times and costs, and no text where it is confidential.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import io
+import pickle
+import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,19 +27,25 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
+from ops.release import trace_writer
 from ops.release.store import connected, experiment
-from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, store_traces
+from ops.release.trace_writer import TraceWriter, main
+from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, of_request, store_traces
+from ops.serving.answer import Answer
+from ops.serving.http.routes import RequestRecord
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import Question, play
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace, WorkflowTrace
+from tests.releases import checkout, shared_store
+from tests.serving.script import POOL, SIX_BY_SEVEN, Scripted, ask, engine_of
+from tests.team.servers import until
 
+pytestmark = pytest.mark.timeout(300)
 WORKERS = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "down")]
-WORKFLOW = Workflow(
-    (Step(0, "CANARY one"), Step(1, "CANARY two"), Step(1, "idle"), Step(0, "CANARY three", (0, 1)))
-)
+WORKFLOW = Workflow((Step(0, "CANARY one"), Step(1, "CANARY two"), Step(1, "idle"), Step(0, "CANARY three", (0, 1))))
 QUESTION = "CANARY question?"
 
 
@@ -40,42 +57,52 @@ class Tool:
         return Response("CANARY answer", 100, 20, 0.25, 0.5, "stop", retries=1)
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return Workspace(tmp_path_factory.mktemp("traced"))
+class Store:
+    """A workspace's own MLflow store."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        with connected(workspace) as client:
+            self.home = experiment(client, workspace)
+
+    def holds(self, *trees: TreeWithTags) -> list[Any]:
+        """Store these; the traces that MLflow has of them."""
+        with connected(self.workspace) as client:
+            return [client.get_trace(each) for each in store_traces(self.workspace.mlflow_uri, self.home, trees)]
+
+    def count(self) -> int:
+        with sqlite3.connect(self.workspace.state / "mlflow" / "mlflow.db") as connection:
+            return int(connection.execute("SELECT count(*) FROM trace_info").fetchone()[0])
 
 
 @pytest.fixture
-def store(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with connected(workspace):
-        yield workspace
+    return checkout(tmp_path / "checkout", shared_store())
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> Store:
+    return Store(workspace)
 
 
 def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
     return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool()), scheduler=Scheduler()))
 
 
-def stored(run: WorkflowTrace | Trace, **tags: str):
+def stored(store: Store, run: WorkflowTrace | Trace, *, texts: bool = True, **tags: str) -> Any:
     """Return the execution's trace as stored by MLflow."""
     whole = run if isinstance(run, Trace) else Trace.of(run)
-    return stored_tree(TreeWithTags(of_execution(whole, "workflow"), tags))
-
-
-def stored_tree(tree: TreeWithTags):
-    import mlflow
-
-    uri = mlflow.get_tracking_uri()
-    home = experiment(mlflow.MlflowClient(), Workspace(Path(uri.removeprefix("sqlite:///")).parents[2]))
-    [trace_id] = store_traces(uri, home, [tree])
-    trace = mlflow.get_trace(trace_id)
-    assert trace is not None
+    [trace] = store.holds(TreeWithTags(of_execution(whole, "workflow", texts=texts), tags))
     return trace
 
 
-def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -> None:
+# ── executions ───────────────────────────────────────────────────────────────
+
+
+def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Store) -> None:
     trace = run()
-    shown = stored(trace, benchmark="math500")
+    shown = stored(store, trace, benchmark="math500")
     root, *_ = [span for span in shown.data.spans if span.parent_id is None]
     steps = sorted((s for s in shown.data.spans if s.parent_id == root.span_id), key=lambda s: s.name)
     assert [span.name for span in steps] == [
@@ -99,23 +126,23 @@ def test_the_steps_are_spans_with_their_times_tokens_and_usd(store: Workspace) -
     assert (totals["calls"], totals["retries"], totals["pruned"], totals["edges"]) == (3, 3, 1, ["1 → 4", "2 → 4"])
 
 
-def test_a_failure_is_an_error_and_says_which_step(store: Workspace) -> None:
-    shown = stored(run(Workflow((Step(2, "a"), Step(0, "b", "all")))))
+def test_a_failure_is_an_error_and_says_which_step(store: Store) -> None:
+    shown = stored(store, run(Workflow((Step(2, "a"), Step(0, "b", "all")))))
     assert shown.info.state == "ERROR"
     by_name = {span.name: span for span in shown.data.spans}
     assert by_name["1 · down"].attributes["error"] == "CANARY error"
     assert "2 · algebraist (not run)" in by_name
 
 
-def test_without_texts_the_store_has_no_word_of_it(store: Workspace) -> None:
+def test_without_texts_the_store_has_no_word_of_it(store: Store) -> None:
     failed = run(Workflow((Step(2, "CANARY a"), Step(0, "CANARY b", "all"))))
     for trace in (run(), failed):
-        shown = stored_tree(TreeWithTags(of_execution(Trace.of(trace), "workflow", texts=False), {}))
+        shown = stored(store, trace, texts=False)
         assert "CANARY" not in shown.to_json()
         assert len(shown.data.spans) == 1 + len(trace.steps)
 
 
-def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
+def test_rounds_are_spans_of_their_own(store: Store) -> None:
     texts = iter([WORKFLOW.render(), Workflow.single(1, "Again.").render(), Workflow(()).render()])
 
     async def write(_: list[list[Message]]) -> list[str]:
@@ -125,7 +152,7 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
     question = Question(problem, Team(WORKERS, Tool(), prompting))
     [rounds] = asyncio.run(play([question], write, RoundLimits(rounds=3)))
-    spans = {span.span_id: span for span in stored(rounds).data.spans}
+    spans = {span.span_id: span for span in stored(store, rounds).data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
     assert parents["round 1"] == parents["round 2"] == "workflow"
     assert parents["4 · algebraist"] == "round 1"
@@ -134,13 +161,15 @@ def test_rounds_are_spans_of_their_own(store: Workspace) -> None:
     assert (root.attributes["stop"], root.attributes["rounds"], root.attributes["calls"]) == ("kept", 3, 4)
 
 
-def test_below_an_open_span_no_second_trace_is_made(store: Workspace) -> None:
+def test_below_an_open_span_no_second_trace_is_made(workspace: Workspace) -> None:
     import mlflow
 
-    with mlflow.start_span("request") as request:
-        attach(of_execution(Trace.of(run()), "workflow"), request)
-    mlflow.flush_trace_async_logging()
-    trace = mlflow.get_trace(request.trace_id)
+    with connected(workspace) as client:
+        experiment(client, workspace)
+        with mlflow.start_span("request") as request:
+            attach(of_execution(Trace.of(run()), "workflow"), request)
+        mlflow.flush_trace_async_logging()
+        trace = mlflow.get_trace(request.trace_id)
     assert trace is not None
     assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
@@ -161,14 +190,10 @@ def sampled() -> TraceSample:
     return sample
 
 
-def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(workspace: Workspace) -> None:
     import mlflow
 
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    sample = sampled()
-    ids = sample.export(workspace, "conductor")
+    ids = sampled().export(workspace, "conductor")
     with connected(workspace):
         traces = [mlflow.get_trace(trace_id) for trace_id in ids]
         assert mlflow.get_experiment(traces[0].info.experiment_id).name == "podium"
@@ -208,3 +233,111 @@ def test_traces_that_mlflow_does_not_take_are_one_warning_and_no_error(
 def test_nothing_kept_touches_no_store(tmp_path: Path) -> None:
     assert TraceSample(0).export(Workspace(tmp_path), "conductor") == []
     assert list(tmp_path.iterdir()) == []
+
+
+# ── served requests ──────────────────────────────────────────────────────────
+
+CHECKED = Workflow((Step(0, "Compute."), Step(0, "Check it.", "all"))).render()
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    """An answer after a second completion, by a Conductor that needs a tenth of a second for each."""
+    writer = Scripted("nothing", CHECKED, seconds=0.1)
+    with closing(engine_of(tmp_path_factory.mktemp("engine"), POOL, writer)) as engine:
+        return ask(engine, SIX_BY_SEVEN)
+
+
+def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: float = 0.0) -> RequestRecord:
+    """A request that arrived this many seconds before its answer was begun, and ended a second after that or later."""
+    ended = max(time.time(), answer.began + 1.0)
+    return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, ended)
+
+
+def traced(*asked: Any, **named: Any) -> TreeWithTags:
+    return of_request(record(*asked, **named))
+
+
+def test_a_trace_shows_waiting_writing_and_work_from_the_arrival_on(store: Store, answer: Answer) -> None:
+    [trace] = store.holds(traced(replace(answer, waited_s=0.25), before_s=2.0))
+    spans = {span.name: span for span in trace.data.spans}
+    root = next(span for span in trace.data.spans if span.parent_id is None)
+    assert root.start_time_ns == pytest.approx((answer.began - 2.0) * 1e9, abs=1e6)
+    assert trace.info.execution_duration >= 2000
+    assert (trace.info.tags["request"], trace.info.tags["status"]) == ("req_0", "answered")
+    waiting = spans["waiting for a place"]
+    assert (waiting.end_time_ns - waiting.start_time_ns) / 1e9 == pytest.approx(0.25, abs=0.01)
+    first, second = spans["Conductor"], spans["Conductor (2)"]
+    for span in (first, second):
+        assert (span.end_time_ns - span.start_time_ns) / 1e9 >= 0.1
+    assert second.inputs["messages"][-1]["content"].startswith(SIX_BY_SEVEN)
+    assert second.outputs["choices"][0]["message"]["content"] == CHECKED
+    usage = {"input_tokens": 100, "output_tokens": len(CHECKED), "total_tokens": 100 + len(CHECKED)}
+    assert second.attributes["mlflow.chat.tokenUsage"] == usage
+    assert {"workflow", "1 · algebraist", "2 · algebraist"} <= spans.keys()
+    parts = [span for span in trace.data.spans if span.parent_id == root.span_id]
+    assert all(span.start_time_ns >= root.start_time_ns and span.end_time_ns <= root.end_time_ns for span in parts)
+
+
+def test_questions_that_wait_for_the_policy_show_it(tmp_path: Path, store: Store) -> None:
+    writer = Scripted(CHECKED, seconds=2.0)
+    with closing(engine_of(tmp_path / "engine", POOL, writer, batch=1)) as engine, ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask, engine, SIX_BY_SEVEN) for _ in "12"]
+        traces = store.holds(*(traced(each.result(timeout=60), number) for number, each in enumerate(asked)))
+    spans = [span for trace in traces for span in trace.data.spans if span.name == "waiting for the Conductor"]
+    longest = max((span.end_time_ns - span.start_time_ns) / 1e9 for span in spans)
+    assert longest > 0.1, "of the one whose writing waited for the other's"
+
+
+def test_without_texts_the_store_has_no_word_of_a_request(store: Store, answer: Answer) -> None:
+    [trace] = store.holds(traced(answer, texts=False))
+    assert "cdot" not in trace.to_json() and "Compute" not in trace.to_json()
+    assert {span.name for span in trace.data.spans} >= {"Conductor", "workflow"}
+
+
+def test_half_a_surrogate_pair_spoils_no_batch(store: Store, answer: Answer) -> None:
+    broken = replace(answer, problem=replace(answer.problem, question="half a pair: \ud83d"))
+    store.holds(*(traced(each, number) for number, each in enumerate((answer, broken, answer))))
+    assert store.count() == 3
+
+
+def test_refused_records_of_the_store_are_reported(
+    store: Store, answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = [pickle.dumps(record(answer, number)) for number in range(2)]
+    batches, replies = io.BytesIO(b"".join(map(pickle.dumps, ([*good, b"no record"], good)))), io.BytesIO()
+    main(store.workspace.root, store.home, batches, replies)
+    with sqlite3.connect(store.workspace.state / "mlflow" / "mlflow.db") as connection:
+        connection.execute("ALTER TABLE spans RENAME TO lost")
+    main(store.workspace.root, store.home, io.BytesIO(pickle.dumps(good)), replies)
+    replies.seek(0)
+    assert [pickle.load(replies) for _ in range(3)] == [2, 2, 0]
+    assert "a request has no trace" in caplog.text and "MLflow does not take traces" in caplog.text
+
+
+@pytest.mark.long
+def test_many_at_once_are_stored_or_counted_also_where_the_process_is_killed(
+    store: Store, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = len(pickle.dumps(record(answer, 100), pickle.HIGHEST_PROTOCOL))
+    monkeypatch.setattr(trace_writer, "WAITING_BYTES", 100 * size)
+    monkeypatch.setattr(trace_writer, "AGAIN_S", 0.0)
+    stored, dropped = [], []
+    writer = TraceWriter(store.workspace.root, store.home)
+    writer.on_stored, writer.on_dropped = stored.append, dropped.append
+    writer.keep(record(answer))
+    until(lambda: stored == [1], "one is stored")
+    assert writer._process is not None
+    writer._process.kill()
+    writer._process.wait(60)
+    writer.keep(record(answer, 1))
+    until(lambda: dropped == [1], "one is dropped")
+    assert "1 traces were dropped: the process that stores them ended" in caplog.text
+    for number in range(300):
+        writer.keep(record(answer, number))
+    writer.close(120)
+    assert sum(dropped) >= 50 and sum(stored) >= 90, "more came than may wait"
+    assert sum(stored) + sum(dropped) == 302
+    assert store.count() == sum(stored)
+    writer.keep(record(answer, 301))
+    assert sum(stored) + sum(dropped) == 303, "one that comes too late is counted"

@@ -1,10 +1,13 @@
-"""Notices over real HTTP and SMTP on loopback: delivered, retried, given up; no failure of an alert ends a run."""
+"""Notices over real HTTP and SMTP on loopback: delivered, retried, given up; no failure of an alert ends a run; and the
+table of alerts, each of which the code sends."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import logging
+import re
+import shlex
 import socket
 import ssl
 import threading
@@ -14,17 +17,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
 from ops.alerts import Notice, channels, notify
+from ops.alerts.catalogue import CATALOGUE, RUN_FAILED, Alert
 from ops.alerts.channels import LONGEST_TEXT, text_of
 from ops.alerts.notify import kept
-from ops.config import Alerts, load_alerts
+from ops.config import KINDS, Alerts, load_alerts
 from ops.core.errors import ConfigError
+from ops.core.processes import free_port
 from ops.core.workspace import Workspace
+from pipelines.commands import main
 from tests.command import podium
 
 SECRET = "T0000/B0000/verysecretpath"
@@ -67,9 +74,22 @@ class Hook:
 
 
 @pytest.fixture
-def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
+def configure(workspace: Workspace, **settings: object) -> None:
+    (workspace.config / "alerts.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+@pytest.fixture
+def hook(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+    """The webhook that the configuration names."""
     running = Hook()
     monkeypatch.setenv("PODIUM_SLACK_WEBHOOK", running.url)
+    configure(workspace, slack={})
     yield running
     running.server.shutdown()
     running.server.server_close()
@@ -81,11 +101,11 @@ class Mailbox:
     def __init__(self) -> None:
         self.messages: list[Any] = []
         self.refusals: list[str] = []
+        self.port = free_port()
 
     async def handle_DATA(self, server: object, session: object, envelope: Envelope) -> str:  # noqa: N802
         if self.refusals:
             return self.refusals.pop(0)
-        assert isinstance(envelope.content, bytes)
         self.messages.append(message_from_bytes(envelope.content, policy=policy.default))
         return "250 taken"
 
@@ -116,45 +136,29 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Mailbox, int]]:
-    """A server that wants STARTTLS and a password, with the port that it listens on."""
+def mailbox(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mailbox]:
+    """The server that the configuration names, which wants STARTTLS and a password."""
     box = Mailbox()
 
     def known(*given: Any) -> AuthResult:
         return AuthResult(success=given[-1] == LoginPassword(b"podium", PASSWORD.encode()), handled=False)
 
     server = Controller(
-        box, hostname="127.0.0.1", port=free_port(), tls_context=certificate(tmp_path), require_starttls=True,
+        box, hostname="127.0.0.1", port=box.port, tls_context=certificate(tmp_path), require_starttls=True,
         auth_required=True, authenticator=known,
     )  # fmt: skip
     server.start()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     monkeypatch.setenv("PODIUM_SMTP_PASSWORD", PASSWORD)
-    yield box, server.port
+    configure(workspace, mail=mail(box.port))
+    yield box
     server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    (tmp_path / "config").mkdir()
-    (tmp_path / "dvc.yaml").touch()
-    return Workspace(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the pauses between attempts, because the test counts attempts."""
     monkeypatch.setattr(channels, "LONGEST_PAUSE_S", 0.01)
-
-
-def configure(workspace: Workspace, **settings: object) -> None:
-    (workspace.config / "alerts.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
 
 
 def mail(port: int, **changes: object) -> dict[str, object]:
@@ -172,7 +176,6 @@ def problems(workspace: Workspace, notice: Notice = NOTICE) -> list[str]:
 
 
 def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace, hook: Hook) -> None:
-    configure(workspace, slack={})
     assert problems(workspace) == []
     assert hook.taken == [
         {"text": "*[podium] failure: lifecycle failed*\nrun 1 &lt;of&gt; 2 &amp; more\n\nhttp://127.0.0.1:3000/runs/1"}
@@ -183,10 +186,7 @@ def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace,
 @pytest.mark.parametrize(
     "first", [(503, {}), (429, {"retry-after": "0"}), (429, {"retry-after": "Tue, 1 Jan"}), (0, {})]
 )
-def test_an_unreachable_webhook_is_retried(
-    workspace: Workspace, hook: Hook, first: tuple[int, dict[str, str]]
-) -> None:
-    configure(workspace, slack={})
+def test_an_unreachable_webhook_is_retried(workspace: Workspace, hook: Hook, first: tuple[int, dict[str, str]]) -> None:
     hook.answers = [first, first]
     assert problems(workspace) == []
     assert (len(hook.taken), len(hook.paths)) == (1, 3)
@@ -200,7 +200,6 @@ def test_a_webhook_that_never_takes_it_is_a_warning(
     workspace: Workspace, hook: Hook, answer: tuple[int, dict[str, str]], asked: int, said: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    configure(workspace, slack={})
     hook.answers = [answer] * 5
     [problem] = problems(workspace)
     assert said in problem
@@ -226,7 +225,6 @@ def test_no_message_and_no_log_repeats_a_webhook(
     capfd: pytest.CaptureFixture[str], value: str | None,
 ) -> None:  # fmt: skip
     caplog.set_level(logging.DEBUG)  # with all libraries at the highest log level
-    configure(workspace, slack={})
     hook.answers = [(500, {}), (404, {})]
     said = problems(workspace)
     assert len(said) == 1
@@ -241,58 +239,52 @@ def test_no_message_and_no_log_repeats_a_webhook(
     assert SECRET not in written and SECRET not in (workspace.state / "alerts.jsonl").read_text()
 
 
-def test_a_mail_over_tls_with_a_password(workspace: Workspace, mailbox: tuple[Mailbox, int]) -> None:
-    box, port = mailbox
-    configure(workspace, mail=mail(port))
+def test_a_mail_over_tls_with_a_password(workspace: Workspace, mailbox: Mailbox) -> None:
     title = "a title\nBcc: everybody@example.org"
     assert problems(workspace, Notice("drift", title, "ünïcode ✓")) == []
-    [message] = box.messages
+    [message] = mailbox.messages
     assert message["subject"] == "[podium] drift: a title Bcc: everybody@example.org"
     assert (message["to"], message["bcc"]) == ("a@example.org, b@example.org", None)
     assert message.get_content().strip() == "ünïcode ✓"
 
 
-def test_a_mail_server_that_is_busy_is_asked_again(workspace: Workspace, mailbox: tuple[Mailbox, int]) -> None:
-    box, port = mailbox
-    configure(workspace, mail=mail(port))
-    box.refusals = ["451 later", "451 later"]
+def test_a_mail_server_that_is_busy_is_asked_again(workspace: Workspace, mailbox: Mailbox) -> None:
+    mailbox.refusals = ["451 later", "451 later"]
     assert problems(workspace) == []
-    box.refusals = ["554 never"]
+    mailbox.refusals = ["554 never"]
     [problem] = problems(workspace)
     assert "answered 554 never" in problem
-    assert len(box.messages) == 1
+    assert len(mailbox.messages) == 1
 
 
 def test_a_mail_server_that_refuses_us(
-    workspace: Workspace, mailbox: tuple[Mailbox, int], monkeypatch: pytest.MonkeyPatch,
+    workspace: Workspace, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
-    box, port = mailbox
-    configure(workspace, mail=mail(port, user="nobody"))
+    configure(workspace, mail=mail(mailbox.port, user="nobody"))
     said = problems(workspace)
     assert "refused user nobody (535)" in said[0]
     configure(workspace, mail=mail(free_port()))
     said += problems(workspace)
     assert "Connection refused" in said[1]
-    configure(workspace, mail=mail(port))
+    configure(workspace, mail=mail(mailbox.port))
     monkeypatch.delenv("SSL_CERT_FILE")
     said += problems(workspace)
     assert "certificate verify failed" in said[2], "sent to an unknown server"
     monkeypatch.delenv("PODIUM_SMTP_PASSWORD")
     said += problems(workspace)
     assert "PODIUM_SMTP_PASSWORD is not set" in said[3]
-    assert box.messages == []
+    assert mailbox.messages == []
     assert PASSWORD not in "".join(said) + caplog.text + "".join(capfd.readouterr())
 
 
-def test_each_channel_gets_its_kinds(workspace: Workspace, hook: Hook, mailbox: tuple[Mailbox, int]) -> None:
-    box, port = mailbox
-    configure(workspace, slack={"kinds": ["promotion"]}, mail=mail(port, kinds=["budget"]))
+def test_each_channel_gets_its_kinds(workspace: Workspace, hook: Hook, mailbox: Mailbox) -> None:
+    configure(workspace, slack={"kinds": ["promotion"]}, mail=mail(mailbox.port, kinds=["budget"]))
     for kind in ("failure", "budget", "drift", "promotion"):
         assert problems(workspace, Notice(kind, kind)) == []  # type: ignore[arg-type]
     assert [body["text"] for body in hook.taken] == ["*[podium] promotion: promotion*"]
-    assert [message["subject"] for message in box.messages] == ["[podium] budget: budget"]
+    assert [message["subject"] for message in mailbox.messages] == ["[podium] budget: budget"]
     assert [entry.notice.kind for entry in kept(workspace, 9)] == ["promotion", "drift", "budget", "failure"]
 
 
@@ -304,7 +296,6 @@ def test_a_mistake_in_the_file_ends_no_run(workspace: Workspace, caplog: pytest.
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(workspace: Workspace, hook: Hook) -> None:
-    configure(workspace, slack={})
     workspace.state.write_text("a file where a folder should be")
     [slack, record] = notify(workspace, NOTICE)
     assert slack.taken and record.channel == "record"
@@ -346,6 +337,7 @@ def test_the_command_sends_a_notice_and_prints_the_result(
     workspace: Workspace, hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PODIUM_ROOT", str(workspace.root))
+    configure(workspace)
     assert podium("alerts", "test") == 0
     assert "Neither slack nor mail is set" in capsys.readouterr().out
     configure(workspace, slack={"kinds": ["promotion"]})
@@ -360,3 +352,33 @@ def test_the_command_sends_a_notice_and_prints_the_result(
     configure(workspace, slack={"kinds": ["nothing"]})
     assert podium("alerts", "test") == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+# ── catalogue ────────────────────────────────────────────────────────────────
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_code_sends_it(name: str) -> None:
+    files = [file for package in ("ops", "assets", "pipelines") for file in (ROOT / package).rglob("*.py")]
+    words = [re.findall(r"\w+", file.read_text(encoding="utf-8")) for file in files if file.name != "catalogue.py"]
+    users = [each for each in words if each.count(name) > 1]  # an import and a use
+    assert users, f"{name} is in the table and nothing sends it"
+
+
+@pytest.mark.parametrize("alert", CATALOGUE.values(), ids=CATALOGUE)
+def test_its_kind_is_one_of_the_configuration_and_its_command_exists(alert: Alert) -> None:
+    assert alert.kind in KINDS
+    if alert.command.startswith("{"):
+        return
+    _, name, *rest = shlex.split(alert.example)
+    command = main.podium.get_command(click.Context(main.podium), name)
+    assert command is not None, name
+    options = {each for parameter in command.params for each in parameter.opts}
+    assert {word for word in rest if word.startswith("--")} <= options
+
+
+def test_a_command_without_its_values_is_refused() -> None:
+    with pytest.raises(KeyError, match="the_same_command"):
+        RUN_FAILED.notice("a run failed")

@@ -6,18 +6,12 @@ import asyncio
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from ops.cache import ResponseCache
 from ops.core.response import Response
-
-RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
-OpenCache = Callable[[], ResponseCache]
+from tests.unit.cache.conftest import RESPONSE, OpenCache, holder, take
 
 
 def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCache) -> None:
@@ -98,41 +92,12 @@ def test_one_of_two_callers_in_one_turn_gets_the_claim(open_cache: OpenCache) ->
 def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = cache.backend.claim("key")[0]
-    assert claim is not None
     cache.put_many([("key", "{}", RESPONSE)])
     cache.delete(["key"])
     later = ResponseCache(tmp_path).backend.claim("key")[0]
     assert later is not None
     claim.release()  # the claim of another process stays
     assert ResponseCache(tmp_path).backend.claim("key")[0] is None
-
-
-_HOLDER = """
-    import asyncio, sys, time
-    from pathlib import Path
-    from ops.cache import ResponseCache
-    cache = ResponseCache(Path(sys.argv[1]))
-    claims = [asyncio.run(cache.claim(key)) for key in ("waiting", "sent")]
-    cache.mark_sent({"sent": float(sys.argv[2])})
-    print("held", flush=True)
-    sys.stdin.readline()
-    if not cache.mark_sent({"waiting": 60.0}):
-        print("lost", flush=True)
-"""
-
-
-def holder(folder: Path, sent_s: float) -> subprocess.Popen[str]:
-    """A process that holds the claims of two keys and has sent the call of one."""
-    command = [sys.executable, "-c", textwrap.dedent(_HOLDER), str(folder), str(sent_s)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "held"
-    return process
-
-
-def take(cache: ResponseCache, key: str) -> None:
-    claim = asyncio.run(asyncio.wait_for(cache.claim(key), 60))
-    assert not isinstance(claim, Response)
 
 
 def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(tmp_path: Path) -> None:
@@ -177,7 +142,6 @@ def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> N
 def test_an_old_claim_is_no_entry(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = cache.backend.claim("key")[0]
-    assert claim is not None
     assert cache.mark_sent({"key": 1.0, "never claimed": 1.0}) == {"key"}
     assert (len(cache), cache.get("key"), cache.holds(["key"])) == (0, None, set())
     claim.release()

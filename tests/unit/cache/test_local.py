@@ -1,10 +1,13 @@
-"""The response cache on this machine: keys, round trips, damage."""
+"""The response cache on this machine: keys, round trips, damage; and the schema of its files and the ledger's."""
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +17,12 @@ from hypothesis import strategies as st
 
 from ops.cache import ResponseCache, cache_key, cache_material
 from ops.cache.front import OVERHEAD
+from ops.core import sqlite
+from ops.core.errors import DataError
 from ops.core.response import Response
-
-RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
-
-
-def test_a_response_comes_back_as_it_was_paid_for(tmp_path: Path) -> None:
-    ResponseCache(tmp_path).put_many([("key", "{}", RESPONSE)])
-    response = ResponseCache(tmp_path).get("key")
-    assert response == Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", cached=True)
-    assert ResponseCache(tmp_path).get("other") is None
+from ops.core.sqlite import SqliteFile
+from ops.spending.ledger import Ledger
+from tests.unit.cache.conftest import RESPONSE
 
 
 @given(text=st.text(st.characters(), max_size=50), cost=st.floats(0, 1e3), latency=st.floats(0, 1e5))
@@ -36,7 +35,6 @@ def test_any_text_survives_also_lone_surrogates(
     key, material = cache_key({}, messages, 0), cache_material({}, messages, 0)
     ResponseCache(folder).put_many([(key, material, response)])
     stored = ResponseCache(folder).get(key)
-    assert stored is not None
     assert (stored.text, stored.cost_usd, stored.latency_s) == (response.text, cost, latency)
 
 
@@ -116,3 +114,65 @@ def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
     child.join(30)
     assert child.exitcode == 0
     assert cache.get("child") is not None
+
+
+# ── schema ───────────────────────────────────────────────────────────────────
+
+OPENED: dict[str, Callable[[Path], object]] = {
+    "responses.sqlite": lambda folder: ResponseCache(folder).get("key"),
+    "claims.sqlite": lambda folder: ResponseCache(folder).backend.claim("key"),
+    "ledger.sqlite": lambda folder: Ledger(folder / "ledger.sqlite").spent("run"),
+}
+_OPEN = """
+import sys
+from pathlib import Path
+from ops.cache import ResponseCache
+print(len(ResponseCache(Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+@pytest.mark.parametrize("name", OPENED)
+def test_a_file_of_another_version_is_refused_and_not_touched(tmp_path: Path, name: str, version: int) -> None:
+    with sqlite3.connect(tmp_path / name) as connection:
+        connection.execute("CREATE TABLE something (else_ TEXT)")
+        connection.execute(f"PRAGMA user_version={version}")
+    connection.close()
+    with pytest.raises(
+        DataError, match=rf"{name}: schema: is version {version}, and this version of Podium uses .*move the file"
+    ):
+        OPENED[name](tmp_path)
+    connection = sqlite3.connect(tmp_path / name)
+    assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("something",)]
+    connection.close()
+    assert list(tmp_path.glob("*damaged*")) == []
+
+
+def test_processes_that_meet_no_file_make_it_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _OPEN, str(tmp_path)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=100)[0].strip() for process in running] == ["0"] * 4
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, statements = sqlite._has_tables, ["CREATE TABLE one (a TEXT)"]
+
+    def meanwhile(connection: sqlite3.Connection) -> bool:
+        monkeypatch.setattr(sqlite, "_has_tables", real)
+        with SqliteFile(tmp_path / "x", 1, statements).writing() as other:
+            other.execute("INSERT INTO one VALUES ('kept')")
+        return real(connection)
+
+    monkeypatch.setattr(sqlite, "_has_tables", meanwhile)
+    with SqliteFile(tmp_path / "x", 1, statements).writing() as connection:
+        assert connection.execute("SELECT a FROM one").fetchall() == [("kept",)]
+
+
+def test_a_schema_that_fails_leaves_an_empty_file(tmp_path: Path) -> None:
+    statements = ("CREATE TABLE one (a TEXT)",) * 2
+    failing = SqliteFile(tmp_path / "x", 1, statements)
+    with pytest.raises(sqlite3.OperationalError, match="already exists"), failing.writing():
+        pass
+    with SqliteFile(tmp_path / "x", 1, statements[:1]).writing() as connection:
+        assert connection.execute("SELECT count(*) FROM one").fetchone() == (0,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +15,38 @@ from ops.cache.backend import CacheRow, encode
 from ops.cache.misses import ABSENT, why_miss
 from ops.config import Pool, Worker
 from ops.core.response import Response
+from tests.unit.cache.conftest import RESPONSE, OpenCache
 
-OpenCache = Callable[[], ResponseCache]
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
 CODER = Worker(name="coder", model="openai/coder", temperature=0.2)
 QUESTION = [{"role": "user", "content": "A farmer has 17 sheep and buys 4 more. How many now?\n\nSubtask: Solve."}]
+PAID = (10, 5, 2e-5, 0.25, "stop")
 SHORT = [{"role": "user", "content": "1+1?"}]
 
 
-def store(
-    cache: ResponseCache, worker: Worker, messages: list[dict[str, str]], sample: int = 0, text: str = "Answer: 21"
-) -> str:
-    key = cache_key(worker.identity, messages, sample)
-    material = cache_material(worker.identity, messages, sample)
-    cache.put_many([(key, material, Response(text, 10, 5, 2e-5, 0.25, "stop"))])
-    return key
+def entry(
+    worker: Worker, messages: list[dict[str, str]], sample: int = 0, text: str = "Answer: 21"
+) -> tuple[str, str, Response]:
+    key, material = (form(worker.identity, messages, sample) for form in (cache_key, cache_material))
+    return key, material, Response(text, *PAID, retries=2)
+
+
+def store(cache: ResponseCache, worker: Worker, messages: Any, sample: int = 0, text: str = "Answer: 21") -> str:
+    made = entry(worker, messages, sample, text)
+    cache.put_many([made])
+    return made[0]
 
 
 def spoil(cache: ResponseCache, key: str) -> None:
     """Replace the entry's checksum with that of another text."""
     row = cache.backend.row(key)
-    assert row is not None
-    cache.backend.insert([row._replace(checksum=encode(Response("other", 1, 1, 0.0, 0.0, "stop"))[1])])
+    cache.backend.insert([row._replace(checksum=encode(RESPONSE)[1])])
 
 
-def test_stored_entries_are_found_by_other_processes(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_stored_entries_are_found_by_other_processes(cache: ResponseCache, open_cache: OpenCache) -> None:
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     other = open_cache()
-    assert [response.text for key in keys if (response := other.get(key))] == [f"text {n} \ud800" for n in range(3)]
-    assert all((response := other.get(key)) and response.cached for key in keys)
+    assert [other.get(key) for key in keys] == [Response(f"text {n} \ud800", *PAID, cached=True) for n in range(3)]
     assert len(other) == 3
     assert other.get("0" * 64) is None
     assert other.holds([*keys, "0" * 64]) == set(keys)
@@ -55,14 +56,12 @@ def test_put_again_replaces(open_cache: OpenCache) -> None:
     store(open_cache(), MATHS, QUESTION, text="old")
     key = store(open_cache(), MATHS, QUESTION, text="new")
     response = open_cache().get(key)
-    assert response is not None
     assert (response.text, len(open_cache())) == ("new", 1)
 
 
-def test_a_damaged_entry_is_dropped_and_can_be_put_again(open_cache: OpenCache) -> None:
+def test_a_damaged_entry_is_dropped_and_can_be_put_again(cache: ResponseCache, open_cache: OpenCache) -> None:
     key = store(open_cache(), MATHS, QUESTION)
     spoil(open_cache(), key)
-    cache = open_cache()
     assert cache.get(key) is None
     assert len(cache) == 0
     store(cache, MATHS, QUESTION)
@@ -84,25 +83,22 @@ def test_a_damaged_entry_is_dropped_and_can_be_put_again(open_cache: OpenCache) 
     ],
 )
 def test_why_miss_names_the_worker_s_field(
-    open_cache: OpenCache, messages: Any, change: dict[str, Any], field: str, stored: str
+    cache: ResponseCache, messages: Any, change: dict[str, Any], field: str, stored: str
 ) -> None:
-    cache = open_cache()
     store(cache, MATHS, messages)
     verdict = why_miss(cache, MATHS.model_copy(update=change).identity, messages)
     assert not verdict.stored
     assert [(difference.field, difference.stored) for difference in verdict.differences] == [(field, stored)]
 
 
-def test_why_miss_names_the_sample(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_why_miss_names_the_sample(cache: ResponseCache) -> None:
     store(cache, MATHS, QUESTION, 0)
     store(cache, CODER, QUESTION, 3)
     [difference] = why_miss(cache, MATHS.identity, QUESTION, 3).differences
     assert (difference.field, difference.wanted, difference.stored) == ("sample", "3", "0")
 
 
-def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_why_miss_says_where_the_prompt_parts(cache: ResponseCache) -> None:
     content = QUESTION[0]["content"]
     for ending in ("Check.", "Solve it", "Guess."):
         store(cache, MATHS, [{"role": "user", "content": content.replace("Solve.", ending)}])
@@ -113,46 +109,38 @@ def test_why_miss_says_where_the_prompt_parts(open_cache: OpenCache) -> None:
     assert difference.stored.endswith("Solve it")
 
 
-def test_why_miss_names_a_missing_turn(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_why_miss_names_a_missing_turn(cache: ResponseCache) -> None:
     store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
     differences = why_miss(cache, MATHS.identity, QUESTION).differences
     fields = {difference.field: difference.wanted for difference in differences}
     assert fields == {"messages[1].content": ABSENT, "messages[1].role": ABSENT}
 
 
-def test_why_miss_of_a_hit_and_of_an_empty_cache(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_why_miss_of_a_hit_and_of_an_empty_cache(cache: ResponseCache) -> None:
     assert why_miss(cache, MATHS.identity, QUESTION).nearest is None
     store(cache, MATHS, QUESTION)
     assert why_miss(cache, MATHS.identity, QUESTION).stored
 
 
-def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(cache: ResponseCache) -> None:
     opening = "The same long question. " * 8
     prompts = [[{"role": "user", "content": f"{opening}Subtask {n}"}] for n in range(2500)]
-    material = [cache_material(CODER.identity, prompt, 0) for prompt in prompts]
-    keys = [cache_key(CODER.identity, prompt, 0) for prompt in prompts]
-    response = Response("x", 1, 1, 0.0, 0.0, "stop")
-    cache.put_many([(key, text, response) for key, text in zip(keys, material, strict=True)])
+    cache.put_many([entry(CODER, prompt) for prompt in prompts])
     hot = CODER.model_copy(update={"temperature": 0.9})
     for number in (0, 1234, 2499):
-        assert [difference.field for difference in why_miss(cache, hot.identity, prompts[number]).differences] == [
-            "worker.temperature"
-        ]
+        differences = why_miss(cache, hot.identity, prompts[number]).differences
+        assert [difference.field for difference in differences] == ["worker.temperature"]
 
 
 # ── looking after it ─────────────────────────────────────────────────────────
 
 
-def test_holdings_by_worker_settings(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_holdings_by_worker_settings(cache: ResponseCache) -> None:
     before = time.time()
     for sample in range(3):
         store(cache, MATHS, QUESTION, sample)
     store(cache, CODER, QUESTION)
-    cache.put_many([("x", "no material", Response("x", 1, 1, 0.0, 0.0, "stop"))])
+    cache.put_many([("x", "no material", RESPONSE)])
     listing = holdings(cache)
     entries = [(holding.model, holding.entries) for holding in listing]
     assert entries == [("openai/maths", 3), (UNKNOWN, 1), ("openai/coder", 1)]
@@ -160,8 +148,7 @@ def test_holdings_by_worker_settings(open_cache: OpenCache) -> None:
     assert before - 1 <= listing[0].oldest <= listing[0].newest <= time.time()
 
 
-def test_prune_by_pool_keeps_what_its_workers_ask_for(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_prune_by_pool_keeps_what_its_workers_ask_for(cache: ResponseCache) -> None:
     kept, gone = store(cache, MATHS, QUESTION), store(cache, CODER, QUESTION)
     hot = store(cache, MATHS.model_copy(update={"temperature": 0.9}), QUESTION)
     pool = Pool(name="p", workers=(MATHS.model_copy(update={"name": "renamed", "concurrency": 3}),))
@@ -173,19 +160,16 @@ def test_prune_by_pool_keeps_what_its_workers_ask_for(open_cache: OpenCache) -> 
     assert not why_miss(cache, CODER.identity, QUESTION).stored
 
 
-def test_prune_by_age(open_cache: OpenCache) -> None:
-    cache = open_cache()
-    new, old = store(cache, MATHS, QUESTION), cache_key(MATHS.identity, QUESTION, 1)
-    long_ago = time.time() - 10 * 86_400
-    response = Response("x", 1, 1, 0.0, 0.0, "stop")
-    cache.backend.insert([CacheRow(old, *encode(response), cache_material(MATHS.identity, QUESTION, 1), long_ago)])
+def test_prune_by_age(cache: ResponseCache) -> None:
+    new = store(cache, MATHS, QUESTION)
+    old, material, response = entry(MATHS, QUESTION, 1)
+    cache.backend.insert([CacheRow(old, *encode(response), material, time.time() - 10 * 86_400)])
     assert prune(cache, older_than_days=11) == 0
     assert prune(cache, older_than_days=9) == 1
     assert cache.holds([new, old]) == {new}
 
 
-def test_verify_reports_and_repairs(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_verify_reports_and_repairs(cache: ResponseCache, open_cache: OpenCache) -> None:
     keys = [store(cache, MATHS, QUESTION, sample) for sample in range(4)]
     spoil(cache, keys[2])
     fresh = open_cache()
@@ -195,8 +179,7 @@ def test_verify_reports_and_repairs(open_cache: OpenCache) -> None:
     assert verify(fresh) == (3, ())
 
 
-def test_export_and_show(open_cache: OpenCache, tmp_path: Path) -> None:
-    cache = open_cache()
+def test_export_and_show(cache: ResponseCache, tmp_path: Path) -> None:
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     spoil(cache, keys[0])
     file = tmp_path / "out" / "cache.parquet"
@@ -215,8 +198,7 @@ def test_export_and_show(open_cache: OpenCache, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["cache.parquet"]
 
 
-def test_rows_that_come_while_all_are_read_do_no_harm(open_cache: OpenCache) -> None:
-    cache = open_cache()
+def test_rows_that_come_while_all_are_read_do_no_harm(cache: ResponseCache) -> None:
     for sample in range(20):
         store(cache, MATHS, QUESTION, sample)
     seen = set()
@@ -226,7 +208,6 @@ def test_rows_that_come_while_all_are_read_do_no_harm(open_cache: OpenCache) -> 
     assert {cache_key(MATHS.identity, QUESTION, sample) for sample in range(20)} <= seen
 
 
-def test_a_response_in_memory_is_the_response_on_disk(open_cache: OpenCache) -> None:
-    cache = open_cache()
-    key = store(cache, MATHS, QUESTION)
-    assert cache.get(key) == open_cache().get(key) == Response("Answer: 21", 10, 5, 2e-5, 0.25, "stop", cached=True)
+def test_a_response_in_memory_is_the_response_on_disk(cache: ResponseCache, open_cache: OpenCache) -> None:
+    cache.put_many([("key", "{}", Response("Answer: 21", *PAID))])
+    assert cache.get("key") == open_cache().get("key") == Response("Answer: 21", *PAID, cached=True)

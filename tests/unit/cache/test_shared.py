@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +14,7 @@ import pytest
 from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.cache.shared import SharedBackend
 from ops.core.errors import CacheUnavailable, ConfigError
-from ops.core.response import Response
-
-RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop")
+from tests.unit.cache.conftest import LEASE_S, RESPONSE, holder, take
 
 
 @pytest.fixture
@@ -29,57 +23,34 @@ def url(redis_server: Any) -> Iterator[str]:
     yield redis_server.url
 
 
-def shared(url: str, lease_s: float = 30.0) -> ResponseCache:
-    return ResponseCache(SharedBackend(url, lease_s=lease_s))
-
-
-_HOLDER = """
-    import asyncio, sys, time
-    from ops.cache import ResponseCache
-    from ops.cache.shared import SharedBackend
-    cache = ResponseCache(SharedBackend(sys.argv[1], lease_s=3.0))
-    claim = asyncio.run(cache.claim("key"))
-    print("held", flush=True)
-    time.sleep(120)
-"""
+def shared(url: str) -> ResponseCache:
+    return ResponseCache(SharedBackend(url))
 
 
 def test_a_claim_is_renewed_while_its_holder_runs_and_expires_afterwards(url: str) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(_HOLDER), url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == "held"
-        cache = shared(url)
+    cache = shared(url)
+    with holder(url, 1.0) as process:
         for _ in range(8):
             time.sleep(0.5)
-            assert cache.backend.claim("key")[0] is None
-        os.kill(holder.pid, signal.SIGKILL)
-    claim = asyncio.run(asyncio.wait_for(cache.claim("key"), 30))
-    assert not isinstance(claim, Response)
-    claim.release()
+            assert cache.backend.claim("waiting")[0] is None
+        os.kill(process.pid, signal.SIGKILL)
+    take(cache, "waiting").release()
 
 
 def test_a_claim_of_a_call_that_was_sent_lasts_as_long_as_its_answer_may_come(url: str) -> None:
-    holder_of_a_sent_call = textwrap.dedent(_HOLDER).replace("print(", "cache.mark_sent({'key': 6.0}); print(")
-    command = [sys.executable, "-c", holder_of_a_sent_call, url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline().strip() == "held"
+    with holder(url, 2 * LEASE_S) as process:
         began = time.monotonic()
-        os.kill(holder.pid, signal.SIGKILL)
-    claim = asyncio.run(asyncio.wait_for(shared(url).claim("key"), 60))
-    assert time.monotonic() - began > 4.5  # its lease was only three seconds
-    assert not isinstance(claim, Response)
+        os.kill(process.pid, signal.SIGKILL)
+    claim = take(shared(url), "sent")
+    assert time.monotonic() - began > 1.5 * LEASE_S
     claim.release()
 
 
 def test_a_claim_that_ran_out_is_not_taken_from_its_new_holder(url: str, redis_server: Any) -> None:
     cache = shared(url)
     first = cache.backend.claim("key")[0]
-    assert first is not None
     redis_server.client.delete("podium:claim:key")  # simulates a pause longer than the lease
     second = shared(url).backend.claim("key")[0]
-    assert second is not None
     assert cache.mark_sent({"key": 60.0}) == set()
     first.release()
     assert shared(url).backend.claim("key")[0] is None

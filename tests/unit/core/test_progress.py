@@ -12,8 +12,7 @@ from ops.core.progress import EVERY_S, FIRST_LINE_S, RemainingTime, bar, duratio
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -22,9 +21,17 @@ class Clock:
         self.now += seconds
 
 
-def test_a_slow_period_does_not_raise_the_remaining_time() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pace(clock: Clock) -> RemainingTime:
+    return RemainingTime(clock)
+
+
+def test_a_slow_period_does_not_raise_the_remaining_time(clock: Clock, pace: RemainingTime) -> None:
     minutes = []
     for done in range(1, 100):
         clock.after(300.0 if 40 <= done < 50 else 6.0)
@@ -35,9 +42,7 @@ def test_a_slow_period_does_not_raise_the_remaining_time() -> None:
     assert pace.left(100, 100) == ""
 
 
-def test_a_stalled_operation_keeps_its_last_estimate() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_a_stalled_operation_keeps_its_last_estimate(clock: Clock, pace: RemainingTime) -> None:
     for done in range(11):
         clock.after(6.0)
         pace.left(done, 100)
@@ -46,17 +51,13 @@ def test_a_stalled_operation_keeps_its_last_estimate() -> None:
     assert pace.left(10, 100) == said != ""
 
 
-def test_work_before_the_start_does_not_count_for_the_pace() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_work_before_the_start_does_not_count_for_the_pace(clock: Clock, pace: RemainingTime) -> None:
     assert pace.left(500, 1000) == ""  # a checkpoint
     clock.after(600.0)
     assert pace.left(600, 1000) == "about 40 min left"
 
 
-def test_another_phase_begins_with_a_pace_of_its_own() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_another_phase_begins_with_a_pace_of_its_own(clock: Clock, pace: RemainingTime) -> None:
     pace.left(0, 100)
     clock.after(10.0)
     assert pace.left(50, 100) == "less than a minute left"
@@ -65,9 +66,7 @@ def test_another_phase_begins_with_a_pace_of_its_own() -> None:
     assert pace.left(50, 500) == "about 9 min left"
 
 
-def test_a_line_early_in_a_phase_one_a_minute_and_one_at_its_end() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_a_line_early_in_a_phase_one_a_minute_and_one_at_its_end(clock: Clock, pace: RemainingTime) -> None:
     lines = []
     for second in range(301):
         lines.append((second, pace.line(second, 300, "workflows tried")))
@@ -79,9 +78,7 @@ def test_a_line_early_in_a_phase_one_a_minute_and_one_at_its_end() -> None:
     assert pace.line(300, 300) is None
 
 
-def test_a_stalled_operation_repeats_itself_seldom() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_a_stalled_operation_repeats_itself_seldom(clock: Clock, pace: RemainingTime) -> None:
     lines = []
     for _ in range(900):
         lines.append(pace.line(10, 100))
@@ -89,9 +86,7 @@ def test_a_stalled_operation_repeats_itself_seldom() -> None:
     assert len([line for line in lines if line]) == 3
 
 
-def test_a_short_phase_says_nothing() -> None:
-    clock = Clock()
-    pace = RemainingTime(clock)
+def test_a_short_phase_says_nothing(clock: Clock, pace: RemainingTime) -> None:
     for done in range(101):
         assert pace.line(done, 100) is None
         clock.after(0.04)

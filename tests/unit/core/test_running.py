@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
 
-from ops.core.running import run_async
+from ops.core.running import GC_THRESHOLDS, rare_gc, run_async
 
 
 class Interrupted(BaseException):
@@ -76,8 +77,30 @@ def test_a_handler_that_returns_ends_as_ctrl_c_does(number: signal.Signals) -> N
 
 
 def test_outside_the_main_thread_no_handler_is_set() -> None:
-    made: list[int] = []
-    thread = threading.Thread(target=lambda: made.append(run_async(many([]))))
-    thread.start()
-    thread.join(30)
-    assert made == [3]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: run_async(many([]))).result(30) == 3
+
+
+def test_garbage_is_collected_more_rarely_while_calls_are_made() -> None:
+    before = gc.get_threshold()
+
+    async def seen(raises: bool = False) -> tuple[int, int, int]:
+        if raises:
+            raise ValueError
+        return gc.get_threshold()
+
+    assert run_async(seen()) == GC_THRESHOLDS
+    with pytest.raises(ValueError):
+        run_async(seen(raises=True))
+    assert gc.get_threshold() == before
+
+
+def test_a_higher_threshold_of_the_process_stays() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 5, 50)
+    try:
+        with rare_gc():
+            assert gc.get_threshold() == (50_000, GC_THRESHOLDS[1], 50)
+        assert gc.get_threshold() == (50_000, 5, 50)
+    finally:
+        gc.set_threshold(*before)

@@ -1,17 +1,16 @@
-"""Fixtures of the data tests: problems, benchmark files on disk, a workspace in a temporary folder."""
+"""Fixtures of the data tests: a workspace in a temporary folder, local datasets, real rows beside the project."""
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ops.core.problem import Problem
 from ops.core.workspace import Workspace
+from tests.unit.data.inputs import parquet
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,37 +20,6 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
-@pytest.fixture
-def make() -> Callable[..., Problem]:
-    """`make(name, question, **fields)`: a training problem of math500 by default."""
-
-    def made(name: str, question: str = "What is 1 + 1?", **fields: Any) -> Problem:
-        values = {
-            "benchmark": "math500",
-            "domain": "math",
-            "split": "train",
-            "answer": "2",
-            "grader": "math",
-            **fields,
-        }
-        return Problem(id=name, question=question, **values)
-
-    return made
-
-
-@pytest.fixture
-def write_rows(tmp_path: Path) -> Callable[..., Path]:
-    """`write_rows(name, rows)`: a JSON-lines file, gzipped if the name ends accordingly."""
-
-    def written(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
-        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        file = tmp_path / name
-        file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return file
-
-    return written
-
-
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real benchmark rows beside the project, which users' machines do not have."""
@@ -59,3 +27,28 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real benchmark rows at {folder}")
     return folder
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`dataset({(config, split): rows or a file's content})`: a folder that the library `datasets` reads."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    def made(
+        parts: Mapping[tuple[str | None, str], bytes | Sequence[Mapping[str, Any]]],
+        folder: str = "upstream",
+        suffix: str = ".parquet",
+    ) -> Path:
+        configs: dict[str, list[dict[str, str]]] = {}
+        for (config, split), content in parts.items():
+            path = Path(config or "default", f"{split}{suffix}")
+            (tmp_path / folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / path).write_bytes(content if isinstance(content, bytes) else parquet(content))
+            configs.setdefault(config or "default", []).append({"split": split, "path": str(path)})
+        stated = [{"config_name": config, "data_files": files} for config, files in configs.items()]
+        (tmp_path / folder / "README.md").write_text(f"---\nconfigs: {json.dumps(stated)}\n---\n", encoding="utf-8")
+        return tmp_path / folder
+
+    return made

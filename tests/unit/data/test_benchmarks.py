@@ -1,8 +1,7 @@
-"""The seven benchmarks: their columns, caps and seeds, the workers' prompt, and the table of benchmarks."""
+"""The seven benchmarks: columns, caps, seeds, embedded problems, the workers' prompt, and the table of benchmarks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,17 +13,15 @@ from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
+from ops.quality import HeldOut, check_gold, check_problems
 from tests.command import podium
 from tests.loading import sound_problems
-from tests.unit.data.upstream import HUB_ROWS
-
-SHORT = {"question": "Who?", "answer": "She", "grader": "text", "domain": "rlpr"}
+from tests.unit.data.inputs import HUB_ROWS, make, read_files, write_rows
 
 
 def from_hub(name: str) -> Problem:
-    entry = BENCHMARKS[name]
-    rows = (entry.from_hub(Row("hub", line, HUB_ROWS[name], part="test", number=line)) for line in (7,))
-    return entry.problems(rows, "test")[0]
+    row = BENCHMARKS[name].from_hub(Row("hub", 7, HUB_ROWS[name], part="test", number=7))
+    return BENCHMARKS[name].problems([row], "test")[0]
 
 
 def test_the_registry_is_in_the_order_of_the_tables() -> None:
@@ -36,16 +33,8 @@ def test_the_registry_is_in_the_order_of_the_tables() -> None:
     for entry in BENCHMARKS.values():
         assert entry.licence and entry.citation and entry.asks and entry.cautions
         assert entry.hub.columns and entry.hub.read_from and all(part.rows for part in entry.hub.parts.values())
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_hub_columns_become_a_checked_problem(name: str) -> None:
-    problem = from_hub(name)
-    entry = BENCHMARKS[name]
-    assert (problem.benchmark, problem.domain, problem.grader) == (name, entry.domain, entry.grader)
-    assert "Q" in problem.question or name == "bigcodebench"
-    assert problem.source == entry.hub.id
-    assert set(entry.hub.columns) <= set(HUB_ROWS[name])
+    releases = {split: part.config for split, part in BENCHMARKS["livecodebench"].hub.parts.items()}
+    assert releases == dict(BENCHMARKS["livecodebench"].releases), "a hub recipe names the release as configuration"
 
 
 def test_hub_columns_one_by_one() -> None:
@@ -61,41 +50,48 @@ def test_hub_columns_one_by_one() -> None:
     assert from_hub("bigcodebench").answer == "def task_func():\n    return 1"
 
 
-def test_hub_row_of_another_shape_names_its_column() -> None:
-    for name, column in (
-        ("rlpr", "prompt"),
-        ("livecodebench", "public_test_cases"),
-        ("gpqa_diamond", "Record ID"),
-    ):
-        with pytest.raises(DataError, match=column):
-            BENCHMARKS[name].from_hub(Row("hub", 1, {}))
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("rlpr", "prompt"), ("livecodebench", "public_test_cases"), ("gpqa_diamond", "Record ID")],
+)
+def test_hub_row_of_another_shape_names_its_column(name: str, column: str) -> None:
+    with pytest.raises(DataError, match=column):
+        BENCHMARKS[name].from_hub(Row("hub", 1, {}))
 
 
-def test_starter_code_with_a_class_makes_method_calls(workspace: Workspace, write_rows: Any) -> None:
-    tests = {
-        "kind": "functional",
-        "fn_name": "f",
-        "public": [{"input": '[1, 2]\n"a"\ntrue', "output": "null"}],
-    }
-    row = {
-        "id": "1",
-        "question": "Q",
-        "answer": None,
-        "starter_code": "class Solution:\n    def f(self):",
-        "tests": tests,
-    }
-    file = write_rows("lcb.jsonl", [row, {**row, "id": "2", "starter_code": "def f():"}])
-    source = BenchmarkSource(source="file", train_file=file.name)
-    method, function = sound_problems(BENCHMARKS["livecodebench"], "train", source, workspace, 0)
+def test_starter_code_with_a_class_makes_method_calls(workspace: Workspace) -> None:
+    case = {"input": '[1, 2]\n"a"\ntrue', "output": "null"}
+    tests = {"kind": "functional", "fn_name": "f", "public": [case]}
+    row = {"question": "Q", "answer": None, "tests": tests}
+    codes = ("class Solution:\n    def f(self):", "def f():")
+    rows = [{**row, "id": str(n), "starter_code": code} for n, code in enumerate(codes)]
+    file = write_rows(workspace.root / "lcb.jsonl", rows)
+    method, function = read_files(workspace, "livecodebench", "train", file)
     assert method.tests == (CodeTest("call", "Solution().f([1, 2], 'a', True)", "None"),)
     assert function.tests == (CodeTest("call", "f([1, 2], 'a', True)", "None"),)
     assert method.question.endswith("```python\nclass Solution:\n    def f(self):\n```")
 
 
-def test_caps_take_a_seeded_sample_in_file_order(workspace: Workspace, write_rows: Any) -> None:
-    rows = [{**SHORT, "id": str(i)} for i in range(300)]
-    files = [write_rows(name, rows).name for name in ("train.jsonl.gz", "test.jsonl.gz")]
-    source = BenchmarkSource(source="file", train_file=files[0], test_file=files[1], train=50, test=50)
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace) -> None:
+    entry, source = BENCHMARKS[name], BenchmarkSource(train=12, test=8)
+    test = sound_problems(entry, "test", source, workspace, 5)
+    assert len(test) == 8
+    assert test == sound_problems(entry, "test", source, workspace, 6)
+    train = sound_problems(entry, "train", source, workspace, 5) if entry.trains else []
+    if entry.trains:
+        assert len(train) == 12
+        assert check_problems(train, held_out=HeldOut(test)).failures == []
+    problems = [*test, *train]
+    assert {(p.benchmark, p.domain, p.grader) for p in problems} == {(name, entry.domain, entry.grader)}
+    gold = check_gold(problems)
+    assert (gold.failures, gold.checked, gold.skipped) == ([], len(problems), 0)
+
+
+def test_caps_take_a_seeded_sample_in_file_order(workspace: Workspace) -> None:
+    rows = [{"id": str(i), "question": "Who?", "answer": "She"} for i in range(300)]
+    train, test = (write_rows(workspace.root / name, rows) for name in ("train.jsonl.gz", "test.jsonl.gz"))
+    source = BenchmarkSource(source="file", train_file=train, test_file=test, train=50, test=50)
 
     def ids(split: Any, seed: int) -> list[int]:
         return [int(p.id) for p in sound_problems(BENCHMARKS["rlpr"], split, source, workspace, seed)]
@@ -113,13 +109,11 @@ def test_splits_that_do_not_exist_say_so(workspace: Workspace) -> None:
         sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", train_file="x.jsonl"), workspace, 0)
 
 
-def test_worker_prompt_ends_with_what_the_grader_looks_for(make: Callable[..., Problem]) -> None:
+def test_worker_prompt_ends_with_what_the_grader_looks_for() -> None:
     assert worker_prompt(make("1", "What is 1?")) == "What is 1?\nGive the final answer in \\boxed{}."
     choice = make("2", "Which?", grader="choice", choices=("x", "y"), answer="B")
     assert worker_prompt(choice) == 'Which?\nA) x\nB) y\nFinish with "Answer: X", X being the letter.'
-    assert worker_prompt(make("3", "Who?", grader="text")).endswith(
-        '\nFinish with "Answer: " and a short answer.'
-    )
+    assert worker_prompt(make("3", "Who?", grader="text")).endswith('\nFinish with "Answer: " and a short answer.')
     assert worker_prompt(make("4", "Do.", grader="code")).endswith("complete program in one ```python block.")
 
 

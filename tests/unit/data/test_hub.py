@@ -9,14 +9,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ops.benchmarks.base import Benchmark
@@ -30,42 +27,14 @@ from ops.core.workspace import Workspace
 from ops.stages.problems import materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
-from tests.unit.data.upstream import HUB_ROWS, make_recipe
+from tests.unit.data.inputs import HUB_ROWS, at, make_recipe, parquet
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED, OTHER = "a" * 40, "c" * 40
 IDS = {"livecodebench": "question_id", "gpqa_diamond": "Record ID", "bigcodebench": "task_id"}
 """Columns whose values must differ between rows."""
 
-Rows = Sequence[Mapping[str, Any]]
-MakeFolder = Callable[..., Path]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeFolder:
-    """`folder({(config, split): rows})`: a local dataset of Parquet files that `datasets` reads."""
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-    def made(tables: Mapping[tuple[str | None, str], Rows], name: str = "upstream") -> Path:
-        configs: dict[str, list[dict[str, str]]] = {}
-        for (config, split), rows in tables.items():
-            file = tmp_path / name / (config or "default") / f"{split}.parquet"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), file)
-            path = str(file.relative_to(tmp_path / name))
-            configs.setdefault(config or "default", []).append({"split": split, "path": path})
-        stated = [{"config_name": config, "data_files": files} for config, files in configs.items()]
-        (tmp_path / name / "README.md").write_text(f"---\nconfigs: {json.dumps(stated)}\n---\n", encoding="utf-8")
-        return tmp_path / name
-
-    return made
-
-
-def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
-    """Return the benchmark with its dataset at `place`, and other cuts if the real ones need too many rows."""
-    return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
+MakeDataset = Callable[..., Path]
 
 
 def read(entry: Benchmark, split: Split, workspace: Workspace) -> list[Problem]:
@@ -73,13 +42,13 @@ def read(entry: Benchmark, split: Split, workspace: Workspace) -> list[Problem]:
 
 
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("math500", "rlpr")])
-def test_every_benchmark_comes_through_datasets(name: str, folder: MakeFolder, workspace: Workspace) -> None:
+def test_every_benchmark_comes_through_datasets(name: str, dataset: MakeDataset, workspace: Workspace) -> None:
     entry, column = BENCHMARKS[name], IDS.get(name, "id")
     tables = {
         (part.config, part.split): [{**HUB_ROWS[name], column: f"rec{i}"} for i in range(3)]
         for part in entry.hub.parts.values()
     }
-    entry = at(entry, folder(tables))
+    entry = at(entry, dataset(tables))
     for split in entry.splits:
         problems = read(entry, split, workspace)
         assert len(problems) == len({problem.id for problem in problems}) == 3
@@ -87,9 +56,9 @@ def test_every_benchmark_comes_through_datasets(name: str, folder: MakeFolder, w
         assert problems == read(entry, split, workspace)
 
 
-def test_parts_cut_from_one_split_are_disjoint_and_fixed(folder: MakeFolder, workspace: Workspace) -> None:
+def test_parts_cut_from_one_split_are_disjoint_and_fixed(dataset: MakeDataset, workspace: Workspace) -> None:
     rows = [{**HUB_ROWS["math500"], "unique_id": f"test/{i}", "problem": f"Q{i}"} for i in range(500)]
-    entry = at(BENCHMARKS["math500"], folder({(None, "test"): rows}))
+    entry = at(BENCHMARKS["math500"], dataset({(None, "test"): rows}))
     train, test = (read(entry, split, workspace) for split in entry.splits)
     numbers = [int(problem.id.removeprefix("test/")) for problem in test]
     assert (len(train), len(test), len({p.id for p in (*train, *test)})) == (300, 100, 400)
@@ -97,45 +66,41 @@ def test_parts_cut_from_one_split_are_disjoint_and_fixed(folder: MakeFolder, wor
     assert numbers[:5] == [6, 14, 17, 19, 24], "the held-out questions may never change"
 
 
-def test_nested_messages_and_verdicts_come_through_datasets(folder: MakeFolder, workspace: Workspace) -> None:
-    entry = at(
-        BENCHMARKS["rlpr"],
-        folder({(None, "train"): [HUB_ROWS["rlpr"]] * 12}),
-        test=UpstreamSplit(None, "train", 0, 4),
-        train=UpstreamSplit(None, "train", 4, 8),
-    )
+def test_nested_messages_and_verdicts_come_through_datasets(dataset: MakeDataset, workspace: Workspace) -> None:
+    place = dataset({(None, "train"): [HUB_ROWS["rlpr"]] * 12})
+    cuts = {"test": UpstreamSplit(None, "train", 0, 4), "train": UpstreamSplit(None, "train", 4, 8)}
+    entry = at(BENCHMARKS["rlpr"], place, **cuts)
     train, test = (read(entry, split, workspace) for split in entry.splits)
     assert (len(train), len(test)) == (8, 4)
     assert not {problem.id for problem in train} & {problem.id for problem in test}
     assert (train[0].question, train[0].answer, train[0].subject) == ("Q", "42 m", "physics")
 
 
-def test_too_few_rows_for_the_cut_are_reported(folder: MakeFolder, workspace: Workspace) -> None:
-    rows = [{**HUB_ROWS["math500"], "unique_id": str(i)} for i in range(399)]
-    entry = at(BENCHMARKS["math500"], folder({(None, "test"): rows}))
-    with pytest.raises(HubChanged, match=r"holds 399 rows; rows 100 to 400 are cut from it"):
-        read(entry, "train", workspace)
+FEW = [{**HUB_ROWS["math500"], "unique_id": str(i)} for i in range(399)]
+OTHER_COLUMNS, MMLU = [{"id": "0", "question": "Q", "answer": "1"}], [HUB_ROWS["mmlu"]]
+FOUND = r"lacks problem; it has id, question, answer\. .*columns id, problem, answer"
 
 
-def test_changed_schema_lists_columns_found_and_expected(folder: MakeFolder, workspace: Workspace) -> None:
-    entry = at(BENCHMARKS["aime25"], folder({(None, "test"): [{"id": "0", "question": "Q", "answer": "1"}]}))
-    with pytest.raises(HubChanged, match=r"lacks problem; it has id, question, answer\. .*columns id, problem, answer"):
-        read(entry, "test", workspace)
+@pytest.mark.parametrize(
+    ("name", "split", "part", "rows", "said"),
+    [
+        ("math500", "train", (None, "test"), FEW, "holds 399 rows; rows 100 to 400 are cut from it"),
+        ("aime25", "test", (None, "test"), OTHER_COLUMNS, FOUND),
+        ("mmlu", "test", ("every", "test"), MMLU, "all/test.*BuilderConfig 'all' not found"),
+        ("mmlu", "test", ("all", "validation"), MMLU, 'all/test.*Unknown split "test"'),
+    ],
+    ids=["too few rows for the cut", "other columns", "configuration that is gone", "split that is gone"],
+)
+def test_a_change_upstream_is_named(
+    dataset: MakeDataset, workspace: Workspace, name: str, split: Split, part: Any, rows: Any, said: str
+) -> None:
+    with pytest.raises(HubChanged, match=said):
+        read(at(BENCHMARKS[name], dataset({part: rows})), split, workspace)
 
 
-def test_configuration_or_split_that_is_gone(folder: MakeFolder, workspace: Workspace) -> None:
-    mmlu = [HUB_ROWS["mmlu"]] * 2
-    entry = at(BENCHMARKS["mmlu"], folder({("every", "test"): mmlu}))
-    with pytest.raises(HubChanged, match=r"all/test.*BuilderConfig 'all' not found"):
-        read(entry, "test", workspace)
-    entry = at(BENCHMARKS["mmlu"], folder({("all", "validation"): mmlu}, "other"))
-    with pytest.raises(HubChanged, match=r'all/test.*Unknown split "test"'):
-        read(entry, "test", workspace)
-
-
-def test_files_that_do_not_fit_one_table_quote_no_row(folder: MakeFolder, workspace: Workspace) -> None:
-    place = folder({("gpqa_diamond", "train"): [HUB_ROWS["gpqa_diamond"]]})
-    pq.write_table(pa.table({"Question": ["canary"], "more": [1]}), place / "gpqa_diamond" / "other.parquet")
+def test_files_that_do_not_fit_one_table_quote_no_row(dataset: MakeDataset, workspace: Workspace) -> None:
+    place = dataset({("gpqa_diamond", "train"): [HUB_ROWS["gpqa_diamond"]]})
+    (place / "gpqa_diamond" / "other.parquet").write_bytes(parquet([{"Question": "canary", "more": 1}]))
     readme = (place / "README.md").read_text(encoding="utf-8").replace("train.parquet", "*.parquet")
     (place / "README.md").write_text(readme, encoding="utf-8")
     with pytest.raises(HubChanged, match="cannot be read as one table") as caught:
@@ -258,8 +223,8 @@ def ask(home: Path, endpoint: str, *names: str, offline: bool = False) -> list[t
 
 
 def test_any_reply_of_the_hub_becomes_rows_or_a_clear_error(tmp_path: Path, endpoint: str) -> None:
-    names = ("good", "gated", "absent", "garbage", "unavailable")
-    good, gated, absent, garbage, unavailable, other = ask(
+    names = ("good", "gated", "absent", "garbage", "unavailable", "down")
+    good, gated, absent, garbage, unavailable, down, other = ask(
         tmp_path, endpoint, *(f"org/{name}@{PINNED}" for name in names), f"org/good@{OTHER}"
     )
     assert good == ("rows", ["Q0", "Q1", "Q2"])
@@ -269,9 +234,11 @@ def test_any_reply_of_the_hub_becomes_rows_or_a_clear_error(tmp_path: Path, endp
     assert "does not exist or is private" in absent[1]
     assert other[0] == "HubRefused"
     assert f"has no revision {OTHER}. `git ls-remote" in other[1]
-    for kind, said in (garbage, unavailable):
+    for kind, said in (garbage, unavailable, down):
         assert kind == "HubUnreachable"
+        assert "Check the network" in said
         assert "use source: file. What was loaded before is unchanged" in said
+    assert max(count for request, count in StandIn.asked.items() if "/down/" in request) > 1, "it is asked again"
 
 
 def test_a_cached_revision_serves_without_a_hub_and_never_for_another(tmp_path: Path, endpoint: str) -> None:
@@ -286,24 +253,17 @@ def test_a_cached_revision_serves_without_a_hub_and_never_for_another(tmp_path: 
     assert never[0] == "HubUnreachable"
 
 
-def test_a_hub_that_is_down_is_retried_and_then_reported(tmp_path: Path, endpoint: str) -> None:
-    ((kind, said),) = ask(tmp_path, endpoint, f"org/down@{PINNED}")
-    assert kind == "HubUnreachable"
-    assert "Check the network" in said
-    assert max(count for request, count in StandIn.asked.items() if "/down/" in request) > 1
-
-
 def test_after_a_failure_the_last_good_files_are_untouched(
-    folder: MakeFolder, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    dataset: MakeDataset, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = [{**HUB_ROWS["aime25"], "id": str(i)} for i in range(3)]
-    entry = at(BENCHMARKS["aime25"], folder({(None, "test"): good}))
+    entry = at(BENCHMARKS["aime25"], dataset({(None, "test"): good}))
     monkeypatch.setitem(BENCHMARKS.entries, "aime25", entry)
     hub = BenchmarkSource(source="hub", revision=PINNED)
     recipe = make_recipe(aime25=hub)
     assert len(materialize_raw(without_workers(workspace, recipe), "aime25").test) == 3
     before = raw_file(workspace, recipe, "aime25", "test").read_bytes()
-    changed = at(entry, folder({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))
+    changed = at(entry, dataset({(None, "test"): [{"id": "0", "text": "Q"}]}, "changed"))
     for broken in (changed, at(entry, Path("nobody/nothing"))):
         monkeypatch.setitem(BENCHMARKS.entries, "aime25", broken)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

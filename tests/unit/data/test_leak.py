@@ -6,8 +6,6 @@ error with its traceback, nor the log, nor the quarantine, nor the output may co
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import logging
 import traceback
@@ -17,17 +15,16 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.base import Benchmark
 from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
-from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from tests.loading import sound_problems
-from tests.unit.data.upstream import lines, parquet
+from tests.unit.data.inputs import at, lines, make, parquet, read_files, table
 
+Places = Callable[..., set[str]]
 WORD = "zephyr"
 GPQA = BENCHMARKS["gpqa_diamond"]
 TEXTS = ("Question", "Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
@@ -49,23 +46,13 @@ def ours(number: int, **changed: Any) -> dict[str, Any]:
 RECORDS = [record(n) for n in range(3)]
 
 
-def table(rows: Sequence[Sequence[Any]], delimiter: str = ",") -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter).writerows(rows)
-    return text.getvalue().encode()
-
-
 def export(rows: Sequence[dict[str, Any]], *, head: Sequence[str] | None = None) -> bytes:
     return table([head or list(rows[0]), *(list(row.values()) for row in rows)])
 
 
-def exchanged(row: dict[str, Any], left: str, right: str) -> dict[str, Any]:
-    return {**row, left: row[right], right: row[left]}
-
-
 def turned(left: str, right: str) -> bytes:
     """An export with the values of two columns exchanged."""
-    return export([exchanged(row, left, right) for row in RECORDS])
+    return export([{**row, left: row[right], right: row[left]} for row in RECORDS])
 
 
 BROKEN: dict[str, tuple[str, bytes]] = {
@@ -119,11 +106,22 @@ BROKEN: dict[str, tuple[str, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("way", BROKEN)
-def test_no_damage_of_a_file_reveals_its_texts(
-    workspace: Workspace, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], way: str
-) -> None:
+@pytest.fixture
+def places(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Places:
+    """`places(error, **more texts)`: where a failed load shows the word."""
     caplog.set_level(logging.DEBUG)
+
+    def found(error: DataError, **more: str) -> set[str]:
+        traced = "".join(traceback.format_exception(error)).replace(repr(WORD), "")  # without the test's own lines
+        said = {"error": str(error), "fields": f"{error.where} {error.problem} {error.remedy}", "traceback": traced}
+        texts = said | {"log": caplog.text, "printed": "".join(capfd.readouterr())} | more
+        return {place for place, text in texts.items() if WORD in text.lower()}
+
+    return found
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_no_damage_of_a_file_reveals_its_texts(workspace: Workspace, places: Places, way: str) -> None:
     name, content = BROKEN[way]
     (workspace.root / name).write_bytes(content)
     source = BenchmarkSource(source="file", test_file=name, max_malformed_share=0.0)
@@ -132,40 +130,44 @@ def test_no_damage_of_a_file_reveals_its_texts(
         loaded = GPQA.read("test", source, workspace, 0)
         quarantine(workspace, GPQA, "test", loaded)
         judge(GPQA, "test", loaded, source.max_malformed_share, listed)
-    printed = capfd.readouterr()
-    texts = {
-        "error": str(caught.value),
-        "fields": f"{caught.value.where} {caught.value.problem} {caught.value.remedy}",
-        "traceback": "".join(traceback.format_exception(caught.value)),
-        "log": caplog.text,
-        "printed": printed.out + printed.err,
-        "quarantine": listed.read_text(encoding="utf-8") if listed.exists() else "",
-    }
-    # The test's own lines appear in a traceback.
-    texts["traceback"] = texts["traceback"].replace(repr(WORD), "")
-    assert {place for place, text in texts.items() if WORD in text.lower()} == set()
-    assert name in texts["error"], "the file is named"
+    quarantined = listed.read_text(encoding="utf-8") if listed.exists() else ""
+    assert places(caught.value, quarantine=quarantined) == set()
+    assert name in str(caught.value), "the file is named"
     assert caught.value.remedy, "and what to do"
 
 
-def test_the_error_of_a_file_without_a_header_names_the_missing_columns(workspace: Workspace) -> None:
-    name, content = BROKEN["no header"]
-    (workspace.root / name).write_bytes(content)
-    with pytest.raises(DataError, match=r"no row has a column 'id'.*first line.*Record ID, Question, Subdomain"):
-        sound_problems(GPQA, "test", BenchmarkSource(source="file", test_file=name), workspace, 0)
+@pytest.mark.parametrize("way", [way for way, (name, _) in BROKEN.items() if name in ("g.csv", "g.jsonl", "g.parquet")])
+def test_an_error_in_a_hub_file_quotes_no_row(
+    dataset: Callable[..., Path], workspace: Workspace, places: Places, way: str
+) -> None:
+    name, content = BROKEN[way]
+    entry = at(GPQA, dataset({("gpqa_diamond", "train"): content}, suffix=Path(name).suffix))
+    source = BenchmarkSource(source="hub", revision="a" * 40, max_malformed_share=0.0)
+    with pytest.raises(DataError) as caught:
+        sound_problems(entry, "test", source, workspace, 0)
+    assert places(caught.value) == set()
 
 
-def test_errors_of_other_benchmarks_list_the_found_columns(workspace: Workspace) -> None:
-    (workspace.root / "m.csv").write_bytes(table([["number", "text"], ["1", "2"]]))
-    with pytest.raises(DataError, match="no row has a column 'id'; found number, text"):
-        sound_problems(BENCHMARKS["mmlu"], "test", BenchmarkSource(source="file", test_file="m.csv"), workspace, 0)
+@pytest.mark.parametrize(
+    ("benchmark", "content", "said"),
+    [
+        (GPQA.name, BROKEN["no header"][1], "no row has a column 'id'.*first line.*Record ID, Question, Subdomain"),
+        ("mmlu", b"number,text\n1,2\n", "no row has a column 'id'; found number, text"),
+    ],
+    ids=["confidential: the missing columns", "another benchmark: the found columns"],
+)
+def test_the_error_of_a_file_without_a_header_names_columns(
+    workspace: Workspace, benchmark: str, content: bytes, said: str
+) -> None:
+    (workspace.root / "g.csv").write_bytes(content)
+    with pytest.raises(DataError, match=said):
+        read_files(workspace, benchmark, "test", "g.csv")
 
 
 def test_a_sound_file_loads_and_its_ids_are_identifiers(workspace: Workspace) -> None:
     (workspace.root / "g.csv").write_bytes(export([*RECORDS, record(3, **{"Record ID": "recPhysicsOne"})]))
     (workspace.root / "o.jsonl").write_bytes(lines([ours(1), ours(2, id="physics/17.b")]))
-    source = BenchmarkSource(source="file", test_file=("g.csv", "o.jsonl"))
-    problems = sound_problems(GPQA, "test", source, workspace, 0)
+    problems = read_files(workspace, GPQA.name, "test", "g.csv", "o.jsonl")
     assert [problem.id for problem in problems] == ["rec0", "rec1", "rec2", "recPhysicsOne", "q1", "physics/17.b"]
 
 
@@ -173,18 +175,16 @@ def test_a_malformed_row_is_found_by_its_line_and_its_identifier(workspace: Work
     (workspace.root / "g.jsonl").write_bytes(lines([ours(7, answer="Z"), ours(8, id=WORD)]))
     source = BenchmarkSource(source="file", test_file="g.jsonl")
     file = quarantine(workspace, GPQA, "test", GPQA.read("test", source, workspace, 0))
-    assert file is not None
     entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [(entry["line"], entry["column"], entry["id"]) for entry in entries] == [
-        (1, "answer", "q7"),
-        (2, "id", None),
-    ]
+    found = [(entry["line"], entry["column"], entry["id"]) for entry in entries]
+    assert found == [(1, "answer", "q7"), (2, "id", None)]
 
 
 @pytest.mark.parametrize("kind", ["another name", "twice the id", "no JSON"])
 def test_an_error_in_a_local_file_quotes_no_row(workspace: Workspace, kind: str) -> None:
     file = workspace.data / "raw" / "gpqa_diamond-test.jsonl"
-    made = Problem("q1", GPQA.name, "mmlu", "test", f"{WORD}?", "A", "choice", (WORD, "x"))
+    choices = {"grader": "choice", "choices": (WORD, "x"), "answer": "A"}
+    made = make("q1", f"{WORD}?", benchmark=GPQA.name, domain="mmlu", split="test", **choices)
     write_problems(file, [made, made])
     text = file.read_text(encoding="utf-8")
     if kind == "another name":
@@ -195,48 +195,3 @@ def test_an_error_in_a_local_file_quotes_no_row(workspace: Workspace, kind: str)
     with pytest.raises(DataError) as caught:
         read_problems(file)
     assert WORD not in str(caught.value)
-
-
-# ── the hub ──────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bytes], Benchmark]:
-    """`upstream(name, content)`: GPQA with its dataset in a local folder that holds this one file."""
-    from dataclasses import replace
-
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-    def made(name: str, content: bytes) -> Benchmark:
-        folder = tmp_path / "upstream"
-        folder.mkdir()
-        (folder / name).write_bytes(content)
-        stated = [{"config_name": "gpqa_diamond", "data_files": [{"split": "train", "path": name}]}]
-        (folder / "README.md").write_text(f"---\nconfigs: {json.dumps(stated)}\n---\n", encoding="utf-8")
-        return replace(GPQA, hub=replace(GPQA.hub, id=str(folder)))
-
-    return made
-
-
-HUB_WAYS = [way for way, (name, _) in BROKEN.items() if name in ("g.csv", "g.jsonl", "g.parquet")]
-
-
-@pytest.mark.parametrize("way", HUB_WAYS)
-def test_an_error_in_a_hub_file_quotes_no_row(
-    upstream: Callable[[str, bytes], Benchmark],
-    workspace: Workspace,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-    way: str,
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    entry = upstream(*BROKEN[way])
-    source = BenchmarkSource(source="hub", revision="a" * 40, max_malformed_share=0.0)
-    with pytest.raises(DataError) as caught:
-        sound_problems(entry, "test", source, workspace, 0)
-    printed = capfd.readouterr()
-    shown = "".join(traceback.format_exception(caught.value)).replace(repr(WORD), "")
-    for text in (str(caught.value), shown, caplog.text, printed.out, printed.err):
-        assert WORD not in text.lower()

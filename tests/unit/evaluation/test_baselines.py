@@ -39,22 +39,13 @@ def test_single_worker() -> None:
     rows = of_worker(TABLE, "b")
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
-    assert (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps) == (
-        0.5,
-        12,
-        pytest.approx(0.03),
-        1,
-    )
+    made = (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps)
+    assert made == (0.5, 12, pytest.approx(0.03), 1)
     assert of_worker(TABLE, "absent") == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:
-    training = [
-        response("a", "t0", 0),
-        response("a", "t1", 0),
-        response("b", "t0", 1),
-        response("b", "t1", 0),
-    ]
+    training = [response(worker, "t0", score) for worker, score in (("a", 0), ("b", 1))]
     standing = BASELINES["best_single"].compute(Answers(TABLE, training))
     assert standing.detail == "b"
     assert standing.summaries == summarize(of_worker(TABLE, "b"))
@@ -97,14 +88,8 @@ def test_oracle_takes_the_right_worker_and_the_cheaper_of_two() -> None:
 
 
 def test_the_oracle_selects_workers_and_not_samples() -> None:
-    rows = by_oracle(
-        [
-            response("a", "q", 1),
-            response("a", "q", 0, sample=1),
-            response("b", "q", 0),
-            response("b", "q", 1, sample=1),
-        ]
-    )
+    samples = {"a": (1, 0), "b": (0, 1)}
+    rows = by_oracle([response(name, "q", own[i], sample=i) for name, own in samples.items() for i in (0, 1)])
     assert summarize(rows)["mmlu"].accuracy.mean == 0.5
 
 

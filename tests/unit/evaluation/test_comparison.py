@@ -39,10 +39,16 @@ POOL = Pool(
     name="two",
     workers=tuple(Worker(name=name, model=f"local/{name}", price=Price(input=1, output=2)) for name in ("ann", "bob")),
 )
-COSTLIER = Pool(
-    name="two",
-    workers=(POOL.workers[0].model_copy(update={"price": Price(input=10, output=20)}), POOL.workers[1]),
-)
+
+
+def changed(number: int, **fields: object) -> Pool:
+    """Return the pool with these fields of one worker changed."""
+    workers = list(POOL.workers)
+    workers[number] = workers[number].model_copy(update=fields)
+    return Pool(name="two", workers=tuple(workers))
+
+
+COSTLIER = changed(0, price=Price(input=10, output=20))
 
 
 class Evaluated(NamedTuple):
@@ -149,11 +155,8 @@ def test_scores_that_were_copied_to_another_policy_are_refused(evaluated: Evalua
 
 
 def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evaluated) -> None:
-    revised = POOL.model_copy(
-        update={"workers": (POOL.workers[0].model_copy(update={"revision": "2"}), POOL.workers[1])}
-    )
     with pytest.raises(OtherOriginError, match="pool"):
-        evaluated.compare(pool=revised)
+        evaluated.compare(pool=changed(0, revision="2"))
     more = RECIPE.model_copy(update={"benchmarks": RECIPE.benchmarks | {"mmlu": RECIPE.benchmarks["mmlu"].model_copy(
         update={"test": 4})}})  # fmt: skip
     materialize_raw(without_workers(evaluated.workspace, more), "mmlu")
@@ -162,8 +165,7 @@ def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evalua
 
 
 def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluated) -> None:
-    changed = POOL.workers[1].model_copy(update={"temperature": 0.9})
-    revised = POOL.model_copy(update={"workers": (POOL.workers[0], changed)})
+    revised = changed(1, temperature=0.9)
     save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 1, revised)
     save_scores(evaluated.workspace, COLD_START, evaluated.base, 0, revised)
     with pytest.raises(OtherOriginError, match=r"bob.*worker .* Materialize baselines for math500"):
@@ -208,8 +210,6 @@ def test_workers_without_a_price_keep_their_recorded_cost() -> None:
 
 
 def test_rows_keep_their_usage_on_disk_and_a_file_that_lacks_a_column_is_refused(tmp_path: Path) -> None:
-    import pandas as pd
-
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     rows = [score(problem, 1), replace(score(problem, 0), repeat=1, workers=(), usage=())]
     save_rows(rows, tmp_path / "rows.parquet")
@@ -220,8 +220,6 @@ def test_rows_keep_their_usage_on_disk_and_a_file_that_lacks_a_column_is_refused
 
 
 def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) -> None:
-    import pandas as pd
-
     setup = Setup(evaluated.workspace, RECIPE, POOL)
     table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
     assert tuple(table.columns) == tuple(COLUMNS)

@@ -78,10 +78,14 @@ def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NA
 EXAMPLE = FewShot(kind="x", question="Which?", reasoning="Because.", steps=(FewShotStep(worker=0, subtask="Do it."),))
 
 
-def asks(name: str, client: Client, mix: Sequence[Problem] = ()) -> Method:
+def entry_of(name: str) -> WorkflowBaseline:
     entry = BASELINES[name]
     assert isinstance(entry, WorkflowBaseline)
-    return entry.prepare(known(client, mix))
+    return entry
+
+
+def asks(name: str, client: Client, mix: Sequence[Problem] = ()) -> Method:
+    return entry_of(name).prepare(known(client, mix))
 
 
 # ── one worker, five calls ───────────────────────────────────────────────────
@@ -92,10 +96,9 @@ def test_the_mixs_best_worker_gets_the_planned_number_of_calls(name: str) -> Non
     client = Client()
     method = asks(name, client)
     [row] = evaluated(method, [problem(0)], client)
-    entry = BASELINES[name]
-    assert isinstance(entry, WorkflowBaseline)
-    assert (row.correct, row.steps, method.detail) == (1, entry.calls(3), "bob")
-    assert [worker for worker, _, _ in client.asked] == ["bob"] * int(entry.calls(3))
+    calls = entry_of(name).calls(3)
+    assert (row.correct, row.steps, method.detail) == (1, calls, "bob")
+    assert [worker for worker, _, _ in client.asked] == ["bob"] * int(calls)
 
 
 @pytest.mark.parametrize("name", ["five_reflection", "five_context"])
@@ -159,9 +162,8 @@ def test_every_worker_proposes_and_one_of_them_sees_all() -> None:
 
 def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None:
     def aggregators(seed: int) -> list[str]:
-        entry = BASELINES["mixture_of_agents"]
-        assert isinstance(entry, WorkflowBaseline)
-        rows = evaluated(entry.prepare(known(Client(), seed=seed)), [problem(i) for i in range(30)], Client(), 2)
+        method = entry_of("mixture_of_agents").prepare(known(Client(), seed=seed))
+        rows = evaluated(method, [problem(i) for i in range(30)], Client(), 2)
         return [row.workers[-1] for row in rows]
 
     drawn = aggregators(1)
@@ -172,8 +174,7 @@ def test_the_aggregator_is_drawn_by_seed_for_every_question_and_repeat() -> None
 
 def test_the_seven_best_workers_of_a_large_pool_propose() -> None:
     names = ("ann", "ada", "bob", "cid", *(f"w{i}" for i in range(5)))
-    entry = BASELINES["mixture_of_agents"]
-    assert isinstance(entry, WorkflowBaseline)
+    entry = entry_of("mixture_of_agents")
     [branches] = entry.prepare(known(Client(), names=names)).branches([problem(0)], 0)
     workers = [step.worker for step in branches[0].steps]
     assert len(workers) == entry.calls(9) == 8
@@ -222,17 +223,16 @@ def test_the_cheapest_of_equals_is_chosen() -> None:
     assert asks("best_static", Client(), MIX).detail == "bob", "one call, and the first of them"
 
 
-def test_the_set_makes_at_most_the_planned_calls_for_any_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("bob",), ("ada", "bob"), NAMES])
+def test_the_set_makes_at_most_the_planned_calls_for_any_pool(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
     monkeypatch.setattr(best_static, "SAMPLE", 12)
-    entry = BASELINES["best_static"]
-    assert isinstance(entry, WorkflowBaseline)
-    for names in (("bob",), ("ada", "bob"), NAMES):
-        client = Client()
-        mix = [problem(i, split="train") for i in range(12)]
-        entry.prepare(known(client, mix, names))
-        alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]
-        assert len(client.asked) == entry.learning(len(names)) + 12 * len(names) >= len(alone)
-        assert all(candidate.calls <= entry.calls(len(names)) for candidate in candidates(range(len(names)), names))
+    client, entry = Client(), entry_of("best_static")
+    entry.prepare(known(client, [problem(i, split="train") for i in range(12)], names))
+    alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]
+    assert len(client.asked) == entry.learning(len(names)) + 12 * len(names) >= len(alone)
+    assert all(candidate.calls <= entry.calls(len(names)) for candidate in candidates(range(len(names)), names))
 
 
 def test_domains_weigh_the_same_in_the_sample() -> None:

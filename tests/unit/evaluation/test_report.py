@@ -1,16 +1,20 @@
-"""Reports: the table's numbers, the Markdown, the pictures."""
+"""Reports: the table's numbers, the Markdown, the pictures; and the reach of a Conductor, whose ceiling counts all
+workers."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from ops.core.charts import png
 from ops.evaluation import report
+from ops.evaluation.reach import Reach, reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import MeanEstimate
@@ -48,15 +52,8 @@ def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> 
     out = StringIO()
     Console(file=out, width=80).print(report.leaderboard_table(board))
     shown = out.getvalue()
-    for expected in (
-        "90.0 ± 10.0",
-        "40.0 ± 16.3",
-        "70.0 ± 15.3",
-        "50.0 ± 16.7",
-        "cold start",
-    ):
+    for expected in ("90.0 ± 10.0", "40.0 ± 16.3", "70.0 ± 15.3", "50.0 ± 16.7", "cold start", "120 $0.00040"):
         assert expected in shown
-    assert "120 $0.00040" in shown
     assert "SECRET" not in shown
 
 
@@ -158,3 +155,52 @@ def test_strategies_by_step_are_a_picture() -> None:
     assert picture.startswith(PNG) and len(picture) > 5000
     assert png(report.strategy_curve(lines[:10])) != picture
     assert png(report.strategy_curve([{"step": 1}])).startswith(PNG)
+
+
+# ── reach ─────────────────────────────────────────────────────────────────────
+
+
+def of(problem: int, correct: bool, **changes: object) -> list[OutcomeRow]:
+    return rows("mmlu", 0, 1, problem_id=str(problem), correct=int(correct), **changes)
+
+
+def measured(*given: Any) -> Reach:
+    made = reach(*given)
+    assert made is not None
+    return made
+
+
+def test_the_ceiling_counts_all_workers_and_the_share_only_the_conductor() -> None:
+    conductor = [*of(1, True, shape="chain"), *of(2, False, shape="single"), *of(3, False), *of(4, False)]
+    cold, alone = of(2, True), [*of(1, True), *of(3, True), *of(9, True)]
+    made = measured(conductor, cold, alone, ["mmlu"])
+    assert made.ceiling == pytest.approx(3 / 4)  # question 9 is not among the Conductor's, and no worker solves 4
+    assert made.reached == pytest.approx(1 / 3)
+
+
+def test_right_if_valid_leaves_out_what_is_no_workflow() -> None:
+    conductor = [*of(1, True), *of(2, False), *of(3, False, format_ok=False)]
+    made = measured(conductor, (), (), ["mmlu"])
+    assert made.valid == pytest.approx(2 / 3)
+    assert made.right_if_valid == pytest.approx(1 / 2)
+
+
+def test_a_strategy_shows_a_workflow_that_paid() -> None:
+    first = of(1, True, shape="chain", completion="model_id =\n [1]")
+    second = of(2, True, shape="chain", completion="paid")
+    made = measured([*first, *second], (), of(1, True), ["mmlu"])
+    (strategy,) = made.strategies
+    assert (strategy.shape, strategy.share, strategy.where, strategy.paid) == ("chain", 1.0, "mmlu", 1)
+    assert strategy.example == "paid"  # no single worker answers question 2
+
+
+def test_no_example_quotes_a_confidential_benchmark() -> None:
+    secret = rows("gpqa_diamond", 3, 3, shape="single")
+    made = measured(secret, (), (), ["gpqa_diamond"])
+    assert [strategy.example for strategy in made.strategies] == [""]
+
+
+def test_nothing_scored_has_no_reach_and_a_stored_one_comes_back() -> None:
+    assert reach(rows("mmlu", 1, 2), (), (), ["rlpr"]) is None
+    made = measured(rows("mmlu", 1, 2, shape="tree"), (), (), ["mmlu"])
+    assert Reach.stored(json.loads(json.dumps(asdict(made)))) == made

@@ -76,6 +76,10 @@ class Fixed:
         return [self.completions[i % len(self.completions)] for i in range(len(prompts))]
 
 
+def problems(count: int) -> list[Problem]:
+    return [problem(i) for i in range(count)]
+
+
 def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **settings: float) -> list[OutcomeRow]:
     evaluation = Evaluation(**settings)  # type: ignore[arg-type]
     return asyncio.run(evaluate(writer, problems, Team(WORKERS, client or Table(), PROMPTING), evaluation))
@@ -83,7 +87,7 @@ def run(writer: Fixed, problems: list[Problem], client: Table | None = None, **s
 
 def test_right_wrong_and_unreadable() -> None:
     writer = Fixed(ALONE, Workflow.single(1).render(), "I would rather not.", TOGETHER)
-    rows = run(writer, [problem(i) for i in range(4)])
+    rows = run(writer, problems(4))
     assert [row.correct for row in rows] == [1, 0, 0, 1]
     assert [row.format_ok for row in rows] == [True, True, False, True]
     assert [row.workers for row in rows] == [("adder",), ("liar",), (), ("liar", "adder")]
@@ -103,7 +107,7 @@ def test_a_step_that_no_later_step_sees_is_not_counted_among_the_workers() -> No
 
 def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
     client = Table({"Question 0": WorkerUnreachable("timed out"), "Question 1": WorkerRefused("filtered")})
-    rows = run(Fixed(ALONE), [problem(i) for i in range(3)], client)
+    rows = run(Fixed(ALONE), problems(3), client)
     assert [(row.status, row.unscorable, row.correct) for row in rows] == [
         ("unreachable", True, 0),
         ("refused", False, 0),
@@ -125,27 +129,19 @@ def test_a_fast_writer_waits_for_its_workers() -> None:
             return super().write(prompts, **settings)
 
     ahead, client = list[int](), Slow()
-    rows = run(Counting(ALONE), [problem(i) for i in range(20)], client, batch=1)
+    rows = run(Counting(ALONE), problems(20), client, batch=1)
     assert [row.correct for row in rows] == [1] * 20
     assert 1 < max(ahead) <= AHEAD
 
 
 def test_batches_repeats_and_progress() -> None:
     writer, client, batches = Fixed(ALONE), Table(), []
-    problems = [problem(i) for i in range(5)]
     settings = Evaluation(repeats=2, batch=2, temperature=0.5)
     team = Team(WORKERS, client, PROMPTING)
     rows = asyncio.run(
-        evaluate(writer, problems, team, settings, seed=40, on_played=lambda batch, _: batches.append(len(batch)))
+        evaluate(writer, problems(5), team, settings, seed=40, on_played=lambda batch, _: batches.append(len(batch)))
     )
-    assert writer.calls == [
-        (2, 0.5, 40),
-        (2, 0.5, 40),
-        (1, 0.5, 40),
-        (2, 0.5, 41),
-        (2, 0.5, 41),
-        (1, 0.5, 41),
-    ]
+    assert writer.calls == [(size, 0.5, seed) for seed in (40, 41) for size in (2, 2, 1)]
     assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{i}", r) for i in range(5) for r in range(2)]
     assert sorted(client.samples) == [0] * 5 + [1] * 5
     assert batches == [2, 2, 1, 2, 2, 1]
@@ -158,6 +154,9 @@ class Drawn(Fixed):
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         self.calls.append((len(prompts), temperature, seed))
         return [self.completions[seed]] * len(prompts)
+
+
+TWO_OF_THREE: Any = {"vote": {"workflows": 3, "agree": 2}}
 
 
 GUESS = Workflow.single(1).render()
@@ -189,7 +188,7 @@ def test_workflows_vote_until_enough_agree(
 
 def test_a_vote_takes_the_time_of_its_waves_and_each_repeat_has_other_samples() -> None:
     writer, client = Drawn(GUESS, ALONE, ALONE, ALONE, ALONE, ALONE), Table()
-    first, second = run(writer, [problem(0)], client, vote={"workflows": 3, "agree": 2}, repeats=2)  # type: ignore[arg-type]
+    first, second = run(writer, [problem(0)], client, repeats=2, **TWO_OF_THREE)
     assert (first.latency_s, second.latency_s) == (pytest.approx(1.0), pytest.approx(0.5))  # two waves, one
     assert sorted(client.samples) == [0, 1, 2, 3, 4] and sorted(seed for *_, seed in writer.calls) == [0, 1, 2, 3, 4]
 
@@ -201,7 +200,7 @@ def test_questions_of_a_set_vote_each_for_itself() -> None:
             return await super().complete(WORKERS[1] if odd else worker, messages, sample=sample)
 
     client = Sometimes()
-    rows = run(Drawn(ALONE, ALONE, ALONE), [problem(i) for i in range(3)], client, vote={"workflows": 3, "agree": 2})  # type: ignore[arg-type]
+    rows = run(Drawn(ALONE, ALONE, ALONE), problems(3), client, **TWO_OF_THREE)
     assert [(row.correct, row.steps) for row in rows] == [(1, 2), (1, 3), (1, 2)]
 
 
@@ -212,23 +211,25 @@ def test_a_vote_in_which_a_worker_is_unreachable_is_unscorable() -> None:
                 raise WorkerUnreachable("timed out")
             return await super().complete(worker, messages, sample=sample)
 
-    [row] = run(Drawn(ALONE, ALONE, ALONE), [problem(0)], Away(), vote={"workflows": 3, "agree": 2})  # type: ignore[arg-type]
+    [row] = run(Drawn(ALONE, ALONE, ALONE), [problem(0)], Away(), **TWO_OF_THREE)
     assert row.unscorable and row.correct == 0
 
 
 def test_a_spent_budget_ends_the_evaluation() -> None:
     client = Table({"Question 1": OverBudget("cap reached")})
     with pytest.raises(OverBudget, match="cap reached"):
-        run(Fixed(ALONE), [problem(i) for i in range(6)], client, batch=2)
+        run(Fixed(ALONE), problems(6), client, batch=2)
 
 
-def test_nothing_to_do() -> None:
+def test_nothing_to_do(tmp_path: Path) -> None:
     assert run(Fixed(ALONE), []) == []
     assert summarize([]) == {}
+    save_rows([], tmp_path / "rows.parquet")
+    assert load_rows(tmp_path / "rows.parquet") == []
 
 
 def test_summary_by_hand() -> None:
-    rows = run(Fixed(ALONE, TOGETHER, "no"), [problem(i) for i in range(3)])
+    rows = run(Fixed(ALONE, TOGETHER, "no"), problems(3))
     summary = summarize(rows)["math500"]
     assert summary.accuracy.mean == pytest.approx(2 / 3)
     assert summary.accuracy.standard_error == pytest.approx(1 / 3)  # √(2/9 · 3/2) / √3
@@ -244,20 +245,17 @@ def test_all_unscorable_gives_no_number() -> None:
     assert math.isnan(summary.accuracy.mean) and math.isnan(summary.tokens) and summary.unscorable == 1
 
 
-def test_rows_survive_the_disk(tmp_path: Path) -> None:
-    rows = run(Fixed(TOGETHER, "no"), [problem(i) for i in range(4)])
+def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "PART", 2)
+    rows = run(Fixed(TOGETHER, "no"), problems(5))
     file = tmp_path / "deep" / "rows.parquet"
     save_rows(list(reversed(rows)), file)
     assert load_rows(file) == rows
     assert [path.name for path in file.parent.iterdir()] == ["rows.parquet"]
+    assert pq.ParquetFile(file).num_row_groups == 3
     save_rows(rows, file, texts=False)
     assert {row.answer + row.completion for row in load_rows(file)} == {""}
     assert [row.correct for row in load_rows(file)] == [row.correct for row in rows]
-
-
-def test_no_rows_survive_the_disk_too(tmp_path: Path) -> None:
-    save_rows([], tmp_path / "rows.parquet")
-    assert load_rows(tmp_path / "rows.parquet") == []
 
 
 def test_files_that_do_not_contain_rows(tmp_path: Path) -> None:
@@ -269,7 +267,7 @@ def test_files_that_do_not_contain_rows(tmp_path: Path) -> None:
 
 
 def test_rows_and_summary_contain_the_strategy(tmp_path: Path) -> None:
-    rows = run(Fixed(ALONE, TOGETHER, "I would rather not.", TOGETHER), [problem(i) for i in range(4)])
+    rows = run(Fixed(ALONE, TOGETHER, "I would rather not.", TOGETHER), problems(4))
     assert [(row.shape, row.pattern) for row in rows] == [
         ("single", "0"), ("verify_last", "1 0<0"), ("", ""), ("verify_last", "1 0<0"),
     ]  # fmt: skip
@@ -345,7 +343,7 @@ def continued(folder: Path, client: Table, origin: str = "a") -> tuple[list[Outc
     file, played = folder / "math500.parquet", list[int]()
     with RowJournals({"math500": (file, {"policy": origin})}) as journals:
         running = evaluate(
-            Fixed(ALONE), [problem(i) for i in range(6)], Team(WORKERS, client, PROMPTING),
+            Fixed(ALONE), problems(6), Team(WORKERS, client, PROMPTING),
             Evaluation(repeats=2, batch=2), on_played=lambda rows, _: played.append(len(rows)),
             into=journals,
         )  # fmt: skip
@@ -400,14 +398,6 @@ def test_only_scored_rows_of_the_same_origin_continue(tmp_path: Path) -> None:
     journal = RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"})
     assert list(journal) == [row] and journal.lacks("p1", 0) and not journal.lacks("p0", 0)
     assert len(RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"}, "new weights")) == 0
-
-
-def test_rows_are_read_and_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "PART", 2)
-    rows = run(Fixed(TOGETHER, "no"), [problem(i) for i in range(5)])
-    save_rows(rows, tmp_path / "rows.parquet")
-    assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 3
-    assert load_rows(tmp_path / "rows.parquet") == rows
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ def limits_alone(no_bubblewrap: None) -> None:
     configure(Grading(isolation="resource_limits"), ROOT)
 
 
-def _run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
+def run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
     """Reuse the first result of a program that ran out of time for its second attempt."""
     real, late = sandbox.run, {}
 
@@ -50,7 +50,6 @@ def _run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
 class Ran(NamedTuple):
     """One run of a program in the sandbox."""
 
-    program: str
     tests: int
     limits: sandbox.ProgramLimits
 
@@ -62,7 +61,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
     real = sandbox.run
 
     def noted(kind: Any, program: str, tests: Any, limits: sandbox.ProgramLimits, **more: Any) -> sandbox.SandboxResult:
-        seen.append(Ran(program, len(tests), limits))
+        seen.append(Ran(len(tests), limits))
         return real(kind, program, tests, limits, **more)
 
     monkeypatch.setattr(sandbox, "run", noted)
@@ -71,11 +70,4 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
 
 @pytest.fixture
 def late_programs_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    _run_late_programs_once(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def late_programs_of_a_file_run_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        _run_late_programs_once(patch)
-        yield
+    run_late_programs_once(monkeypatch)

@@ -1,8 +1,8 @@
-"""The corpus of forms: what responses look like, which verdict each must get, and why.
+"""The corpora of answers: what responses look like, which verdict each must get, and why.
 
-A file holds one kind of form of one grader:
+`corpus/` has a file of near misses for each benchmark, `forms/` one for each kind of form of one grader:
 
-    grader: math                  # math, choice, text or code
+    grader: math                  # math, choice, text or code; a benchmark's file has none, for its name says it
     question: How much is it?     # these three are defaults for every case of the file
     choices: [mitosis, meiosis]
     tests: [{kind: stdin, input: "1\\n", output: "2\\n"}]
@@ -14,6 +14,8 @@ A file holds one kind of form of one grader:
     answers:
       right: [[gold, equal form, why]]
       wrong: [[gold, near miss, why]]
+    problems:                     # tests with programs that must pass and such that must not
+      - {name: …, tests: …, right: {why: program}, wrong: {why: program}}
     misses:                       # cases above that the grader is known to get wrong, by gold and response
       - [gold, response]
 
@@ -30,14 +32,17 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ops.core.problem import CodeTest, Domain, GraderName, Problem
-from ops.grading import GRADERS
+from ops.benchmarks.registry import BENCHMARKS
+from ops.core.problem import CodeTest, Problem
+from tests.builders import fenced
 
 FOLDER = Path(__file__).with_name("forms")
+CORPUS = Path(__file__).with_name("corpus")
 QUESTION = "What is it?"
-_DOMAINS: dict[str, Domain] = {"math": "math", "choice": "mmlu", "text": "rlpr", "code": "code"}
+_BENCHMARKS = {"math": "math500", "choice": "mmlu", "text": "rlpr", "code": "livecodebench"}
+"""Grader → the benchmark of the problems of its forms."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FIELDS = {"grader", "question", "choices", "tests", "right", "wrong", "wrappings", "answers", "misses"}
+_FIELDS = {"grader", "question", "choices", "tests", "right", "wrong", "wrappings", "answers", "problems", "misses"}
 _INDENTED = re.compile(r"^([ \t]+)\{answer\}$", re.MULTILINE)
 
 
@@ -72,8 +77,6 @@ def read(file: Path) -> list[Form]:
     content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)
     if unknown := set(content) - _FIELDS:
         raise ValueError(f"{file}: unknown fields {sorted(unknown)}; there are {sorted(_FIELDS)}")
-    if content["grader"] not in GRADERS:
-        raise ValueError(f"{file}: no grader is called {content['grader']!r}")
     misses = {(str(gold), response) for gold, response in content.get("misses", ())}
     forms = [_form(file.stem, content, case, score, misses) for case, score in _cases(content)]
     counts = Counter((form.problem, form.response) for form in forms)
@@ -88,11 +91,14 @@ def _cases(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
     for name, score in (("right", 1.0), ("wrong", 0.0)):
         for case in content.get(name, ()):
             yield _fields(case), score
-    for name, score in (("right", 1.0), ("wrong", 0.0)):
         for case in map(_fields, content.get("answers", {}).get(name, ())):
             for template, why in content["wrappings"]:
                 response = wrapped(template, case["response"])
                 yield {**case, "response": response, "why": f"{case['why']}, {why}"}, score
+        for problem in content.get("problems", ()):
+            for why, program in problem[name].items():
+                case = {"gold": "", "response": fenced(program), "why": f"{problem['name']}: {why}"}
+                yield case | {"tests": problem["tests"]}, score
 
 
 def _fields(case: list[Any] | dict[str, Any]) -> dict[str, Any]:
@@ -108,16 +114,12 @@ def wrapped(template: str, answer: str) -> str:
     return _INDENTED.sub(indented, template).replace("{answer}", answer)
 
 
-def _form(
-    kind: str, content: dict[str, Any], case: dict[str, Any], score: float, misses: set[tuple[str, str]]
-) -> Form:
-    values = {**{name: content[name] for name in ("question", "choices", "tests") if name in content}, **case}
-    grader: GraderName = content["grader"]
+def _form(kind: str, content: dict[str, Any], case: dict[str, Any], score: float, misses: set[tuple[str, str]]) -> Form:
+    values = content | case
+    entry = BENCHMARKS[_BENCHMARKS[content["grader"]] if "grader" in content else kind]
     problem = Problem(
-        "form", "forms", _DOMAINS[grader], "test", values.get("question", QUESTION), str(values["gold"]), grader,
+        "form", entry.name, entry.domain, "test", values.get("question", QUESTION), str(values["gold"]), entry.grader,
         tuple(str(choice) for choice in values.get("choices", ())),
         tuple(CodeTest(**test) for test in values.get("tests", ())),
     )  # fmt: skip
-    return Form(
-        kind, problem, values["response"], score, values["why"], (problem.answer, values["response"]) in misses
-    )
+    return Form(kind, problem, values["response"], score, values["why"], (problem.answer, values["response"]) in misses)

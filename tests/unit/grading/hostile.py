@@ -263,56 +263,62 @@ STDIN = {
 }
 
 # ── unittest ─────────────────────────────────────────────────────────────────────
-ASSERTS = (
-    "assertEqual",
-    "assertTrue",
-    "assertIn",
-    "assertRaises",
-    "fail",
-    "_baseAssertEqual",
-    "_getAssertEqualityFunc",
-)
+ASSERTS = ("assertEqual", "assertTrue", "assertIn", "assertRaises", "fail", "_baseAssertEqual")
 EVERY_ASSERT = "import unittest\nfor name in dir(unittest.TestCase):\n    if name.startswith('assert'): "
-CASE = "import unittest, unittest.case, unittest.result, unittest.suite, unittest.loader, sys\n"
+CASE_PATCHES = {
+    "assertEqual's code": "unittest.TestCase.assertEqual.__code__ = "
+    "(lambda self, first, second, msg=None: None).__code__\n",
+    "TestCase.run": "def run(self, result=None):\n    result.testsRun += 1\n    return result\n"
+    "unittest.TestCase.run = run\n",
+    "TestCase.__call__": "unittest.TestCase.__call__ = lambda self, result=None: setattr(result, 'testsRun', 3)\n",
+    "TestCase._callTestMethod": "unittest.TestCase._callTestMethod = lambda self, method: None\n",
+    "TestCase.setUp": "def setUp(self):\n    self._testMethodName = 'passing'\n"
+    "    type(self).passing = lambda s: None\n"
+    "    for name in ('test_values', 'test_more', 'test_errors'): setattr(self, name, lambda: None)\nunittest.TestCase.setUp = setUp\n",
+    "TestCase.failureException": "unittest.TestCase.failureException = type('Quiet', (Exception,), {})\n",
+    "addFailure and addError": "unittest.TestResult.addFailure = unittest.TestResult.addError = lambda *a: None\n",
+    "addFailure in every result": "for kind in [unittest.TestResult] + unittest.TestResult.__subclasses__():\n"
+    "    kind.addFailure = kind.addError = kind.addSubTest = lambda self, *a: kind.addSuccess(self, a[0])\n",
+    "the failures list": "unittest.TestResult.failures = property(lambda s: [], lambda s, v: None)\n"
+    "unittest.TestResult.errors = property(lambda s: [], lambda s, v: None)\n",
+    "wasSuccessful": "unittest.TestResult.wasSuccessful = lambda s: True\n",
+    "startTest": "real = unittest.TestResult.startTest\n"
+    "def start(self, test):\n    real(self, test)\n    raise SystemExit(0)\nunittest.TestResult.startTest = start\n",
+    "the suite's run": "def run(self, result, debug=False):\n    result.testsRun = 3\n    return result\n"
+    "unittest.TestSuite.run = run\n",
+    "the loader": "unittest.TestLoader.loadTestsFromModule = unittest.TestLoader.loadTestsFromTestCase = "
+    "lambda self, *a, **k: unittest.TestSuite([unittest.FunctionTestCase(lambda: None)] * 3)\n",
+    "the loader's names": "unittest.TestLoader.getTestCaseNames = lambda self, case: []\n",
+    "the outcome": "class Outcome(unittest.case._Outcome):\n    def testPartExecutor(self, *a, **k):\n"
+    "        import contextlib\n        return contextlib.suppress(BaseException)\nunittest.case._Outcome = Outcome\n",
+    "the outcome's success": "unittest.case._Outcome.success = property(lambda s: True, lambda s, v: None)\n",
+    "TestCase itself": "class Case(unittest.TestCase):\n    def run(self, result=None):\n"
+    "        result.startTest(self)\n"
+    "        result.addSuccess(self)\n        result.stopTest(self)\nunittest.TestCase = Case\n",
+    "a base that is put in": "class Base:\n    def assertEqual(self, *a, **k): pass\n"
+    "    assertIn = assertTrue = assertGreater = assertEqual\n"
+    "real = __build_class__\nimport builtins\nbuiltins.__build_class__ = lambda f, n, *b, **k: real(f, n, *((Base,) + b), **k)\n",
+    "the tests' methods": "def quiet(cls, **k):\n    for name in list(vars(cls)):\n"
+    "        if name.startswith('test'): setattr(cls, name, lambda self: None)\n"
+    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
+    "the tests, deleted": "def quiet(cls, **k):\n    for name in list(vars(cls)):\n"
+    "        if name.startswith('test') and name != 'test_errors': delattr(cls, name)\n"
+    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
+    "skips": "unittest.TestCase.setUp = lambda self: self.skipTest('later')\n",
+    "expected failures": "def quiet(cls, **k):\n    for name in list(vars(cls)):\n"
+    "        if name.startswith('test'): setattr(cls, name, unittest.expectedFailure(vars(cls)[name]))\n"
+    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
+    "the globals of unittest.case": "unittest.case._Outcome.testPartExecutor.__globals__['sys'] = None\n"
+    "unittest.TestCase.assertEqual.__globals__['safe_repr'] = lambda *a: ''\nunittest.case.type = lambda *a: None\n",
+    "defaults": "unittest.TestCase.assertEqual.__defaults__ = ('x',)\n"
+    "unittest.TestCase._baseAssertEqual = lambda *a, **k: None\n",
+}
+"""Changes to the parts of unittest, which are imported before."""
 UNITTEST_PATCHES = {
     "every assertion": EVERY_ASSERT
     + "setattr(unittest.TestCase, name, lambda *a, **k: unittest.mock.MagicMock())\nimport unittest.mock\n",
     "every assertion but a context": EVERY_ASSERT
     + "\n        if name != 'assertRaises': setattr(unittest.TestCase, name, lambda *a, **k: None)\n",
-    "assertEqual's code": CASE
-    + "unittest.TestCase.assertEqual.__code__ = (lambda self, first, second, msg=None: None).__code__\n",
-    "TestCase.run": CASE
-    + "def run(self, result=None):\n    result.testsRun += 1\n    return result\nunittest.TestCase.run = run\n",
-    "TestCase.__call__": CASE
-    + "unittest.TestCase.__call__ = lambda self, result=None: setattr(result, 'testsRun', 3)\n",
-    "TestCase._callTestMethod": CASE + "unittest.TestCase._callTestMethod = lambda self, method: None\n",
-    "TestCase.setUp": CASE
-    + "def setUp(self):\n    self._testMethodName = 'passing'\n    type(self).passing = lambda s: None\n"
-    "    for name in ('test_values', 'test_more', 'test_errors'): setattr(self, name, lambda: None)\nunittest.TestCase.setUp = setUp\n",
-    "TestCase.failureException": CASE + "unittest.TestCase.failureException = type('Quiet', (Exception,), {})\n",
-    "addFailure and addError": CASE
-    + "unittest.TestResult.addFailure = unittest.TestResult.addError = lambda *a: None\n",
-    "addFailure in every result": CASE + "for kind in [unittest.TestResult] + unittest.TestResult.__subclasses__():\n"
-    "    kind.addFailure = kind.addError = kind.addSubTest = lambda self, *a: kind.addSuccess(self, a[0])\n",
-    "the failures list": CASE + "unittest.TestResult.failures = property(lambda s: [], lambda s, v: None)\n"
-    "unittest.TestResult.errors = property(lambda s: [], lambda s, v: None)\n",
-    "wasSuccessful": CASE + "unittest.TestResult.wasSuccessful = lambda s: True\n",
-    "startTest": CASE + "real = unittest.TestResult.startTest\n"
-    "def start(self, test):\n    real(self, test)\n    raise SystemExit(0)\nunittest.TestResult.startTest = start\n",
-    "the suite's run": CASE
-    + "def run(self, result, debug=False):\n    result.testsRun = 3\n    return result\nunittest.TestSuite.run = run\n",
-    "the loader": CASE + "unittest.TestLoader.loadTestsFromModule = unittest.TestLoader.loadTestsFromTestCase = "
-    "lambda self, *a, **k: unittest.TestSuite([unittest.FunctionTestCase(lambda: None)] * 3)\n",
-    "the loader's names": CASE + "unittest.TestLoader.getTestCaseNames = lambda self, case: []\n",
-    "the outcome": CASE + "class Outcome(unittest.case._Outcome):\n    def testPartExecutor(self, *a, **k):\n"
-    "        import contextlib\n        return contextlib.suppress(BaseException)\nunittest.case._Outcome = Outcome\n",
-    "the outcome's success": CASE + "unittest.case._Outcome.success = property(lambda s: True, lambda s, v: None)\n",
-    "TestCase itself": CASE
-    + "class Case(unittest.TestCase):\n    def run(self, result=None):\n        result.startTest(self)\n"
-    "        result.addSuccess(self)\n        result.stopTest(self)\nunittest.TestCase = Case\n",
-    "a base that is put in": CASE
-    + "class Base:\n    def assertEqual(self, *a, **k): pass\n    assertIn = assertTrue = assertGreater = assertEqual\n"
-    "real = __build_class__\nimport builtins\nbuiltins.__build_class__ = lambda f, n, *b, **k: real(f, n, *((Base,) + b), **k)\n",
     "sys.modules": "import sys, types, unittest\nfake = types.ModuleType('unittest')\nfake.__dict__.update(vars(unittest))\n"
     "class Case(unittest.TestCase):\n    def assertEqual(self, *a, **k): pass\n    assertIn = assertTrue = assertEqual\n"
     "fake.TestCase = Case\nsys.modules['unittest'] = fake\n",
@@ -326,26 +332,16 @@ UNITTEST_PATCHES = {
     "        jumped.append(1)\n        last = max(l for *_, l in frame.f_code.co_lines() if l)\n        try: frame.f_lineno = last\n        except ValueError: pass\n"
     "    return trace\nsys.settrace(trace)\n",
     "excepthook and audit": "import sys\nsys.excepthook = lambda *a: None\nsys.addaudithook(lambda *a: None)\n",
-    "the tests' methods": CASE
-    + "def quiet(cls, **k):\n    for name in list(vars(cls)):\n        if name.startswith('test'): setattr(cls, name, lambda self: None)\n"
-    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
-    "the tests, deleted": CASE
-    + "def quiet(cls, **k):\n    for name in list(vars(cls)):\n        if name.startswith('test') and name != 'test_errors': delattr(cls, name)\n"
-    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
-    "skips": CASE + "unittest.TestCase.setUp = lambda self: self.skipTest('later')\n",
-    "expected failures": CASE
-    + "def quiet(cls, **k):\n    for name in list(vars(cls)):\n        if name.startswith('test'): setattr(cls, name, unittest.expectedFailure(vars(cls)[name]))\n"
-    "unittest.TestCase.__init_subclass__ = classmethod(quiet)\n",
     "memory by ctypes": "import ctypes, unittest\nproxy = ctypes.py_object.from_address(id(unittest.TestCase.__dict__) + 16).value\n"
     "proxy['assertEqual'] = proxy['assertIn'] = lambda *a: None\n"
     "ctypes.pythonapi.PyType_Modified(ctypes.py_object(unittest.TestCase))\n",
-    "the globals of unittest.case": CASE + "unittest.case._Outcome.testPartExecutor.__globals__['sys'] = None\n"
-    "unittest.TestCase.assertEqual.__globals__['safe_repr'] = lambda *a: ''\nunittest.case.type = lambda *a: None\n",
-    "defaults": CASE
-    + "unittest.TestCase.assertEqual.__defaults__ = ('x',)\nunittest.TestCase._baseAssertEqual = lambda *a, **k: None\n",
     **{
         f"{name} by assignment": f"import unittest\nunittest.TestCase.{name} = lambda *a, **k: (lambda *a, **k: None)\n"
-        for name in ASSERTS
+        for name in (*ASSERTS, "_getAssertEqualityFunc")
+    },
+    **{
+        name: "import unittest, unittest.case, unittest.result, unittest.suite, unittest.loader, sys\n" + text
+        for name, text in CASE_PATCHES.items()
     },
 }
 CALLER = """

@@ -64,7 +64,7 @@ def test_messages_are_short_for_values_of_any_length() -> None:
     long = failed("print('x' * 100_000)", CodeTest("stdin", "", "y" * 100_000))
     many = failed("def f():\n    return 'x' * 100_000", CodeTest("call", f"f( {' ' * 1000})", repr("y" * 100_000)))
     huge = failed("def f():\n    return 10 ** 10_000", CodeTest("call", "f()", "1"))
-    assert all(len(str(test)) < 300 for test in (long, many, huge))
+    assert [test for test in (long, many, huge) if len(str(test)) >= 300] == []
 
 
 def test_a_coloured_and_framed_error_is_shown_as_plain_text() -> None:
@@ -75,10 +75,10 @@ def test_a_coloured_and_framed_error_is_shown_as_plain_text() -> None:
     assert grade(make_code_problem(CodeTest("unittest", UNITS)), fenced(framed)).reason == f"no test ran: {words}"
 
 
-def test_a_right_program_fails_nothing_and_no_program_no_test() -> None:
-    assert grade(make_code_problem(CodeTest("call", "f(1, 2)", "3")), fenced(ADD)).failed is None
-    nothing = grade(make_code_problem(CodeTest("call", "f(1, 2)", "3")), "")
-    assert (nothing.score, nothing.failed) == (0.0, None)
+@pytest.mark.parametrize(("response", "score"), [(fenced(ADD), 1.0), ("", 0.0)], ids=["right", "no program"])
+def test_a_right_program_fails_no_test_and_no_program_neither(response: str, score: float) -> None:
+    verdict = grade(make_code_problem(CodeTest("call", "f(1, 2)", "3")), response)
+    assert (verdict.score, verdict.failed) == (score, None)
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.problem import CodeTest, Problem
+from ops.core.problem import CodeTest
 from ops.grading import folders, grade
+from tests.builders import fenced, make_code_problem
 
 ROOT = Path(__file__).resolve().parents[3]
 GRADES_FOR_EVER = """
-import sys
 from pathlib import Path
 from ops.config import Grading
+from ops.core.problem import CodeTest
 from ops.grading import configure, grade
-from ops.core.problem import CodeTest, Problem
+from tests.builders import fenced, make_code_problem
 configure(Grading(isolation="resource_limits"), Path("."))
-problem = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
 program = "import os\\nos.mkdir('kept')\\nos.chmod('kept', 0)\\nimport time\\ntime.sleep(600)"
-grade(problem, f"```python\\n{program}\\n```")
+grade(make_code_problem(CodeTest("call", "f()", "42")), fenced(program))
 """
 
 
@@ -85,20 +85,16 @@ def left_by(pid: int, place: Path, name: str = "abc") -> Path:
     return folder
 
 
-def nest(folder: Path, depth: int) -> None:
+def nested(folder: Path) -> None:
     """Nest folders far beyond the maximum length of a path, with a file in the last."""
     descriptor = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
+    for _ in range(2500):
         os.mkdir("d", dir_fd=descriptor)
         inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
         os.close(descriptor)
         descriptor = inner
     os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
     os.close(descriptor)
-
-
-def nested(folder: Path) -> None:
-    nest(folder, 2500)
 
 
 def many_files(folder: Path) -> None:
@@ -125,10 +121,10 @@ def closed(folder: Path) -> None:
         (folder / place).chmod(0)
 
 
-FILLED = [nested, many_files, odd_entries, closed]
+FILLED = pytest.mark.parametrize("fill", [nested, many_files, odd_entries, closed], ids=lambda fill: fill.__name__)
 
 
-@pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
+@FILLED
 def test_files_left_by_a_program_are_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
     left = left_by(ended_process(), tmp_path)
     fill(left)
@@ -136,7 +132,7 @@ def test_files_left_by_a_program_are_swept(fill: Callable[[Path], None], tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("fill", FILLED, ids=lambda fill: fill.__name__)
+@FILLED
 def test_files_of_a_program_are_removed_after_it(
     fill: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,11 +161,9 @@ def test_a_program_that_nests_folders_is_graded_and_so_is_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits_alone: None
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    nests = "import os\nfor _ in range(1200):\n    os.mkdir('d')\n    os.chdir('d')\ndef f():\n    return 42"
-    for number, program in enumerate((nests, "def f():\n    return 42")):
-        tests = (CodeTest("call", "f()", "42"),)
-        problem = Problem(f"nested {number}", "livecodebench", "code", "test", "?", "", "code", tests=tests)
-        assert grade(problem, f"```python\n{program}\n```").score == 1.0
+    nests = "import os\nfor _ in range(1200):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    for program in (f"{nests}def f():\n    return 42", "def f():\n    return 42"):
+        assert grade(make_code_problem(CodeTest("call", "f()", "42")), fenced(program)).score == 1.0
         assert list(tmp_path.iterdir()) == []
 
 

@@ -1,9 +1,10 @@
-"""Properties of every grader: total for any text, deterministic, thread-safe, memoized."""
+"""Properties of every grader: total for any text, deterministic, thread-safe, memoized. Clusters of equal answers."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,13 +13,15 @@ from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, symbolic
+from ops.grading.answer_clusters import answer_clusters
+from tests.builders import fenced, make_code_problem, make_problem
 
 ADD = "def f(a, b):\n    return a + b"
 PROBLEMS = {
-    "math": Problem("m", "math500", "math", "test", "?", r"\frac{\sqrt{2}}{2}", "math"),
-    "choice": Problem("c", "mmlu", "mmlu", "test", "?", "B", "choice", ("one", "two", "three", "four")),
-    "text": Problem("t", "rlpr", "rlpr", "test", "?", "12.5 km/h", "text"),
-    "code": Problem("k", "livecodebench", "code", "test", "?", ADD, "code", tests=(CodeTest("call", "f(1, 2)", "3"),)),
+    "math": make_problem(grader="math", answer=r"\frac{\sqrt{2}}{2}"),
+    "choice": make_problem(grader="choice", answer="B", choices=("one", "two", "three", "four")),
+    "text": make_problem(grader="text", answer="12.5 km/h"),
+    "code": make_code_problem(CodeTest("call", "f(1, 2)", "3"), answer=ADD),
 }
 any_text = st.text() | st.text(alphabet=list("\\{}$()[]^_/%,.;:*`\"'=<>|&~!?-+ \n0123456789aAbBxe"), max_size=300)
 pieces = st.lists(
@@ -48,15 +51,14 @@ def test_any_text_is_graded(name: str, response: str, boxed: bool) -> None:
 @settings(max_examples=25, deadline=None)
 def test_any_text_is_graded_as_a_program(response: str) -> None:
     assert grade(PROBLEMS["code"], response).score == 0.0
-    assert grade(PROBLEMS["code"], f"```python\n{response}\n```").score == 0.0
+    assert grade(PROBLEMS["code"], fenced(response)).score == 0.0
 
 
 @given(gold=any_text | pieces)
 @settings(max_examples=150, deadline=None)
 def test_any_gold_answer_is_handled(gold: str) -> None:
     for name in ("math", "text"):
-        case = Problem("g", "rlpr", "rlpr", "test", "?", gold, PROBLEMS[name].grader)
-        assert grade(case, "Answer: 5 km").score in (0.0, 1.0)
+        assert grade(replace(PROBLEMS[name], answer=gold), "Answer: 5 km").score in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("name", ["math", "choice", "text", "code"])
@@ -96,9 +98,9 @@ def test_the_symbolic_worker_comes_back_after_it_was_lost() -> None:
 
 def test_grade_many_keeps_the_order_and_mixes_graders() -> None:
     pairs = [
-        (PROBLEMS["code"], f"```python\n{ADD}\n```"),
+        (PROBLEMS["code"], fenced(ADD)),
         (PROBLEMS["choice"], "Answer: B"),
-        (PROBLEMS["code"], "```python\ndef f(a, b): return 0\n```"),
+        (PROBLEMS["code"], fenced("def f(a, b): return 0")),
         (PROBLEMS["text"], "Answer: 12.5 km/h"),
         (PROBLEMS["math"], r"\boxed{\frac{1}{\sqrt{2}}}"),
         (PROBLEMS["text"], "Answer: 12.5"),
@@ -109,8 +111,41 @@ def test_grade_many_keeps_the_order_and_mixes_graders() -> None:
 
 
 def test_a_repeated_program_runs_once(runs: list[Any]) -> None:
-    response = f"```python\n{ADD}  # asked for many times\n```"
+    response = fenced(f"{ADD}  # asked for many times")
     verdicts = grade_many([(PROBLEMS["code"], response)] * 50)
     verdicts += [grade(PROBLEMS["code"], "Other words, same program.\n" + response)]
     assert {verdict.score for verdict in verdicts} == {1.0}
     assert len(runs) == 1
+
+
+# ── clusters, without a gold answer ──────────────────────────────────────────
+
+FIRST = "Here:\n" + fenced("def f(x):\n    return x + 1")
+SAME, OTHER = fenced("def f(x):  # one more\n\n    return (x+1)"), fenced("def f(x):\n    return 1 + x")
+BROKEN = fenced("def f(x:\n    return x")
+
+
+@pytest.mark.parametrize(
+    ("asked", "responses", "groups"),
+    [
+        (PROBLEMS["math"], ["\\boxed{0.5}", "\\boxed{3}", "\\boxed{\\frac12}", None, "", "1/2"], [[0, 2, 5], [1]]),
+        (PROBLEMS["choice"], ["Answer: B", "(A)", "two", "A or B?"], [[0, 2], [1]]),
+        (PROBLEMS["text"], ["Answer: 3 km", "Answer: 3000 m", "Answer: Oslo", "the answer is oslo."], [[0, 1], [2, 3]]),
+        (PROBLEMS["code"], [OTHER, FIRST, SAME, BROKEN, "none", BROKEN], [[0], [1, 2], [3, 5]]),
+    ],
+)
+def test_equal_answers_form_one_cluster(asked: Problem, responses: list[str | None], groups: list[list[int]]) -> None:
+    assert answer_clusters(asked, responses) == groups
+
+
+def test_equality_is_asked_from_both_sides() -> None:
+    # A rounded number equals an exact gold answer, and not the reverse.
+    said = ["\\boxed{\\frac13}", "\\boxed{0.333333}"]
+    assert [answer_clusters(PROBLEMS["math"], order) for order in (said, said[::-1])] == [[[0, 1]]] * 2
+
+
+@pytest.mark.parametrize("gold", ["7", "7\n8", ""])
+def test_the_gold_answer_is_not_used(gold: str) -> None:
+    said = ["Answer: 7\n8", "Answer: 7", "Answer: 7\n9"]
+    problem = PROBLEMS["text"]
+    assert answer_clusters(replace(problem, answer=gold), said) == answer_clusters(replace(problem, answer="?"), said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import string
@@ -12,8 +11,10 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,7 +26,7 @@ from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
 from ops.grading.graders import code
 from ops.planning.memory import BATCH_COPIES, HIDDEN_TESTS_RATIO
-from tests.builders import fenced, make_code_problem
+from tests.builders import fenced, make_code_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "90210"
@@ -49,8 +50,7 @@ def stored(folder: Path) -> tuple[Problem, Path]:
     return problem, hidden_tests.file_of(folder, problem)
 
 
-UNIT = CodeTest("unittest", "import unittest\nclass Case(unittest.TestCase):\n"
-                "    def test_two(self): self.assertEqual(f(2), 4)\n", hidden=True)  # fmt: skip
+UNIT = make_unit_test("self.assertEqual(f(2), 4)", hidden=True)
 ECHO = [CodeTest("stdin", f"{n}\n", f"{n} é\n", hidden=n > 1) for n in range(1, 5)]
 
 
@@ -81,17 +81,11 @@ def test_verdicts_are_those_of_tests_in_memory(
 
 
 def test_a_batch_is_read_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    real = hidden_tests._test
-
-    def counted(text: bytes) -> CodeTest:
-        read.append(len(text))
-        return real(text)
-
-    monkeypatch.setattr(hidden_tests, "_test", counted)
+    read = Mock(wraps=hidden_tests._test)
+    monkeypatch.setattr(hidden_tests, "_test", read)
     problem = hidden_tests.set_apart(make_code_problem(*squares(*range(40), hidden=True)), folder)
     assert not grade(problem, fenced("def f(n):\n    return -1")).correct
-    assert len(read) == code.HIDDEN_AT_ONCE + 1
+    assert read.call_count == code.HIDDEN_AT_ONCE + 1
 
 
 # ── files that cannot be read ────────────────────────────────────────────────
@@ -109,16 +103,10 @@ def flip(file: Path) -> None:
     file.write_bytes(bytes(data))
 
 
-def exchange(file: Path) -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        for number in (1, 2):
-            archive.writestr(f"{number}.call", json.dumps(["call", "f(0)", "0"]) + "\n")
-
-
-def swell(file: Path) -> None:
+def rewrite(text: str, file: Path) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in (1, 2):
-            archive.writestr(f"{number}.call", " " * 1_000_000)
+            archive.writestr(f"{number}.call", text)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +114,11 @@ def swell(file: Path) -> None:
     [
         (Path.unlink, "does not exist", True),
         (cut, "is damaged", True),
-        (swell, "other tests", True),
+        (partial(rewrite, " " * 1_000_000), "other tests", True),
         (flip, "is damaged", False),
-        (exchange, "other tests", False),
+        (partial(rewrite, '["call", "f(0)", "0"]\n'), "other tests", False),
     ],
+    ids=["absent", "cut", "swollen", "flipped", "exchanged"],
 )
 def test_a_damaged_file_is_one_clear_error(
     folder: Path, damage: Callable[[Path], None], found: str, seen_early: bool
@@ -166,7 +155,6 @@ def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, 
     other = replace(problem, hidden=replace(problem.hidden, digest="0" * 64))  # type: ignore[type-var]
     with pytest.raises(DataError, match="does not exist"):
         grade(other, fenced(SQUARE))
-    grading.configure(Grading(isolation=grading.isolation()), ROOT)
 
 
 def test_threads_grade_from_one_file_at_once(folder: Path) -> None:
@@ -179,18 +167,25 @@ def test_threads_grade_from_one_file_at_once(folder: Path) -> None:
 # ── processes ────────────────────────────────────────────────────────────────
 
 
+IMPORTS = """
+import os, signal, sys, tracemalloc
+from pathlib import Path
+from ops.benchmarks.store import read_problems
+from ops.config import Grading
+from ops.core.problem import CodeTest
+from ops.grading import configure, grade, hidden_tests, isolation
+from tests.builders import fenced, make_code_problem
+root = Path(sys.argv[1])
+"""
+
+
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", script, *map(str, arguments)]
+    command = [sys.executable, "-c", IMPORTS + script, *map(str, arguments)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 MEMORY = """
-import sys, tracemalloc
-from pathlib import Path
-from ops.benchmarks.store import read_problems
-from ops.grading import hidden_tests
 tracemalloc.start()
-root = Path(sys.argv[1])
 hidden_tests.configure(root)
 problems = read_problems(root / "mix.jsonl")
 hidden_tests.check_hidden_tests(problems)
@@ -234,15 +229,9 @@ def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
 
 
 GRADE = """
-import sys
-from pathlib import Path
-from ops.benchmarks.store import read_problems
-from ops.config import Grading
-from ops.grading import configure, grade, isolation
-root = Path(sys.argv[1])
 configure(Grading(isolation=isolation()), root)
 [problem] = read_problems(root / "mix.jsonl")
-print([grade(problem, sys.argv[2]).score, grade(problem, "```python\\nf = abs\\n```").failed.number])
+print([grade(problem, sys.argv[2]).score, grade(problem, fenced("f = abs")).failed.number])
 """
 
 
@@ -254,11 +243,6 @@ def test_two_processes_grade_from_one_file_at_once(folder: Path, tmp_path: Path)
 
 
 WRITE = """
-import os, signal, sys
-from pathlib import Path
-from ops.core.problem import CodeTest
-from ops.grading import hidden_tests
-from tests.builders import make_code_problem
 def killed(test, real=hidden_tests._text, seen=[]):
     seen.append(test)
     if len(seen) == 5:
@@ -266,7 +250,7 @@ def killed(test, real=hidden_tests._text, seen=[]):
     return real(test)
 hidden_tests._text = killed
 tests = [CodeTest("call", f"f({n})", str(n * n), True) for n in (2, 3, 4)]
-hidden_tests.set_apart(make_code_problem(*tests), Path(sys.argv[1]))
+hidden_tests.set_apart(make_code_problem(*tests), root)
 """
 
 

@@ -11,6 +11,7 @@ from ops.grading import grade, grade_many
 from ops.grading.graders import code
 from tests.builders import fenced, make_code_problem
 from tests.unit.grading import hostile
+from tests.unit.grading.conftest import run_late_programs_once
 
 pytestmark = pytest.mark.timeout(300)
 HONEST = "def f(x):\n    if x < 0: raise ValueError('negative')\n    return {1: 918273, 2: 465564, 3: 777}.get(x, 0)\n"
@@ -40,10 +41,11 @@ EVERY = 3
 
 
 @pytest.fixture(scope="module")
-def verdicts(request: pytest.FixtureRequest, late_programs_of_a_file_run_once: None) -> dict[tuple[str, str], Grade]:
+def verdicts(request: pytest.FixtureRequest) -> dict[tuple[str, str], Grade]:
     """The verdicts of the programs that this session tests, graded concurrently because most of the time is the start
     of interpreters."""
     with pytest.MonkeyPatch.context() as patch:
+        run_late_programs_once(patch)
         for kind, limits in code.LIMITS.items():
             patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))
         chosen = {item.name for item in request.session.items if item.path == request.path}

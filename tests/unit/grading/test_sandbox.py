@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib
 import os
 import secrets
@@ -15,27 +16,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ops.config import Grading, load_recipe
 from ops.core.errors import ConfigError
-from ops.core.problem import CodeTest, Problem
+from ops.core.problem import CodeTest
 from ops.grading import configure, grade, grade_many, sandbox
 from ops.grading.isolation import isolation as standing
 from ops.grading.isolation import libraries, own_libraries
 from ops.grading.sandbox import ProgramLimits
 from tests import needs
+from tests.builders import fenced, make_code_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
 walls = importlib.import_module("ops.grading.isolation")
 LIMITS = ProgramLimits(cpu_s=5, wall_s=30, memory=512 << 20)
-OPEN_PAST_THE_HOOK = """
-import ctypes, os
-libc = ctypes.CDLL(None)
+PAST_THE_HOOK = """
+import ctypes, os, struct
+libc, new = ctypes.CDLL(None, use_errno=True), os.O_WRONLY | os.O_CREAT
 def opened(path, flags=os.O_WRONLY):
     return libc.open(path.encode(), flags, 0o600) >= 0
+def connected(address, port):
+    return libc.connect(libc.socket(2, 1, 0), struct.pack('=HHI8x', 2, port, address), 16) == 0
 """
-"""libc's own open raises no audit event, so only the kernel can refuse it."""
+"""libc's own calls raise no audit event, so only the kernel can refuse them."""
 KERNEL_FILES = [
     "/proc/self/oom_score_adj", "/proc/self/setgroups", "/proc/self/uid_map",
     "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness",
@@ -51,20 +56,21 @@ def landlock_version() -> int:
 def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
     """Return what a function with this body returns inside the sandbox."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    run = sandbox.run("call", f"def f():\n{lines}", ["f()"], limits)
+    run = sandbox.run("call", f"{PAST_THE_HOOK}def f():\n{lines}", ["f()"], limits)
     assert run.results is not None, run.why
     return run.results[0]
 
 
 PRIVATE = ("environ", "mem", "maps")
-PROBLEM = Problem("p", "livecodebench", "code", "test", "?", "", "code", tests=(CodeTest("call", "f()", "42"),))
+PROBLEM = make_code_problem(CodeTest("call", "f()", "42"))
+RIGHT = fenced("def f(): return 42")
 
 
 def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bubblewrap: None) -> None:
     configure(Grading(), ROOT)
     said = r"grading\.isolation.*no `bwrap`.*apt-get install bubblewrap.*resource_limits"
     with pytest.raises(ConfigError, match=said):
-        grade(PROBLEM, "```python\ndef f(): return 42\n```")
+        grade(PROBLEM, RIGHT)
     assert grade(PROBLEM, "no program at all").score == 0.0, "what runs nothing needs no wall"
 
 
@@ -76,12 +82,20 @@ def test_a_recipe_accepts_the_weaker_isolation_by_name(limits_alone: None, capsy
     assert (status, "PermissionError" in why) == ("error", True)
 
 
-def test_behind_limits_alone_other_processes_and_the_project_are_not_read(limits_alone: None) -> None:
-    for place in (f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/mem", str(ROOT / "pyproject.toml")):
-        status, why = value(f"return open({place!r}, 'rb').read(10)")
-        assert (status, "reads only" in why) == ("error", True)
-    status, why = value(f"import os\nreturn os.listdir({str(ROOT)!r})")
-    assert (status, "lists only" in why) == ("error", True)
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("open('/proc/{pid}/environ', 'rb').read(10)", "reads only"),
+        ("open('/proc/{pid}/mem', 'rb').read(10)", "reads only"),
+        ("open('{root}/pyproject.toml', 'rb').read(10)", "reads only"),
+        ("os.listdir('{root}')", "lists only"),
+    ],
+)
+def test_behind_limits_alone_other_processes_and_the_project_are_not_read(
+    call: str, said: str, limits_alone: None
+) -> None:
+    status, why = value(f"return {call.format(pid=os.getpid(), root=ROOT)}")
+    assert (status, said in why) == ("error", True)
 
 
 def test_the_quickstart_accepts_limits_and_recipes_with_language_models_do_not() -> None:
@@ -99,30 +113,31 @@ def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Pat
     (packages / "of_its_time.py").write_text("VERSION = 7", encoding="utf-8")
     test = CodeTest("call", "f()", "[7, True]")
     body = "import shutil\nimport of_its_time\ndef f():\n    python = shutil.which('python')\n"
-    program = f"```python\n{body}    return [of_its_time.VERSION, python.startswith({str(home)!r})]\n```"
+    program = fenced(f"{body}    return [of_its_time.VERSION, python.startswith({str(home)!r})]")
     given, other = (replace(PROBLEM, benchmark=name, tests=(test,)) for name in ("bigcodebench", "livecodebench"))
     assert grade(given, program + "\nbefore").score == 0.0
-    accepted = Grading(isolation=standing(), environments={"bigcodebench": "env"})
-    configure(accepted, tmp_path)
+    configure(Grading(isolation=standing(), environments={"bigcodebench": "env"}), tmp_path)
     assert grade(replace(given, id="with it"), program).score == 1.0
     assert grade(other, program).score == 0.0
 
 
-def test_an_environment_is_found_by_the_name_of_its_benchmark(tmp_path: Path) -> None:
-    (tmp_path / ".venv-livecodebench").mkdir()
-    (tmp_path / ".venv-livecodebench" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
-    configure(Grading(isolation=standing()), tmp_path)
-    with pytest.raises(ConfigError, match=r"\.venv-livecodebench, which is not an environment of Python"):
-        libraries("livecodebench")
+@pytest.mark.parametrize(
+    ("folder", "environments", "said"),
+    [
+        (".venv-livecodebench", {}, r"\.venv-livecodebench, which is not an environment of Python"),
+        ("env", {"livecodebench": "env"}, "make bigcodebench"),
+    ],
+    ids=["found by the benchmark's name", "named by the recipe"],
+)
+def test_an_environment_of_another_python_is_an_error(
+    folder: str, environments: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
+    configure(Grading(isolation=standing(), environments=environments), tmp_path)
+    with pytest.raises(ConfigError, match=said):
+        grade(replace(PROBLEM, id=folder), RIGHT)
     assert libraries("bigcodebench") == own_libraries()
-
-
-def test_an_environment_of_another_python_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "env").mkdir()
-    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
-    configure(Grading(isolation=standing(), environments={"livecodebench": "env"}), tmp_path)
-    with pytest.raises(ConfigError, match="make bigcodebench"):
-        grade(replace(PROBLEM, id="another python"), "```python\ndef f(): return 42\n```")
 
 
 def test_bubblewrap_is_used_where_it_works() -> None:
@@ -130,30 +145,26 @@ def test_bubblewrap_is_used_where_it_works() -> None:
 
 
 @needs.bubblewrap
-def test_there_is_no_network_but_a_loopback_of_its_own() -> None:
-    body = "return [line.split(':')[0].strip() for line in open('/proc/net/dev').read().splitlines()[2:]]"
-    assert value(body) == ["ok", ["lo"]]
-
-
-@needs.bubblewrap
-def test_even_past_the_audit_hook_no_connection_leaves() -> None:
-    # libc's own connect raises no audit event, so only the namespace prevents it.
-    body = """
-import ctypes, struct
-libc = ctypes.CDLL(None, use_errno=True)
-descriptor = libc.socket(2, 1, 0)
-address = struct.pack('=HHI8x', 2, 0x0a00, 0x08080808)
-return [libc.connect(descriptor, address, 16), ctypes.get_errno()]
-"""
-    unreachable = 101
-    assert value(body) == ["ok", [-1, unreachable]]
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        ("return [line.split(':')[0].strip() for line in open('/proc/net/dev').read().splitlines()[2:]]", ["lo"]),
+        ("return [connected(0x08080808, 0x0a00), ctypes.get_errno()]", [False, errno.ENETUNREACH]),
+        (
+            "return [opened('/usr/x', new), opened('/bin/x', new), ctypes.get_errno(), opened('x', new)]",
+            [False, False, errno.EROFS, True],
+        ),
+    ],
+    ids=["no network but a loopback of its own", "no connection leaves", "the system is read-only"],
+)
+def test_bubblewrap_confines_a_program_even_past_the_audit_hook(body: str, seen: list[Any]) -> None:
+    assert value(body) == ["ok", seen]
 
 
 @needs.bubblewrap
 def test_it_sees_no_home_no_project_and_no_other_process(tmp_path: Path) -> None:
     places = [str(ROOT / "pyproject.toml"), str(ROOT / "ops"), str(tmp_path), "/etc/passwd", "/home", "/var"]
     body = f"""
-import os
 seen = [place for place in {places} if os.path.exists(place)]
 return [seen, sorted(int(name) for name in os.listdir('/proc') if name.isdigit())]
 """
@@ -164,28 +175,12 @@ return [seen, sorted(int(name) for name in os.listdir('/proc') if name.isdigit()
 
 
 @needs.bubblewrap
-def test_the_system_is_read_only_even_past_the_audit_hook() -> None:
+def test_nothing_of_open_files_comes_in() -> None:
     body = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-flags = os.O_WRONLY | os.O_CREAT
-opened = [libc.open(path, flags, 0o600) for path in (b'/usr/planted', b'/bin/planted')]
-return [opened, ctypes.get_errno(), libc.open(b'mine', flags, 0o600) >= 0]
-"""
-    read_only = 30
-    assert value(body) == ["ok", [[-1, -1], read_only, True]]
-
-
-@needs.bubblewrap
-def test_nothing_of_the_environment_or_of_open_files_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECRET", "do not tell")
-    body = """
-import os
 shown = [f'/proc/self/fd/{name}' for name in os.listdir('/proc/self/fd')]
-return [os.environ.get('SECRET'), [os.readlink(place) for place in shown if os.path.islink(place)], os.getcwd()]
+return [[os.readlink(place) for place in shown if os.path.islink(place)], os.getcwd()]
 """
-    _, (secret, opened, folder) = value(body)
-    assert secret is None
+    _, (opened, folder) = value(body)
     assert [place for place in opened if not place.startswith(("/dev/null", "pipe:", folder))] == []
 
 
@@ -194,53 +189,34 @@ def test_memory_is_bounded() -> None:
     assert (status, "MemoryError" in why) == ("error", True)
 
 
-def living(mark: str) -> list[str]:
-    """Return the processes of this machine whose command line contains `mark`."""
-    pids = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark in (entry / "cmdline").read_text(errors="replace"):
-                pids.append(entry.name)
-        except OSError:  # it ended meanwhile
-            continue
-    return pids
+def ended(mark: str) -> bool:
+    """Whether no process of this machine has `mark` in its command line, shortly after the run: the kernel needs a
+    moment to end a PID space."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not any(mark in " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_running_out_of_time_ends_the_whole_tree() -> None:
     mark = f"podium-left-behind-{os.getpid()}"
-    tests = f"""
-import subprocess, time, unittest
-class T(unittest.TestCase):
-    def test_it(self):
-        subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True)
-        time.sleep(600)
-"""
+    child = f'subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True)'
+    test = make_unit_test("import subprocess, time", child, "time.sleep(600)")
     limits = ProgramLimits(cpu_s=20, wall_s=4, memory=8 << 30, processes=4)
-    run = sandbox.run("unittest", "", [tests], limits)
+    run = sandbox.run("unittest", "", [test.input], limits)
     assert run.overran
     assert "still running" in run.why
     assert ended(mark), "a child in a session of its own outlives the process group"
 
 
-def ended(mark: str) -> bool:
-    """Return whether no process with this mark is left shortly after the run; the kernel needs a moment to end a PID
-    space."""
-    deadline = time.monotonic() + 60
-    while living(mark) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not living(mark)
-
-
 def test_behind_limits_alone_no_process_outlives_its_run(limits_alone: None) -> None:
     mark = f"podium-detached-{os.getpid()}"
-    tests = f"""
-import subprocess, unittest
-class T(unittest.TestCase):
-    def test_it(self):
-        for options in ({{}}, {{"env": {{}}}}, {{"cwd": "/"}}):
-            subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True, **options)
-"""
-    run = sandbox.run("unittest", "", [tests], ProgramLimits(cpu_s=20, wall_s=60, memory=8 << 30, processes=4))
+    child = f'subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True, **options)'
+    test = make_unit_test("import subprocess", 'for options in ({}, {"env": {}}, {"cwd": "/"}):', f"    {child}")
+    limits = ProgramLimits(cpu_s=20, wall_s=60, memory=8 << 30, processes=4)
+    run = sandbox.run("unittest", "", [test.input], limits)
     assert run.results is not None and "T.test_it" in run.results[0][1], run.why
     assert ended(mark)
 
@@ -253,13 +229,11 @@ def test_behind_limits_alone_the_kernel_refuses_what_passes_the_audit_hook(limit
     writes = [str(tmp_path / "planted"), planted, *KERNEL_FILES]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = socket.htons(server.getsockname()[1])
-        body = f"""{OPEN_PAST_THE_HOOK}
-import struct
+        body = f"""
 read = [path for path in {reads} if opened(path, os.O_RDONLY)]
-written = [path for path in {writes} if opened(path) or opened(path, os.O_WRONLY | os.O_CREAT)]
-address = struct.pack('=HHI8x', 2, {port}, 0x0100007f)
-called = libc.connect(libc.socket(2, 1, 0), address, 16) == 0
-return [read, written, called, libc.kill({os.getpid()}, 0) == 0, opened('mine', os.O_WRONLY | os.O_CREAT)]
+written = [path for path in {writes} if opened(path) or opened(path, new)]
+called = connected(0x0100007f, {port})
+return [read, written, called, libc.kill({os.getpid()}, 0) == 0, opened('mine', new)]
 """
         assert value(body) == ["ok", [[], [], False, False, True]]
     assert not Path(planted).exists()
@@ -271,15 +245,13 @@ def test_the_kernels_own_files_are_not_written(apart: bool, monkeypatch: pytest.
     """As root a write to /proc/sys/kernel/core_pattern would run a command on the host."""
     if not apart:
         monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
-    body = f"""{OPEN_PAST_THE_HOOK}
-return [path for path in {KERNEL_FILES} if opened(path) or opened(path, os.O_WRONLY | os.O_CREAT)]
-"""
+    body = f"return [path for path in {KERNEL_FILES} if opened(path) or opened(path, new)]"
     assert value(body) == ["ok", []]
 
 
 NAMESPACES = """
-import ctypes, os, signal
-libc, new_user, setns = ctypes.CDLL(None, use_errno=True), 0x10000000, 308 if os.uname().machine == 'x86_64' else 268
+import signal
+new_user, setns = 0x10000000, 308 if os.uname().machine == 'x86_64' else 268
 def tried(call):
     made = call() >= 0
     return [made, ctypes.get_errno()]
@@ -335,14 +307,13 @@ def test_as_root_a_machine_that_allows_no_other_user_is_warned_of(
 
 @needs.bubblewrap
 def test_its_folders_are_its_own_bounded_and_empty_again_in_its_next_run() -> None:
-    body = f"""{OPEN_PAST_THE_HOOK}
+    body = """
 places = ['/tmp', '/dev/shm', os.getcwd()]
 left = [place for place in places if os.path.exists(place + '/mine')]
 for place in places:
     open(place + '/mine', 'w').close()
 rooms = [os.statvfs(place) for place in places]
-flags = os.O_WRONLY | os.O_CREAT
-created = [place for place in ('/', '/dev/', '/etc/', '/proc/', '/usr/') if opened(place + 'x', flags)]
+created = [place for place in ('/', '/dev/', '/etc/', '/proc/', '/usr/') if opened(place + 'x', new)]
 return [left, created, max(room.f_frsize * room.f_blocks for room in rooms)]
 """
     for _ in range(2):
@@ -390,8 +361,7 @@ def f():
 def test_a_mark_that_one_run_leaves_is_not_found_by_the_run_of_the_control(way: str) -> None:
     """A program that answers everything in its first run and nothing in its second would pass half of the draws."""
     ctypes.CDLL(None).syscall(ctypes.c_long(250), ctypes.c_long(1), None)  # a keyring that runs would inherit
-    tests = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(f(), 7)\n"
-    program = CHEAT.replace("WAY", way)
-    draws = [replace(PROBLEM, id=f"{way} {draw}", tests=(CodeTest("unittest", tests),)) for draw in range(6)]
-    grades = grade_many([(problem, f"```python\n{program}\n```") for problem in draws], workers=2)
+    program, test = fenced(CHEAT.replace("WAY", way)), make_unit_test("self.assertEqual(f(), 7)")
+    draws = [replace(PROBLEM, id=f"{way} {draw}", tests=(test,)) for draw in range(6)]
+    grades = grade_many([(problem, program) for problem in draws], workers=2)
     assert [grade.score for grade in grades] == [0.0] * 6

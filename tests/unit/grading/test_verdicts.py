@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,33 +17,41 @@ from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
-from tests.builders import fenced, make_code_problem, make_problem
+from tests.builders import fenced, make_code_problem, make_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
 CALL = CodeTest("call", "f(2)", "4")
+PROBLEM = make_code_problem(CALL)
 RIGHT, WRONG = "def f(x):\n    return x * x", "def f(x):\n    return x + 7"
 SECRET = "90210"
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path) -> Iterator[Path]:
+def store(tmp_path: Path) -> Path:
     """A workspace's store of verdicts, which another process has not used before."""
     configure(Grading(isolation=isolation()), ROOT, tmp_path)
     another_process()
-    yield tmp_path / verdicts.NAME
-    configure(Grading(isolation=isolation()), ROOT)
+    return tmp_path / verdicts.NAME
 
 
 def another_process() -> None:
     grading._MEMO.clear()
 
 
-def runs_of(runs: list[Any], problem: Problem, program: str, **options: Any) -> tuple[Grade, int]:
-    """Grade as another process would; return the verdict and the number of programs that ran."""
-    another_process()
-    before = len(runs)
-    [verdict] = grade_many([(problem, fenced(program))], **options)
-    return verdict, len(runs) - before
+Graded = Callable[..., tuple[Grade, int]]
+
+
+@pytest.fixture
+def graded(runs: list[Any]) -> Graded:
+    """Grades as another process would: the verdict and the number of programs that ran."""
+
+    def graded(program: str, problem: Problem = PROBLEM, **options: Any) -> tuple[Grade, int]:
+        another_process()
+        before = len(runs)
+        [verdict] = grade_many([(problem, fenced(program))], **options)
+        return verdict, len(runs) - before
+
+    return graded
 
 
 @pytest.mark.parametrize(
@@ -57,12 +65,12 @@ def runs_of(runs: list[Any], problem: Problem, program: str, **options: Any) -> 
     ],
 )
 def test_a_program_runs_once_and_its_verdict_is_the_same(
-    test: CodeTest, program: str, score: float, runs: list[Any]
+    test: CodeTest, program: str, score: float, graded: Graded, runs: list[Any]
 ) -> None:
     problem = make_code_problem(test)
-    first, ran = runs_of(runs, problem, program)
+    first, ran = graded(program, problem)
     assert (first.score, ran) == (score, 1)
-    assert runs_of(runs, problem, program) == (first, 0)
+    assert graded(program, problem) == (first, 0)
     another_process()
     assert grade(problem, fenced(program)) == first
     assert len(runs) == 1
@@ -86,25 +94,25 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
     assert ran(replace(problem, grading=other.version), "yes") == (1.0, 1)
 
 
-def test_without_a_store_every_process_runs_the_program(runs: list[Any]) -> None:
+def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
     configure(Grading(isolation=isolation()), ROOT)
-    for _ in range(2):
-        assert runs_of(runs, make_code_problem(CALL), RIGHT)[1] == 1
+    assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
-def test_a_failed_program_runs_again_where_its_reasons_are_asked_for(runs: list[Any]) -> None:
-    problem = make_code_problem(CALL)
-    for program, again in ((RIGHT, 0), (WRONG, 1)):
-        first, _ = runs_of(runs, problem, program)
-        assert runs_of(runs, problem, program, failures_again=True) == (first, again)
+@pytest.mark.parametrize(("program", "again"), [(RIGHT, 0), (WRONG, 1)], ids=["right", "failed"])
+def test_a_failed_program_alone_runs_again_where_its_reasons_are_asked_for(
+    program: str, again: int, graded: Graded
+) -> None:
+    first, _ = graded(program)
+    assert graded(program, failures_again=True) == (first, again)
 
 
 @pytest.mark.parametrize("changed", ["program", "test", "hidden", "grader", "python", "libraries", "isolation"])
 def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
-    changed: str, runs: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    changed: str, graded: Graded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    problem, program = make_code_problem(CALL), RIGHT
-    runs_of(runs, problem, program)
+    problem, program = PROBLEM, RIGHT
+    graded(program)
     match changed:
         case "program":
             program += "\n# the same function"
@@ -123,7 +131,7 @@ def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
             monkeypatch.setattr(verdicts, "libraries", lambda _: more)
         case "isolation":
             monkeypatch.setattr(verdicts, "accepted_wall", lambda: "another wall")
-    assert runs_of(runs, problem, program)[1] == 1
+    assert graded(program, problem)[1] == 1
 
 
 def test_the_version_of_the_graders_is_that_of_their_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -155,13 +163,12 @@ def test_the_version_of_the_graders_is_that_of_their_source(monkeypatch: pytest.
     ids=lambda result: result.why or str(result.results),
 )
 def test_what_a_machine_may_have_caused_is_not_kept(
-    result: sandbox.SandboxResult, monkeypatch: pytest.MonkeyPatch, runs: list[Any]
+    result: sandbox.SandboxResult, monkeypatch: pytest.MonkeyPatch, graded: Graded
 ) -> None:
-    problem = make_code_problem(CALL)
     with monkeypatch.context() as patch:
         patch.setattr(code.sandbox, "run", lambda *_, **__: result)
-        assert runs_of(runs, problem, RIGHT)[0].score == 0.0
-    verdict, ran = runs_of(runs, problem, RIGHT)
+        assert graded(RIGHT)[0].score == 0.0
+    verdict, ran = graded(RIGHT)
     assert (verdict.score, ran) == (1.0, 1)
 
 
@@ -169,99 +176,86 @@ def test_a_sandbox_that_cannot_start_raises_and_leaves_no_verdict(monkeypatch: p
     def no_process(*_: Any, **__: Any) -> Any:
         raise OSError("no more processes")
 
-    problem = make_code_problem(CALL)
     with monkeypatch.context() as patch:
         patch.setattr(code.sandbox, "run", no_process)
         with pytest.raises(OSError, match="no more processes"):
-            grade(problem, fenced(RIGHT))
+            grade(PROBLEM, fenced(RIGHT))
     assert rows(store) == []
-    assert grade(problem, fenced(RIGHT)).correct
+    assert grade(PROBLEM, fenced(RIGHT)).correct
 
 
 @pytest.mark.parametrize(
     "program", ["raise MemoryError", "raise OSError", 'raise RuntimeError("can\'t start new thread")']
 )
-def test_a_program_that_ends_for_lack_of_something_of_the_machine_runs_again(program: str, runs: list[Any]) -> None:
+def test_a_program_that_ends_for_lack_of_something_of_the_machine_runs_again(program: str, graded: Graded) -> None:
     problem = make_code_problem(CodeTest("stdin", "", "4\n"))
-    for _ in range(2):
-        verdict, ran = runs_of(runs, problem, program)
-        assert (verdict.score, ran) == (0.0, 1)
+    assert [(verdict.score, ran) for verdict, ran in (graded(program, problem) for _ in range(2))] == [(0.0, 1)] * 2
+
+
+NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "no", [1, 2]]', '[true, "yes", null]')
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE verdicts SET verdict = '[1.0, \"passed\", null]'",
-        "UPDATE verdicts SET key = 'another', verdict = verdict",
-        "UPDATE verdicts SET checksum = ''",
-        "UPDATE verdicts SET verdict = CAST(x'FF' AS TEXT)",
+        "verdict = '[1.0, \"passed\", null]'",
+        "key = 'another', verdict = verdict",
+        "checksum = ''",
+        "verdict = CAST(x'FF' AS TEXT)",
+        *(f"verdict = $text, checksum = proper_checksum(key, $text) -- {text}" for text in NO_VERDICTS),
     ],
 )
-def test_a_damaged_row_is_no_verdict_and_is_replaced(damage: str, store: Path, runs: list[Any]) -> None:
-    problem = make_code_problem(CALL)
-    first, _ = runs_of(runs, problem, WRONG)
+def test_a_row_that_is_damaged_or_no_verdict_is_replaced(damage: str, store: Path, graded: Graded) -> None:
+    first, _ = graded(WRONG)
     with sqlite3.connect(store) as connection:
-        connection.execute(damage)
-    assert runs_of(runs, problem, WRONG) == (first, 1)
-    assert runs_of(runs, problem, WRONG) == (first, 0)
+        connection.create_function("proper_checksum", 2, verdicts._checksum)
+        connection.execute(f"UPDATE verdicts SET {damage}", {"text": damage.partition(" -- ")[2]})
+    assert graded(WRONG) == (first, 1)
+    assert graded(WRONG) == (first, 0)
 
 
-@pytest.mark.parametrize(
-    "text", ["[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "no", [1, 2]]', '[true, "yes", null]']
-)
-def test_a_row_that_is_not_a_verdict_is_ignored_even_with_its_checksum(text: str, store: Path, runs: list[Any]) -> None:
-    problem = make_code_problem(CALL)
-    first, _ = runs_of(runs, problem, WRONG)
-    with sqlite3.connect(store) as connection:
-        [(key, *_)] = connection.execute("SELECT * FROM verdicts").fetchall()
-        values = (text, verdicts._checksum(key, text))
-        connection.execute("UPDATE verdicts SET verdict = ?, checksum = ?", values)
-    assert runs_of(runs, problem, WRONG) == (first, 1)
-
-
-def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, runs: list[Any]) -> None:
-    problem = make_code_problem(CALL)
-    runs_of(runs, problem, RIGHT)
-    runs_of(runs, problem, WRONG)
+def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: Graded) -> None:
+    graded(RIGHT)
+    graded(WRONG)
     with sqlite3.connect(store) as connection:  # as a poisoned store would have it
         (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM verdicts ORDER BY verdict DESC")
         assert "passed" in right and good != bad
         values = (right, checksum, bad)
         connection.execute("UPDATE verdicts SET verdict = ?, checksum = ? WHERE key = ?", values)
-    assert runs_of(runs, problem, WRONG)[0].score == 0.0
+    assert graded(WRONG)[0].score == 0.0
 
 
-def test_a_file_that_is_no_database_is_set_aside(store: Path, runs: list[Any]) -> None:
-    problem = make_code_problem(CALL)
-    runs_of(runs, problem, RIGHT)
+def test_a_file_that_is_no_database_is_set_aside(store: Path, graded: Graded) -> None:
+    graded(RIGHT)
     configure(Grading(isolation=isolation()), ROOT)
     for file in store.parent.glob(f"{store.name}-*"):
         file.unlink()
     store.write_bytes(b"no database" * 1000)
     configure(Grading(isolation=isolation()), ROOT, store.parent)
-    assert runs_of(runs, problem, RIGHT)[1] == 1
-    assert runs_of(runs, problem, RIGHT)[1] == 0
+    assert [graded(RIGHT)[1], graded(RIGHT)[1]] == [1, 0]
     assert [file.name for file in store.parent.glob("*.damaged-*")]
 
 
-def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(store: Path, runs: list[Any]) -> None:
-    hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
-    units = CodeTest(
-        "unittest",
-        "import unittest\nclass T(unittest.TestCase):\n"
-        f"    def test_it(self):\n        self.assertEqual(f(2), {SECRET})\n",
-    )
-    for tests in ((CALL, hidden), (units, replace(CALL, hidden=True))):
-        problem = make_code_problem(*tests)
-        first, _ = runs_of(runs, problem, RIGHT)
-        assert SECRET in first.reason
-        again, ran = runs_of(runs, problem, RIGHT)
-        assert (again.score, again.extracted, ran) == (0.0, first.extracted, 0)
-        assert first.failed is not None and again.failed is not None
-        assert again.failed.which == first.failed.which
-        assert SECRET not in again.reason
-    kept = "".join(str(row) for row in rows(store))
-    assert len(rows(store)) == 2
+@pytest.mark.parametrize(
+    "tests",
+    [
+        (CALL, CodeTest("call", f"f({SECRET})", SECRET, hidden=True)),
+        (make_unit_test(f"self.assertEqual(f(2), {SECRET})"), replace(CALL, hidden=True)),
+    ],
+    ids=["a hidden call", "a test case"],
+)
+def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(
+    tests: tuple[CodeTest, ...], store: Path, graded: Graded
+) -> None:
+    problem = make_code_problem(*tests)
+    first, _ = graded(RIGHT, problem)
+    assert SECRET in first.reason
+    again, ran = graded(RIGHT, problem)
+    assert (again.score, again.extracted, ran) == (0.0, first.extracted, 0)
+    assert first.failed is not None and again.failed is not None
+    assert again.failed.which == first.failed.which
+    assert SECRET not in again.reason
+    [kept] = map(str, rows(store))
     assert SECRET not in kept and "return" not in kept
 
 
@@ -272,7 +266,7 @@ def rows(store: Path) -> list[tuple[str, ...]]:
 
 def grade_in_another(folder: Path, program: str) -> float:
     configure(Grading(isolation=isolation()), ROOT, folder)
-    return grade(make_code_problem(CALL), fenced(program)).score
+    return grade(PROBLEM, fenced(program)).score
 
 
 def test_two_processes_use_one_store_at_once(store: Path) -> None:

@@ -18,10 +18,6 @@ MAX_DEPTH = 3
 _SIGNS = {"add": " + ", "sub": " - "}
 
 
-class Undefined(Exception):
-    """An expression has no value at a point, or one too large to work with."""
-
-
 class Tree(NamedTuple):
     """A rational expression: `number` and `letter` are leaves, the others have arguments."""
 
@@ -31,11 +27,8 @@ class Tree(NamedTuple):
     letter: str = ""
 
 
-class Pair(NamedTuple):
-    """Two answers in LaTeX."""
-
-    gold: str
-    answer: str
+Pair = tuple[str, str]
+"""A gold answer and another one in LaTeX."""
 
 
 def unequal(seed: int) -> Iterator[Pair]:
@@ -48,8 +41,8 @@ def unequal(seed: int) -> Iterator[Pair]:
         for _ in range(ANSWERS):
             right = _changed(chance, left, letters) if chance.random() < 0.8 else _tree(chance, letters, MAX_DEPTH)
             values = _different_values(chance, left, right)
-            if values is not None and wrapping.separates(*values):
-                yield Pair(wrapping.template % latex(left), wrapping.template % latex(right))
+            if values and wrapping.separates(*values):
+                yield wrapping.template % latex(left), wrapping.template % latex(right)
 
 
 def equal(seed: int) -> Iterator[Pair]:
@@ -58,8 +51,8 @@ def equal(seed: int) -> Iterator[Pair]:
     while True:
         letters = chance.sample(LETTERS.replace("d", ""), chance.randint(1, 3))
         tree = _tree(chance, letters, 2)
-        if tree.arguments and _defined(chance, tree) and (other := _rewritten(chance, tree)) != tree:
-            yield Pair(latex(tree), latex(other))
+        if tree.arguments and _values(_point(chance), tree) and (other := _rewritten(chance, tree)) != tree:
+            yield latex(tree), latex(other)
 
 
 # ── random trees ─────────────────────────────────────────────────────────────
@@ -127,7 +120,7 @@ def _changed(chance: random.Random, tree: Tree, letters: list[str]) -> Tree:
 
 
 def value(tree: Tree, at: dict[str, Fraction]) -> Fraction:
-    """The exact value. Raises `Undefined`."""
+    """The exact value. Raises `ArithmeticError` where there is none, or one too large to work with."""
     if tree.kind == "number":
         return Fraction(tree.number)
     if tree.kind == "letter":
@@ -136,13 +129,11 @@ def value(tree: Tree, at: dict[str, Fraction]) -> Fraction:
         return Fraction(factorial(tree.number))
     values = [value(argument, at) for argument in tree.arguments]
     if any(max(abs(v.numerator), v.denominator).bit_length() > 20_000 for v in values):
-        raise Undefined
+        raise OverflowError
     if tree.kind in ("pow", "power"):
         return Fraction(values[0] ** tree.number)
     left, right = values
     if tree.kind == "div":
-        if not right:
-            raise Undefined
         return left / right
     return left + right if tree.kind == "add" else left - right if tree.kind == "sub" else left * right
 
@@ -151,25 +142,21 @@ def _point(chance: random.Random) -> dict[str, Fraction]:
     return {letter: Fraction(chance.randint(1, 99), chance.randint(1, 9)) for letter in LETTERS}
 
 
-def _different_values(chance: random.Random, left: Tree, right: Tree) -> tuple[Fraction, Fraction] | None:
-    """Two different values at one point; None where none was found."""
-    for _ in range(POINTS):
-        at = _point(chance)
-        try:
-            values = value(left, at), value(right, at)
-        except Undefined:
-            continue
-        if values[0] != values[1]:
-            return values
-    return None
-
-
-def _defined(chance: random.Random, tree: Tree) -> bool:
+def _values(at: dict[str, Fraction], *trees: Tree) -> list[Fraction]:
+    """The values at one point; none if one of them is undefined."""
     try:
-        value(tree, _point(chance))
-    except Undefined:
-        return False
-    return True
+        return [value(tree, at) for tree in trees]
+    except ArithmeticError:
+        return []
+
+
+def _different_values(chance: random.Random, left: Tree, right: Tree) -> list[Fraction]:
+    """Two different values at one point; none if none was found."""
+    for _ in range(POINTS):
+        values = _values(_point(chance), left, right)
+        if len(set(values)) == 2:
+            return values
+    return []
 
 
 # ── LaTeX ────────────────────────────────────────────────────────────────────

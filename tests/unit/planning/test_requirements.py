@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,10 @@ def warned(sound: Sound, **changes: Any) -> list[str]:
     return [each.what for each in missing(sound.plan(**changes)) if not each.refuses]
 
 
-def test_the_paper_is_ready_where_everything_is(paper: Sound) -> None:
-    assert missing(paper.plan()) == []
+def with_first(sound: Sound, **fields: Any) -> dict[str, Any]:
+    """Return the pool with these fields of its first worker changed, as an argument of `plan`."""
+    first, *others = sound.setup.pool.workers
+    return {"pool": {"workers": (first.model_copy(update=fields), *others)}}
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -63,8 +65,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_missing_requirement_is_named_alone(paper: Sound, what: str) -> None:
-    assert refused(paper, **CHANGES[what]) == [what]
     assert missing(paper.plan()) == []
+    assert refused(paper, **CHANGES[what]) == [what]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -230,10 +232,8 @@ def test_a_runs_spending_counts_against_its_cap(paper: Sound) -> None:
 
 
 def test_an_unknown_price_is_named(paper: Sound) -> None:
-    first, *others = paper.setup.pool.workers
-    unpriced = first.model_copy(update={"model": "gemini/of-no-price", "price": None, "thinking_budget": None})
-    found = missing(paper.plan(pool={"workers": (unpriced, *others)}))
-    assert [each.what for each in found if each.refuses] == [f"workers.{first.name}.price"]
+    unpriced = with_first(paper, model="gemini/of-no-price", price=None, thinking_budget=None)
+    assert refused(paper, **unpriced) == [f"workers.{paper.setup.pool.names[0]}.price"]
 
 
 def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,24 +247,19 @@ def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monk
 
 
 def test_a_setting_that_litellm_would_drop_is_named(paper: Sound) -> None:
-    first, *others = paper.setup.pool.workers
-    claude = first.model_copy(
-        update={"model": "anthropic/claude-sonnet-5-5", "temperature": None, "thinking_budget": None,
-                "reasoning_effort": "none"}
-    )  # fmt: skip
-    [found] = missing(paper.plan(pool={"workers": (claude, *others)}))
-    assert found.what == f"workers.{first.name}.reasoning_effort" and found.refuses
+    claude = {"model": "anthropic/claude-sonnet-5-5", "temperature": None, "thinking_budget": None}
+    [found] = missing(paper.plan(**with_first(paper, **claude, reasoning_effort="none")))
+    assert found.what == f"workers.{paper.setup.pool.names[0]}.reasoning_effort" and found.refuses
     assert "paper.yaml, LiteLLM silently drops 'none'" in found.why and found.remedy.startswith("Remove it")
 
 
-def test_an_announced_price_is_named_before_its_day(paper: Sound) -> None:
-    first, *others = paper.setup.pool.workers
-    for days, names in ((-1, []), (0, []), (8, [f"workers.{first.name}.price"]), (61, [])):
-        later = [{"since": TODAY + timedelta(days=days), "input": 2.5, "output": 20.0}]
-        price = Price.model_validate({"input": 1.25, "output": 10.0, "later": later})
-        workers = (first.model_copy(update={"price": price}), *others)
-        assert warned(paper, pool={"workers": workers}) == names
-        assert refused(paper, pool={"workers": workers}) == []
+@pytest.mark.parametrize(("days", "is_named"), [(-1, False), (0, False), (8, True), (61, False)])
+def test_an_announced_price_is_named_before_its_day(paper: Sound, days: int, is_named: bool) -> None:
+    later = [{"since": TODAY + timedelta(days=days), "input": 2.5, "output": 20.0}]
+    price = Price.model_validate({"input": 1.25, "output": 10.0, "later": later})
+    found = missing(paper.plan(**with_first(paper, price=price)))
+    named = [(f"workers.{paper.setup.pool.names[0]}.price", False)] if is_named else []
+    assert [(each.what, each.refuses) for each in found] == named
 
 
 def test_prompts_at_hand_that_do_not_fit_are_counted_before_anything_is_paid(tmp_path: Path) -> None:
@@ -295,17 +290,14 @@ def test_prompts_at_hand_that_do_not_fit_are_counted_before_anything_is_paid(tmp
 # ── models that end ──────────────────────────────────────────────────────────────────
 
 
-def ending(paper: Sound, day: date | None) -> tuple[Worker, ...]:
-    first, *others = paper.setup.pool.workers
-    return (first.model_copy(update={"retired": day}), *others)
-
-
-def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(paper: Sound) -> None:
+@pytest.mark.parametrize(("days", "expected"), [(-300, [True]), (0, [True]), (60, [False]), (61, [])])
+def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(
+    paper: Sound, days: int, expected: list[bool]
+) -> None:
+    """`expected`: whether each finding refuses the run."""
+    found = missing(paper.plan(**with_first(paper, retired=TODAY + timedelta(days=days))))
     model = paper.setup.pool.workers[0].model
-    for day in (TODAY, TODAY - timedelta(days=300)):
-        assert refused(paper, pool={"workers": ending(paper, day)}) == [model]
-    assert warned(paper, pool={"workers": ending(paper, TODAY + timedelta(days=60))}) == [model]
-    assert missing(paper.plan(pool={"workers": ending(paper, TODAY + timedelta(days=61))})) == []
+    assert [(each.what, each.refuses) for each in found] == [(model, refuses) for refuses in expected]
 
 
 def test_litellms_map_says_when_a_model_ends() -> None:

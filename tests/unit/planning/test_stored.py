@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from ops.benchmarks.store import write_problems
 from ops.cache import ResponseCache, cache_key
-from ops.config import Recipe, Setup, load_pool, load_recipe
+from ops.config import Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
+from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.planning import stored
@@ -34,6 +36,11 @@ def setup(tmp_path: Path) -> Setup:
     return Setup(Workspace(tmp_path), recipe, load_pool(CONFIG, "quickstart"))
 
 
+def cached(setup: Setup, worker: Worker, problems: Sequence[Problem]) -> None:
+    with closing(ResponseCache(setup.workspace.cache)) as cache:
+        cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER) for problem in problems])
+
+
 def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) -> None:
     assert left(setup, []) == Left()
     write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 4, 1))
@@ -46,11 +53,8 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
     problems = [problem for name in ("math500", "mmlu") for problem in generate(name, "train", 4, 1)]
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     first, second, *others = setup.pool.workers
-    with closing(ResponseCache(setup.workspace.cache)) as cache:
-        for worker, asked in ((first, problems), (second, problems[:3])):
-            for problem in asked:
-                key = cache_key(worker.identity, solo_messages(problem), 0)
-                cache.put_many([(key, "", ANSWER)])
+    cached(setup, first, problems)
+    cached(setup, second, problems[:3])
     cells = left(setup, stored_shortlist(setup)).precaching
     assert (cells[first.name, "math500"], cells[first.name, "mmlu"]) == (0.0, 0.0)
     assert (cells[second.name, "math500"], cells[second.name, "mmlu"]) == (0.25, 1.0)
@@ -63,9 +67,7 @@ def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> Non
     problems = generate("math500", "train", 4, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]
-    with closing(ResponseCache(setup.workspace.cache)) as cache:
-        for problem in problems:
-            cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)])
+    cached(setup, worker, problems)
     assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == 0.0
     assert left(larger, stored_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, "4 of 16 are there"
 
@@ -75,9 +77,7 @@ def test_a_sample_of_many_answers_is_looked_up(setup: Setup, monkeypatch: pytest
     problems = generate("math500", "train", 201, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]
-    with closing(ResponseCache(setup.workspace.cache)) as cache:
-        for problem in problems[:101]:
-            cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER)])
+    cached(setup, worker, problems[:101])
     assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(0.5, abs=0.01)
 
 

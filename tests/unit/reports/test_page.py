@@ -1,4 +1,5 @@
-"""The HTML page: well formed, self-contained, without questions; its pictures at two widths."""
+"""The HTML page: well formed, self-contained, without questions; its pictures at two widths. The page of a verdict:
+texts of persons and workers stay text, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ import pytest
 from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, figure, svg
 from ops.core.workspace import Workspace
 from ops.release import aliases
+from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
+from ops.release.promotion import Check, GateDecision
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Made, Shown, Table, make_one, report_file
 from ops.reports.page import markdown, page, write_page, write_pictures
 from ops.reports.summary import Released, facts, released, sentences
+from ops.reports.verdict import Fate, verdict_page
 from tests.releases import YES, checkout, shared_store, version
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -248,3 +252,37 @@ def test_two_pictures_share_no_id_and_the_same_one_is_drawn_alike(evidence: Evid
     assert ids[0] and not ids[0] & ids[1]
     assert one.startswith("<svg")
     assert "<metadata>" not in one
+
+
+# ── the page of a verdict ─────────────────────────────────────────────────────────
+
+HOSTILE = '--><script src="http://example.org/x.js">alert(1)</script>'
+
+
+def of_version(text: str = "plain", **fate: str) -> str:
+    pair = Pairing(MEAN, 10, 0.7, 0.6, -0.1, 0.3, 3, 2, 0.002, 0.001, 1.5, 1.0)
+    opponents = (
+        Opponent(f"champion, {text}", {"policy": text}, (pair, replace(pair, benchmark=text)), text),
+        Opponent("best single worker", {}, ()),
+    )
+    dossier = Dossier("2", "2026-01-01 00:00:00", {"recipe": text}, {"mmlu": text}, {"x": text}, 0.975, opponents)
+    decision = GateDecision(False, (Check(text, 1.0, 2.0, False, text),), analysis=3, against="1")
+    return verdict_page("2", decision, dossier, Fate("not promoted; failed checks: cost", **fate))
+
+
+def test_text_of_others_stays_text_on_the_page_of_a_verdict() -> None:
+    made = of_version(HOSTILE, override=HOSTILE, rolled_back=HOSTILE)
+    assert "<script" not in made and "&lt;script" in made
+    shown = re.sub(r"<!--.*?-->", "", made, flags=re.DOTALL)  # matplotlib also writes texts there
+    assert "<script" not in shown
+    assert re.findall(r'(?:src|href)="(?!#)', shown) == []
+
+
+def test_a_verdict_says_what_became_of_the_version_and_why() -> None:
+    made = of_version()
+    assert "<title>Conductor version 2: not promoted</title>" in made
+    said = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000", "No question was scored by both")
+    for part in said:
+        assert part in made, part
+    assert "promoted by override" in of_version(override="Ada: why")
+    assert "rolled back" in of_version(rolled_back="Ada: why")

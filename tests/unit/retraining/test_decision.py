@@ -1,122 +1,150 @@
-"""The decisions "below the gate" and "pays": when a champion is trained further."""
+"""What a pool change requires: when it counts as one, the plan of each kind of difference, when a champion is trained
+further ("below the gate", "pays"), and the alerts on a champion that does not hold or cannot use a new worker."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ops.config import PromotionGate, Retraining
+from ops.alerts.notify import kept
+from ops.config import Pool, PoolChange, Price, PromotionGate, Retraining, Snapshot, Worker
 from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
+from ops.release.promotion import Check, GateDecision
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
-from ops.retraining.plan import RetrainingPlan
+from ops.retraining.plan import RetrainingPlan, plan
+from ops.retraining.standing import alert_on_standing
+from ops.workers.pool import difference
+from pipelines.retraining.sensor import Settling
+from tests.releases import scored
+
+A, B, C = (Worker(name=name, model=f"local/{name}") for name in "abc")
+NEVER, BELOW, PAYS = "never", "if it falls below the gate", "if a newcomer pays"
+EITHER = "if below or if a newcomer pays"
+ZYX = tuple(Worker(name=name, model=f"local/{name}") for name in "zyx")
+
+
+def pool(*workers: Worker) -> Pool:
+    return Pool(name="test", workers=workers)
+
+
+def other(**changes: Any) -> Worker:
+    return B.model_copy(update=changes)
+
+
+OLD = pool(A, B)
+ADDED = "(precache, evaluate, fine-tune if it pays)"
+GONE = "(evaluate, fine-tune if below the gate)"
+CHANGED = "(precache, evaluate, fine-tune if below the gate)"
+
+
+@pytest.mark.parametrize(
+    ("new", "precache", "fine_tune", "words"),
+    [
+        (pool(A), (), BELOW, f"removed: b {GONE}"),
+        (pool(A, B, C), ("c",), PAYS, f"new: c {ADDED}"),
+        (pool(A, other(temperature=0.9)), ("b",), BELOW, f"changed: b {CHANGED}"),
+        (pool(A, other(price=Price(input=1, output=1))), (), NEVER, "another price: b (costs)"),
+        (pool(other(revision="2"), C), ("b", "c"), EITHER, f"new: c {ADDED}; changed: b {CHANGED}; removed: a {GONE}"),
+        (pool(*ZYX), ("x", "y", "z"), EITHER, f"new: x, y, z {ADDED}; removed: a, b {GONE}"),
+    ],
+)
+def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune: str, words: str) -> None:
+    needed = plan(difference(OLD, new), described=True)
+    assert (needed.precache, needed.fine_tune, str(needed)) == (precache, fine_tune, words)
+    assert (needed.evaluate, needed.costs) == (fine_tune != NEVER, fine_tune == NEVER)
+    assert needed.costs == (OLD.answers_key == new.answers_key)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [pool(B, A), pool(A, other(concurrency=1, retries=0)), pool(A, other(tags=("code",)))],
+    ids=["order", "limits", "tags"],
+)
+def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
+    needed = plan(difference(OLD, same), described=True)
+    assert needed == RetrainingPlan() and needed.is_empty
+    assert (OLD.answers_key, OLD.prices_key) == (same.answers_key, same.prices_key)
+
+
+def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker() -> None:
+    needed = plan(difference(OLD, pool(A, B, C)), described=False)
+    assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, NEVER)
+    assert str(needed) == "new: c (precache, evaluate; not offered: the champion has no worker descriptions)"
+
+
+# ── decision ─────────────────────────────────────────────────────────────────
 
 GATE = PromotionGate(max_loss_against_champion=0.03)
 SETTINGS = Retraining(min_oracle_rise=0.02)
-REMOVED = RetrainingPlan(evaluate=True, fine_tune="if it falls below the gate")
-NEW = RetrainingPlan(precache=("new",), evaluate=True, fine_tune="if a newcomer pays")
+REMOVED = RetrainingPlan(evaluate=True, fine_tune=BELOW)
+NEW = RetrainingPlan(precache=("new",), evaluate=True, fine_tune=PAYS)
 PRICE = RetrainingPlan(costs=True)
 UNDESCRIBED = RetrainingPlan(precache=("new",), evaluate=True)
 """The plan of a new worker for a champion without worker descriptions."""
 BENCHMARKS = ("math500", "mmlu")
+COSTLY = "cost ratio to the champion"
 
 
-def rows(share: float, n: int = 200, **changes: object) -> list[OutcomeRow]:
+def rows(share: float, cost_usd: float = 0.01) -> list[OutcomeRow]:
     """Return rows in which the first `share` of each benchmark's questions are correct."""
-    base = OutcomeRow(
-        benchmark="", problem_id="", repeat=0, domain="math", correct=0, format_ok=True, failure="", status="answered",
-        steps=2, workers=("a", "b"), tokens=100, cost_usd=0.01, latency_s=1.0, completion="", answer="",
-        unscorable=False,
-    )  # fmt: skip
+    return [replace(row, cost_usd=cost_usd) for row in scored(int(share * 200), BENCHMARKS, questions=200)]
+
+
+def responses(worker: str, right: Sequence[int]) -> list[ResponseRow]:
     return [
-        replace(base, benchmark=name, problem_id=str(i), correct=int(i < share * n), **changes)  # type: ignore[arg-type]
-        for name in BENCHMARKS
-        for i in range(n)
+        ResponseRow(worker, name, str(i), 0, "ok", score=float(i in right)) for name in BENCHMARKS for i in range(200)
     ]
 
 
-def responses(worker: str, right: Sequence[int], n: int = 200) -> list[ResponseRow]:
-    return [
-        ResponseRow(worker, name, str(i), 0, "ok", score=float(i in right)) for name in BENCHMARKS for i in range(n)
-    ]
+def evidence(now: float = 0.8, best: float = 0.4, cost_usd: float = 0.01, new: range | None = None) -> Any:
+    """A champion that had 80 % right, and what a newcomer answers right where an old worker has the first 150."""
+    known = [*responses("old", range(150)), *responses("new", new)] if new else []
+    return RetrainingEvidence(rows(now, cost_usd), rows(0.8), rows(best), known)
 
 
-def evidence(now: float = 0.8, before: float = 0.8, best: float = 0.4, **more: object) -> RetrainingEvidence:
-    return RetrainingEvidence(rows(now), rows(before), rows(best), **more)  # type: ignore[arg-type]
+HOLDS, NO_NEWCOMER = "the champion holds", "the champion holds, no newcomer pays"
+USELESS, USEFUL = range(100), range(140, 180)
+NOT_USED = f"the champion holds; new: {ORACLE}, and the champion has no worker descriptions to use it by"
+CASES: dict[str, tuple[RetrainingPlan, dict[str, Any], bool, str, list[str]]] = {
+    "passes on the remaining pool": (REMOVED, {}, False, HOLDS, []),
+    "below the gate": (REMOVED, {"now": 0.6}, True, r"below the gate \(.*difference to the champion.*\)", []),
+    "below the best worker": (REMOVED, {"best": 0.85}, True, r".*gain over the best single worker.*", []),
+    "newcomer adds nothing": (NEW, {"new": USELESS}, False, NO_NEWCOMER, [ZERO_SHOT, ORACLE]),
+    "oracle rises": (NEW, {"new": USEFUL}, True, f"new: {ORACLE}", [ZERO_SHOT, ORACLE]),
+    "champion gains": (NEW, {"now": 0.9}, True, f"new: {ZERO_SHOT}", [ZERO_SHOT]),
+    "newcomer pays and is not described": (UNDESCRIBED, {"new": USEFUL}, False, NOT_USED, [ORACLE]),
+    "newcomer that is not described adds nothing": (UNDESCRIBED, {"new": USELESS}, False, NO_NEWCOMER, [ORACLE]),
+    "failed the gate before": (NEW, {"best": 0.85}, False, r"below the gate as before the change .*", [ZERO_SHOT]),
+    "removed and costlier": (REMOVED, {"cost_usd": 0.05}, False, HOLDS, []),
+    "another price": (PRICE, {"cost_usd": 0.05}, False, rf"the champion exceeds .* \({COSTLY}: .*\)", []),
+    "another price, below the gate": (PRICE, {"now": 0.5}, False, HOLDS, []),
+}
 
 
-def test_a_champion_that_passes_on_the_remaining_pool_is_not_trained() -> None:
-    made = decision(REMOVED, evidence(), (), GATE, SETTINGS)
-    assert (made.fine_tune, made.why) == (False, "the champion holds")
-    assert made.pays == ()
-
-
-def test_a_champion_below_the_gate_is_trained_further_and_the_decision_names_the_check() -> None:
-    made = decision(REMOVED, evidence(now=0.6), (), GATE, SETTINGS)
-    assert made.fine_tune
-    assert "difference to the champion" in made.why
-
-
-def test_a_champion_below_the_present_best_worker_is_trained_further() -> None:
-    made = decision(REMOVED, evidence(best=0.85), (), GATE, SETTINGS)
-    assert made.fine_tune
-    assert "gain over the best single worker" in made.why
-
-
-def test_a_newcomer_that_adds_nothing_does_not_pay() -> None:
-    known = [*responses("old", range(150)), *responses("new", range(100))]
-    made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
-    assert not made.fine_tune
-    assert made.why == "the champion holds, no newcomer pays"
-    assert [check.name for check in made.pays] == [ZERO_SHOT, ORACLE]
-
-
-def test_a_newcomer_pays_where_the_oracle_rises_by_more_than_the_margin() -> None:
-    known = [*responses("old", range(150)), *responses("new", range(140, 180))]
-    made = decision(NEW, evidence(responses=known), ("new",), GATE, SETTINGS)
-    assert made.fine_tune
-    assert made.why == f"new: {ORACLE}"
-    costlier = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
-    assert not decision(NEW, evidence(responses=known), ("new",), GATE, costlier).fine_tune
-
-
-def test_a_newcomer_pays_where_the_champion_gains_with_it_on_offer() -> None:
-    made = decision(NEW, evidence(now=0.9), ("new",), GATE, SETTINGS)
-    assert (made.fine_tune, made.why) == (True, f"new: {ZERO_SHOT}")
-
-
-def test_a_newcomer_that_pays_and_cannot_be_described_asks_for_a_training_from_the_start() -> None:
-    known = [*responses("old", range(150)), *responses("new", range(140, 180))]
-    made = decision(UNDESCRIBED, evidence(responses=known), ("new",), GATE, SETTINGS)
-    assert (made.fine_tune, made.train_anew) == (False, True)
-    assert f"new: {ORACLE}" in made.why and "no worker descriptions" in made.why
-    assert [check.name for check in made.pays] == [ORACLE], "it was not on offer"
+@pytest.mark.parametrize(("plan", "found", "trains", "why", "pays"), CASES.values(), ids=CASES)
+def test_a_champion_is_trained_below_the_gate_or_for_a_newcomer_that_pays(
+    plan: RetrainingPlan, found: dict[str, Any], trains: bool, why: str, pays: list[str]
+) -> None:
+    made = decision(plan, evidence(**found), ("new",) if plan.precache else (), GATE, SETTINGS)
+    assert (made.fine_tune, made.train_anew) == (trains, why == NOT_USED)
+    assert re.fullmatch(why, made.why)
+    assert [check.name for check in made.pays] == pays
+    assert (COSTLY in [check.name for check in made.standing.failed]) == ("cost_usd" in found)
     assert Decision.of(made.as_dict()) == made
-    useless = [*responses("old", range(150)), *responses("new", range(100))]
-    made = decision(UNDESCRIBED, evidence(responses=useless), ("new",), GATE, SETTINGS)
-    assert (made.train_anew, made.why) == (False, "the champion holds, no newcomer pays")
 
 
-def test_a_newcomer_does_not_lead_to_training_for_an_earlier_failure_of_the_gate() -> None:
-    made = decision(NEW, evidence(best=0.85), ("new",), GATE, SETTINGS)
-    assert not made.fine_tune
-    assert "below the gate" in made.why
-
-
-@pytest.mark.parametrize("plan", [REMOVED, PRICE])
-def test_a_more_expensive_pool_is_reported_and_does_not_lead_to_training(plan: RetrainingPlan) -> None:
-    costly = replace(evidence(), now=rows(0.8, cost_usd=0.05))
-    made = decision(plan, costly, (), GATE, SETTINGS)
-    assert not made.fine_tune
-    assert "cost ratio to the champion" in [check.name for check in made.standing.failed]
-    if plan is PRICE:
-        assert made.why.startswith("the champion exceeds the gate's cost or latency (cost ratio to the champion: ")
-
-
-def test_another_price_never_trains_even_below_the_gate() -> None:
-    assert not decision(PRICE, evidence(now=0.5), (), GATE, SETTINGS).fine_tune
+def test_the_oracle_must_rise_by_more_than_the_margin() -> None:
+    costlier = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
+    assert not decision(NEW, evidence(new=USEFUL), ("new",), GATE, costlier).fine_tune
 
 
 def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
@@ -133,6 +161,83 @@ def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
     assert oracle_rise(known, {"new"}) == {"mmlu": [1.0]}
 
 
-def test_a_decision_is_kept_whole() -> None:
-    made = decision(NEW, evidence(now=0.9), ("new",), GATE, SETTINGS)
-    assert Decision.of(made.as_dict()) == made
+# ── alerts ───────────────────────────────────────────────────────────────────
+
+WORSE = Check("difference to the champion", -0.09, -0.02, False, "mean -0.05")
+COSTLIER = Check("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
+PAYING = Check(ORACLE, 0.07, 0.02, True, "mean +0.08")
+STANDS = GateDecision(True, ())
+
+
+def standing(*failed: Check) -> GateDecision:
+    return GateDecision(False, failed) if failed else STANDS
+
+
+@pytest.mark.parametrize(
+    ("made", "commands"),
+    [
+        (Decision(False, "the champion holds", STANDS), []),
+        (Decision(True, "below the gate", standing(WORSE)), ["podium retrain"]),
+        (Decision(False, "costlier", standing(COSTLIER)), ["podium run quickstart --seed 2"]),
+        (Decision(False, "pays", STANDS, (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
+        (Decision(False, "both", standing(COSTLIER), (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
+        (
+            Decision(True, "below; pays", standing(WORSE), (PAYING,), train_anew=True),
+            ["podium retrain", "podium run quickstart --seed 1"],
+        ),
+    ],
+    ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
+)
+def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: list[str]) -> None:
+    asked = Snapshot.take(Workspace.find().config, "quickstart", None, "")
+    asked = asked.model_copy(update={"change": PoolChange(version="3", policy="p", before=asked.pool)})
+    workspace = Workspace(tmp_path)
+    for _ in range(3):
+        alert_on_standing(workspace, asked, made)
+    notices = [entry.notice for entry in reversed(kept(workspace, 9))]
+    assert [notice.command for notice in notices] == commands
+    assert {notice.kind for notice in notices} <= {"decision"}
+    if made.standing.failed:
+        [failed] = made.standing.failed
+        assert made.train_anew or ("version 3" in notices[0].title and failed.name in notices[0].title)
+        assert f"bound {failed.bound:.4g}" in notices[0].text
+    other = asked.model_copy(update={"change": PoolChange(version="4", policy="q", before=asked.pool)})
+    alert_on_standing(workspace, other, made)
+    assert len(kept(workspace, 9)) == 2 * len(commands), "another change is another occasion"
+
+
+# ── debouncing ───────────────────────────────────────────────────────────────
+
+SETTLE_S = 60.0
+
+
+def test_ten_edits_in_a_minute_are_one_change() -> None:
+    seen, acted = Settling(), []
+    for second in range(0, 200, 6):
+        seen = seen.after(f"edit {min(second // 6, 10)}", second)
+        if not seen.waits(SETTLE_S, second):
+            acted.append(second)
+    assert acted[0] == 120  # the last edit is seen at 60
+    assert {seen.read} == {"edit 10"}
+
+
+def test_an_undone_edit_restarts_the_wait() -> None:
+    seen = Settling().after("a", 0).after("b", 50).after("a", 55)
+    assert seen.waits(SETTLE_S, 70) == 45
+
+
+def test_a_clock_that_goes_back_restarts_the_wait() -> None:
+    seen = Settling().after("a", 1000).after("a", 10)
+    assert seen.waits(SETTLE_S, 10) == SETTLE_S
+    assert seen.after("a", 70).waits(SETTLE_S, 70) == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 40)), min_size=1))
+def test_it_settles_only_after_reading_the_same_for_so_long(reads: list[tuple[str, float]]) -> None:
+    seen, now, since = Settling(), 0.0, 0.0
+    before = ""
+    for read, pause in reads:
+        now += pause
+        since = since if read == before else now
+        before, seen = read, seen.after(read, now)
+        assert (seen.waits(SETTLE_S, now) == 0) == (now - since >= SETTLE_S)

@@ -16,7 +16,7 @@ import uvicorn
 from ops.config import Serving
 from ops.serving.http.connections import LEAST_FILES, ConnectionLimits, LimitedConnection
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
 WHOLE = HEAD + b"\r\nbody"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -35,7 +35,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: ConnectionLimits) -> AsyncIterator[Connect]:
+async def serving(settings: Serving) -> AsyncIterator[tuple[Connect, ConnectionLimits]]:
+    limits = ConnectionLimits(settings, 1000)
     config = uvicorn.Config(app, http=cast("Any", partial(LimitedConnection, limits)), lifespan="off",
                             log_level="error", timeout_keep_alive=1)  # fmt: skip
     server = uvicorn.Server(config)
@@ -54,7 +55,7 @@ async def serving(limits: ConnectionLimits) -> AsyncIterator[Connect]:
             return reader, writer
 
         try:
-            yield connect
+            yield connect, limits
         finally:
             for writer in writers:
                 writer.close()
@@ -72,83 +73,64 @@ async def response(reader: asyncio.StreamReader) -> int:
 
 @pytest.mark.parametrize("first", [b"", WHOLE])
 @pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\nbo"])
-def test_a_request_that_does_not_arrive_in_time_ends_its_connection(first: bytes, sent: bytes) -> None:
-    async def wait() -> bytes:
-        async with serving(ConnectionLimits(Serving(head_s=0.3, body_s=0.3), 1000)) as connect:
-            reader, writer = await connect(first)
-            if first:
-                assert await response(reader) == 200
-            writer.write(sent)
-            return await reader.read()  # to the end of the connection
-
-    head, _, body = asyncio.run(wait()).partition(b"\r\n\r\n")
+async def test_a_request_that_does_not_arrive_in_time_ends_its_connection(first: bytes, sent: bytes) -> None:
+    async with serving(Serving(head_s=0.3, body_s=0.3)) as (connect, _):
+        reader, writer = await connect(first)
+        if first:
+            assert await response(reader) == 200
+        writer.write(sent)
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")  # to the end of the connection
     if first and not sent:
         assert head == b"", "an idle connection ends without a response"
     else:
         assert head.startswith(b"HTTP/1.1 408 ") and json.loads(body)["error"]["code"] == "request_timeout"
 
 
-def test_slow_requests_that_keep_to_the_limits_are_answered_on_a_kept_connection() -> None:
-    async def ask() -> list[int]:
-        async with serving(ConnectionLimits(Serving(head_s=60, body_s=60), 1000)) as connect:
-            reader, writer = await connect(b"")
-            statuses = []
-            for _ in range(3):
-                for part in (HEAD, b"\r\nbo", b"dy"):
-                    writer.write(part)
-                    await asyncio.sleep(0.05)
-                statuses.append(await response(reader))
-            return statuses
-
-    assert asyncio.run(ask()) == [200, 200, 200]
+async def test_slow_requests_that_keep_to_the_limits_are_answered_on_a_kept_connection() -> None:
+    async with serving(Serving(head_s=60, body_s=60)) as (connect, _):
+        reader, writer = await connect(b"")
+        for _ in range(3):
+            for part in (HEAD, b"\r\nbo", b"dy"):
+                writer.write(part)
+                await asyncio.sleep(0.05)
+            assert await response(reader) == 200
 
 
-def test_idle_connections_make_room_for_new_ones_and_those_without_a_request_go_first() -> None:
-    async def crowd() -> tuple[int, list[bytes], int, int]:
-        limits = ConnectionLimits(Serving(connections=8), 1000)
-        async with serving(limits) as connect:
-            kept, writer = await connect(WHOLE)
-            assert await response(kept) == 200
-            slow = [await connect(HEAD) for _ in range(20)]
-            late, _ = await connect(WHOLE)
-            status = await response(late)
-            ended = [await asyncio.wait_for(reader.read(), 60) for reader, _ in slow[:14]]
-            most = limits.open
-            writer.write(WHOLE)  # the kept connection is still open
-            return status, ended, most, await response(kept)
-
-    status, ended, most, again = asyncio.run(crowd())
-    assert (status, most, again) == (200, 8, 200) and ended == [b""] * 14
+async def test_idle_connections_make_room_for_new_ones_and_those_without_a_request_go_first() -> None:
+    async with serving(Serving(connections=8)) as (connect, limits):
+        kept, writer = await connect(WHOLE)
+        assert await response(kept) == 200
+        slow = [await connect(HEAD) for _ in range(20)]
+        late, _ = await connect(WHOLE)
+        assert await response(late) == 200
+        assert [await asyncio.wait_for(reader.read(), 60) for reader, _ in slow[:14]] == [b""] * 14
+        assert limits.open == 8
+        writer.write(WHOLE)  # the kept connection is still open
+        assert await response(kept) == 200
 
 
-def test_a_connection_beyond_the_busy_maximum_is_refused_with_retry_after(caplog: pytest.LogCaptureFixture) -> None:
-    async def crowd() -> list[int]:
-        limits = ConnectionLimits(Serving(connections=2), 1000)
-        async with serving(limits) as connect:
-            for _ in range(2):
-                await connect(WHOLE)
-            while len(limits._phases["working"]) < 2:  # simulates that both took long
-                for each in [*limits._phases["new"], *limits._phases["idle"], *limits._phases["body"]]:
-                    limits.move(each, each._phase, "working")
-                    each._phase = "working"
-                await asyncio.sleep(0.01)
-            return [await response((await connect(WHOLE))[0]) for _ in range(30)]
-
-    assert asyncio.run(crowd()) == [503] * 30
+async def test_a_connection_beyond_the_busy_maximum_is_refused_with_retry_after(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(Serving(connections=2)) as (connect, limits):
+        for _ in range(2):
+            await connect(WHOLE)
+        while len(limits._phases["working"]) < 2:  # simulates that both took long
+            for each in [*limits._phases["new"], *limits._phases["idle"], *limits._phases["body"]]:
+                limits.move(each, each._phase, "working")
+                each._phase = "working"
+            await asyncio.sleep(0.01)
+        assert [await response((await connect(WHOLE))[0]) for _ in range(30)] == [503] * 30
     assert len([record for record in caplog.records if "more than 2 connections" in record.message]) == 1
 
 
-def test_responses_leave_at_once() -> None:
-    async def option() -> int:
-        limits = ConnectionLimits(Serving(), 1000)
-        async with serving(limits) as connect:
-            reader, _ = await connect(WHOLE)
-            await response(reader)
-            [connection] = limits._phases["idle"]
-            accepted = connection.transport.get_extra_info("socket")
-            return int(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-
-    assert asyncio.run(option()) == 1
+async def test_responses_leave_at_once() -> None:
+    async with serving(Serving()) as (connect, limits):
+        reader, _ = await connect(WHOLE)
+        await response(reader)
+        [connection] = limits._phases["idle"]
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 def test_the_limit_of_open_files_bounds_connections() -> None:

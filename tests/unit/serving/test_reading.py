@@ -38,11 +38,7 @@ def test_choices_make_it_a_choice_question() -> None:
         ("Which?", {"deadline_s": float("inf")}, r"custom_inputs\.deadline_s"),
         ("Which?", {"workflow": "false"}, r"custom_inputs\.workflow"),
         ("Which?", {"execute": 0}, r"custom_inputs\.execute"),
-        (
-            "Which?",
-            {"forbidden": ["\udc00"]},
-            r"custom_inputs\.forbidden\[0\]: has half of a surrogate pair \(U\+DC00\)",
-        ),
+        ("Which?", {"forbidden": ["\udc00"]}, r"custom_inputs\.forbidden\[0\]: has half of a surrogate pair .U.DC00"),
         ("Which?", {"choices": ["a", "b\ud83d"]}, r"custom_inputs\.choices\[1\]"),
         ("Which\ud83d?", {}, r"input\[0\]\.content"),
         ("Which?", {"grader": "essay"}, r"custom_inputs\.grader"),
@@ -96,10 +92,6 @@ def test_conversations_without_a_question(messages: list[object], problem: str) 
         question_text(messages, "messages")
 
 
-CHAT = {"model": "conductor", "messages": [{"role": "user", "content": "Why?"}]}
-RESPONSE = {"model": "conductor", "input": "Why?"}
-
-
 def test_turns_that_called_tools_may_have_no_text() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "density", "arguments": '{"of": "iron"}'}}
     messages = [
@@ -115,58 +107,48 @@ def test_turns_that_called_tools_may_have_no_text() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        *(
-            ({name: value}, name)
-            for name, value in {
-                "n": 2, "stop": ["\n"], "logit_bias": {"50256": -100}, "presence_penalty": 0.5,
-                "frequency_penalty": -1, "logprobs": True, "top_logprobs": 3,
-                "tools": [{"type": "function"}], "tool_choice": "required", "functions": [{"name": "f"}],
-                "function_call": {"name": "f"}, "response_format": {"type": "xml"}, "reasoning_effort": "high",
-                "verbosity": "low", "modalities": ["audio"], "audio": {"voice": "alloy"},
-                "web_search_options": {"a": 1},
-                "top_k": 4, "messages": "Why?", "stream": "false", "store": 0, "max_tokens": "5",
-                "max_completion_tokens": 0, "metadata": [1],
-            }.items()
-        ),
-        ({"n": True}, "n"),
-        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
-        ({"metadata": {"team": 1}}, "metadata.team"),
-        ({"podium": {"budget": 1}}, "podium.budget"),
-        ({"podium": {"budget_usd": True}}, "podium.budget_usd"),
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user", "content": " "}]}, "messages"),
-        ({"model": None}, "model"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "response_format"),
-        ({"response_format": {"type": "json_object"}, "podium": {"grader": "math"}}, "podium.grader"),
-        ({"response_format": {"type": "json_object"}, "podium": {"choices": ["a", "b"]}}, "podium.grader"),
-    ],
-)  # fmt: skip
+CHAT = {"model": "conductor", "messages": [{"role": "user", "content": "Why?"}]}
+RESPONSE = {"model": "conductor", "input": "Why?"}
+CHAT_REFUSED = {
+    "n": 2, "stop": ["\n"], "logit_bias": {"50256": -100}, "presence_penalty": 0.5, "frequency_penalty": -1,
+    "logprobs": True, "top_logprobs": 3, "tools": [{"type": "function"}], "tool_choice": "required",
+    "functions": [{"name": "f"}], "function_call": {"name": "f"}, "response_format": {"type": "xml"},
+    "reasoning_effort": "high", "verbosity": "low", "modalities": ["audio"], "audio": {"voice": "alloy"},
+    "web_search_options": {"a": 1}, "top_k": 4, "messages": "Why?", "stream": "false", "store": 0, "max_tokens": "5",
+    "max_completion_tokens": 0, "metadata": [1], "model": None,
+}  # fmt: skip
+RESPONSE_REFUSED = {
+    "previous_response_id": "resp_1", "text": "short", "truncation": "auto", "background": True,
+    "include": ["reasoning.encrypted_content"], "max_output_tokens": True, "instructions": 5, "messages": [],
+    "input": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "field"), [
+    *(({name: value}, name) for name, value in CHAT_REFUSED.items()),
+    ({"n": True}, "n"),
+    ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ({"metadata": {"team": 1}}, "metadata.team"),
+    ({"podium": {"budget": 1}}, "podium.budget"),
+    ({"podium": {"budget_usd": True}}, "podium.budget_usd"),
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "response_format"),
+    ({"response_format": {"type": "json_object"}, "podium": {"grader": "math"}}, "podium.grader"),
+    ({"response_format": {"type": "json_object"}, "podium": {"choices": ["a", "b"]}}, "podium.grader"),
+])  # fmt: skip
 def test_chat_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
     with pytest.raises(RequestError) as refused:
         chat.read(CHAT | changed)
     assert refused.value.where == field
 
 
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
-        ({"text": "short"}, "text"),
-        ({"truncation": "auto"}, "truncation"),
-        ({"background": True}, "background"),
-        ({"include": ["reasoning.encrypted_content"]}, "include"),
-        ({"max_output_tokens": True}, "max_output_tokens"),
-        ({"instructions": 5}, "instructions"),
-        ({"messages": []}, "messages"),
-        ({"input": [{"role": "user", "content": 1}], "instructions": "Be short."}, "input[0].content"),
-        ({"input": ""}, "input"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "field"), [
+    *(({name: value}, name) for name, value in RESPONSE_REFUSED.items()),
+    ({"reasoning": {"effort": "high"}}, "reasoning.effort"),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+    ({"input": [{"role": "user", "content": 1}], "instructions": "Be short."}, "input[0].content"),
+])  # fmt: skip
 def test_response_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
     with pytest.raises(RequestError) as refused:
         responses.read(RESPONSE | changed)
@@ -178,9 +160,8 @@ JSON_SCHEMA = {"type": "json_schema", "json_schema": SCHEMA}
 
 
 def test_every_route_takes_the_form_of_the_answer() -> None:
-    assert chat.read(CHAT | {"response_format": {"type": "json_object"}}).options.response_format == {
-        "type": "json_object"
-    }
+    free = {"type": "json_object"}
+    assert chat.read(CHAT | {"response_format": free}).options.response_format == free
     asked = {"text": {"format": {"type": "json_schema", **SCHEMA}}}
     for options in (
         chat.read(CHAT | {"response_format": JSON_SCHEMA}).options,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.conductor.policy import Completion
-from ops.config import Pool, Vote, Worker, load_pool
+from ops.config import Vote, Worker
 from ops.core.errors import OverBudget, WorkerUnreachable
 from ops.core.response import Message, Response, Sample
 from ops.serving.answer import Answer
@@ -18,9 +19,8 @@ from ops.serving.in_thread import EngineThread
 from ops.serving.request_budget import RequestBudget
 from ops.serving.request_options import RequestError, RequestOptions, question, read_options
 from ops.workflow.grammar import Workflow
-from tests.serving.script import Scripted, engine_of
+from tests.serving.script import POOL, Scripted, ask, engine_of
 
-ROOT = Path(__file__).resolve().parents[3]
 FLOW = Workflow.single(0).render()
 OTHER = Workflow.single(1).render()
 Said = str | Exception
@@ -40,9 +40,8 @@ class Numbered(Scripted):
 class Serve:
     """Answers one question with the workflows of a writer; the worker's answer depends on the workflow's number."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch, self.engines = folder, monkeypatch, list[EngineThread]()
-        self.pool: Pool = load_pool(ROOT / "config", "quickstart")
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, engines: ExitStack) -> None:
+        self.folder, self.monkeypatch, self.engines = folder, monkeypatch, engines
         self.asked: list[tuple[int, str]] = []
 
     def __call__(self, said: Sequence[Said], *written: str, seconds: float = 0.0, **settings: Any) -> EngineThread:
@@ -59,40 +58,38 @@ class Serve:
 
         self.monkeypatch.setattr(RequestBudget, "complete", complete)
         writer = Numbered(*written or (FLOW,))
-        self.engines.append(engine_of(self.folder, self.pool, writer, "algebraist", "guesser", **settings))
-        return self.engines[-1]
+        engine = engine_of(self.folder, POOL, writer, "algebraist", "guesser", **settings)
+        return self.engines.enter_context(closing(engine))
 
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    made = Serve(tmp_path, monkeypatch)
-    yield made
-    for engine in made.engines:
-        engine.close()
+    with ExitStack() as engines:
+        yield Serve(tmp_path, monkeypatch, engines)
 
 
-def options(workflows: int = 3, agree: int | None = 2, **more: Any) -> RequestOptions:
-    vote = Vote(workflows=workflows, agree=agree, temperature=0.5)
-    return RequestOptions(grader="math", vote=vote, **more)
+TWO_OF_THREE = Vote(workflows=3, agree=2, temperature=0.5)
+ASKED = RequestOptions(grader="math", vote=TWO_OF_THREE)
 
 
-def ask(engine: EngineThread, asked: RequestOptions) -> Answer:
-    return engine.ask(question(r"What is $6 \cdot 7$?", asked), asked)
+def elected(engine: EngineThread, vote: Vote = TWO_OF_THREE, **options: Any) -> Answer:
+    return ask(engine, grader="math", vote=vote, **options)
 
 
 @pytest.mark.parametrize(
-    ("said", "asked", "right", "ran", "agreed", "latency_s"),
+    ("said", "vote", "right", "ran", "agreed", "latency_s"),
     [
-        (("42", "42"), options(), "42", 2, 2, 0.5),
-        (("41", "42", "42"), options(), "42", 3, 2, 1.0),  # the third decides, after the first two
-        (("41", "42", "43"), options(), "41", 3, 1, 1.0),  # of equals the one given first
-        (("41", "42", "42", "42"), options(5, None), "42", 4, 3, 1.0),  # more than half of five: three, then one
+        (("42", "42"), TWO_OF_THREE, "42", 2, 2, 0.5),
+        (("41", "42", "42"), TWO_OF_THREE, "42", 3, 2, 1.0),  # the third decides, after the first two
+        (("41", "42", "43"), TWO_OF_THREE, "41", 3, 1, 1.0),  # of equals the one given first
+        # more than half of five: three, then one
+        (("41", "42", "42", "42"), Vote(workflows=5, agree=None, temperature=0.5), "42", 4, 3, 1.0),
     ],
 )
 def test_the_most_frequent_answer_counts(
-    serve: Serve, said: Sequence[str], asked: RequestOptions, right: str, ran: int, agreed: int, latency_s: float
+    serve: Serve, said: Sequence[str], vote: Vote, right: str, ran: int, agreed: int, latency_s: float
 ) -> None:
-    answer = ask(serve(said), asked)
+    answer = elected(serve(said), vote)
     account = answer.account(texts=True)
     assert (answer.text, answer.status) == (f"\\boxed{{{right}}}", "answered")
     assert account["vote"] == {"workflows": ran, "agreed": agreed}
@@ -103,48 +100,43 @@ def test_the_most_frequent_answer_counts(
 
 
 def test_the_workflow_that_is_shown_is_the_elected_one(serve: Serve) -> None:
-    account = ask(serve(("41", "42", "42"), FLOW, OTHER, OTHER), options()).account(texts=True)
+    account = elected(serve(("41", "42", "42"), FLOW, OTHER, OTHER)).account(texts=True)
     assert (account["workflow"], [step["worker"] for step in account["steps"]]) == (OTHER, ["guesser"])
 
 
 def test_an_invalid_workflow_has_no_vote(serve: Serve) -> None:
-    answer = ask(serve(("42", "", "42"), FLOW, "I would rather not.", FLOW), options())
+    answer = elected(serve(("42", "", "42"), FLOW, "I would rather not.", FLOW))
     assert (answer.text, answer.vote and answer.vote[:2]) == ("\\boxed{42}", (3, 2))
     assert [(each.reason, each.then) for each in answer.fallbacks] == [("no_workflow", "kept")]
 
 
 @pytest.mark.parametrize("error", [OverBudget("the month is spent"), WorkerUnreachable("connection refused")])
 def test_a_further_workflow_that_fails_leaves_the_answer_of_the_first(serve: Serve, error: Exception) -> None:
-    answer = ask(serve(("42", error, error)), options())
+    answer = elected(serve(("42", error, error)))
     assert (answer.text, answer.status, answer.vote and answer.vote[:2]) == ("\\boxed{42}", "answered", (3, 1))
-    assert {each.then for each in answer.fallbacks} == {"kept"} and len(answer.fallbacks) == 2
+    assert [each.then for each in answer.fallbacks] == ["kept", "kept"]
 
 
-def test_another_workflow_answers_where_the_first_and_its_fallbacks_fail(serve: Serve) -> None:
-    answer = ask(serve((WorkerUnreachable("away"), "42", "42")), options())
-    assert (answer.text, answer.status) == ("\\boxed{42}", "answered")
-    assert answer.account(texts=False)["vote"] == {"workflows": 3, "agreed": 2}
-
-
-def test_no_answer_at_all_has_the_reason_of_the_first(serve: Serve) -> None:
-    answer = ask(serve([WorkerUnreachable("away")] * 3), options())
-    assert (answer.text, answer.status) == (None, "unreachable") and "away" in answer.error
-    assert {each.then for each in answer.fallbacks} == {"nothing"}
+def test_where_the_first_and_its_fallbacks_fail_another_answers_or_none(serve: Serve) -> None:
+    answer = elected(serve((WorkerUnreachable("away"), "42", "42")))
+    assert (answer.text, answer.status, answer.vote and answer.vote[:2]) == ("\\boxed{42}", "answered", (3, 2))
+    none = elected(serve([WorkerUnreachable("away")] * 3))
+    assert (none.text, none.status) == (None, "unreachable") and "away" in none.error
+    assert {each.then for each in none.fallbacks} == {"nothing"}
 
 
 def test_the_deadline_leaves_the_answer_that_is_there(serve: Serve) -> None:
-    answer = ask(serve(("42", "43", "43"), seconds=60.0), options(deadline_s=1.0))
+    answer = elected(serve(("42", "43", "43"), seconds=60.0), deadline_s=1.0)
     assert (answer.text, answer.status) == ("\\boxed{42}", "answered")
     assert [(each.reason, each.then) for each in answer.fallbacks] == [("timed_out", "kept")]
 
 
 def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: Serve) -> None:
-    asked = options()
     thread = serve(("42", "43", "43"), seconds=60.0)
 
     async def leave() -> Answer:
         first = asyncio.Event()
-        request = await thread.engine.request(question("What?", asked), asked, lambda _: first.set())
+        request = await thread.engine.request(question("What?", ASKED), ASKED, lambda _: first.set())
         running = asyncio.create_task(thread.engine.answer(request))
         async with asyncio.timeout(30):
             await first.wait()
@@ -159,19 +151,17 @@ def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: S
 
 
 def test_a_request_votes_as_the_server_says_unless_it_says_otherwise(serve: Serve) -> None:
-    engine = serve(("41", "42", "42"), vote={"workflows": 3, "agree": 2, "temperature": 0.5})
-    plain = RequestOptions(grader="math")
-    assert ask(engine, plain).text == "\\boxed{42}"
-    alone = ask(engine, RequestOptions(grader="math", vote=Vote()))
+    engine = serve(("41", "42", "42"), vote=TWO_OF_THREE.model_dump())
+    assert ask(engine, grader="math").text == "\\boxed{42}"
+    alone = elected(engine, Vote())
     assert alone.text == "\\boxed{41}" and "vote" not in alone.account(texts=False)
-    assert ask(engine, RequestOptions(grader="math", execute=False)).status == "not_run"
-    anything = ask(engine, RequestOptions())
+    assert ask(engine, grader="math", execute=False).status == "not_run"
+    anything = ask(engine)
     assert anything.text == "\\boxed{41}" and anything.vote is None, "answers in any form cannot be compared"
 
 
 def test_the_steps_of_all_workflows_are_reported_before_the_answer(serve: Serve) -> None:
-    asked = options()
-    news = list(serve(("41", "42", "42")).stream(question("What?", asked), asked))
+    news = serve(("41", "42", "42")).stream(question("What?", ASKED), ASKED)
     assert [type(item).__name__ for item in news] == ["StepTrace"] * 3 + ["Answer"]
 
 

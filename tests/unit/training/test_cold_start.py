@@ -1,4 +1,6 @@
-"""The cold start of a pretrained model: all weights or low-rank updates, and the gate before GRPO."""
+"""The cold start of a pretrained model: all weights or low-rank updates, and the gate before GRPO; a policy keeps the
+precision of its recipe when it is made, in GRPO, and when it is loaded for use.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +13,29 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from ops.benchmarks.store import write_problems
-from ops.conductor.policy import Conductor, PolicyCard
-from ops.config import ColdStart, Lora, PretrainedPolicy, Recipe, Setup, Validation, load_pool, load_recipe
+from ops.benchmarks.store import read_problems, write_problems
+from ops.conductor.policy import Conductor, PolicyCard, model_place
+from ops.config import ColdStart, Lora, PretrainedPolicy, Recipe, Setup, Validation
 from ops.core.errors import DataError
-from ops.core.response import Response
-from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.precaching.precache import write_responses
 from ops.synthetic.problems import generate
+from ops.training.cold_start import examples
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
-from ops.training.run.plan import RunResult, write_run
+from ops.training.run.plan import RunPlan, RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
-from tests.unit.training.tiny import GRPO, ROOT, as_llama, freeze_objects
+from tests.builders import make_response
+from tests.unit.training.plans import POOL, QUICK, ROOT, write_mix
+from tests.unit.training.tiny import GRPO, as_llama, freeze_objects, tiny_plan, train, weights_of
 
 pytestmark = pytest.mark.slow
 SETTINGS = ColdStart(
     steps=40, batch=8, micro_batch=4, learning_rate=1e-2, success_share=1.0, validation=Validation(problems=8)
 )
-SUBTASKS = "- {say: Solve the problem., about: answer}\n"
+PROBLEMS = generate("math500", "train", 40, 1)
 Make = Callable[..., Setup]
 
 
@@ -42,7 +43,7 @@ Make = Callable[..., Setup]
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a Llama of a few thousand random weights with shared keys, and a tokenizer."""
     folder = tmp_path_factory.mktemp("pretrained")
-    texts = [problem.question for problem in generate("math500", "train", 40, 1)]
+    texts = [problem.question for problem in PROBLEMS]
     tokenizer = train_tokenizer([*texts, Workflow.single(1).render(), "Models: 0 1 2 3 4 5 6 7 8"], 400)
     tokenizer.save_pretrained(folder)
     as_llama(folder)
@@ -53,34 +54,40 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make(tmp_path: Path, pretrained: Path) -> Make:
     """Make a workspace with a mix and responses, in which one worker is always right."""
     freeze_objects()
-    quick = load_recipe(ROOT / "config", "quickstart")
-    pool = load_pool(ROOT / "config", quick.pool)
     workspace = Workspace(tmp_path)
-    problems = generate("math500", "train", 40, 1)
-    write_problems(workspace.data / "training_mix.jsonl", problems)
-    (workspace.data / "cold_start").mkdir()
-    (workspace.data / "cold_start" / "subtasks.yaml").write_text(SUBTASKS, encoding="utf-8")
-    said = Response("Answer: 1", 1, 1, 0.0, 0.0, "stop")
-    for worker in pool.names[:2]:
-        rows = [
-            ResponseRow(worker, each.benchmark, each.id, 0, "ok", said, float(worker == pool.names[0]))
-            for each in problems
-        ]
-        write_responses(rows, response_file(workspace.data / "responses", worker, "math500"))
+    rows = [
+        make_response(worker=worker, benchmark=each.benchmark, problem_id=each.id, text="Answer: 1", score=score)
+        for worker, score in zip(POOL.names, (1.0, 0.0), strict=False)
+        for each in PROBLEMS
+    ]
+    write_mix(workspace, PROBLEMS, rows)
 
-    def setup(cold_start: ColdStart | None = SETTINGS, **policy: Any) -> Setup:
-        described = {"kind": "pretrained", "model": str(pretrained), "dtype": "float32"} | policy
-        values = quick.model_dump() | {
-            "name": "tiny", "policy": described, "cold_start": cold_start, "grpo": GRPO,
-            "prompting": quick.prompting.model_copy(update={"max_steps": 1}),
+    def setup(dtype: str = "float32", **cold_start: Any) -> Setup:
+        """Return the setup of a policy of that type with other settings of the cold start."""
+        values = QUICK.model_dump() | {
+            "name": "tiny", "policy": {"kind": "pretrained", "model": str(pretrained), "dtype": dtype},
+            "cold_start": SETTINGS.model_copy(update=cold_start), "grpo": GRPO,
+            "prompting": QUICK.prompting.model_copy(update={"max_steps": 1}),
         }  # fmt: skip
-        return Setup(workspace, Recipe.model_validate(values), pool)
+        return Setup(workspace, Recipe.model_validate(values), POOL)
 
     return setup
 
 
 def taught(setup: Setup) -> Path:
     return make_base_policy(setup, client=None)  # type: ignore[arg-type]
+
+
+def record_of(folder: Path) -> tuple[ColdStartRecord, Any]:
+    """Return the record of a cold start and that of its validation."""
+    record = ColdStartRecord.read(folder)
+    assert record is not None and record.validation is not None
+    return record, record.validation
+
+
+def judged(folder: Path, setup: Setup) -> Any:
+    assert setup.recipe.cold_start is not None
+    return verdict(folder, setup.recipe.cold_start)
 
 
 @pytest.mark.parametrize(
@@ -90,19 +97,18 @@ def taught(setup: Setup) -> Path:
 def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
     make: Make, pretrained: Path, lora: Lora | None, dtype: str
 ) -> None:
-    setup = make(SETTINGS.model_copy(update={"lora": lora}), dtype=dtype)
+    setup = make(lora=lora, dtype=dtype)
     folder = taught(setup)
-    record = ColdStartRecord.read(folder)
-    assert record is not None and record.validation is not None
+    record, validation = record_of(folder)
     assert record.loss[-1] < record.loss[0] / (2 if lora is None else 1.2)
     assert record.examples == 320 and record.tokens > 320 * 20 and record.seconds > 0 and record.peak_gib > 0.1
-    before, after = load_file(pretrained / "model.safetensors"), load_file(folder / "model.safetensors")
+    before, after = weights_of(pretrained), weights_of(folder)
     assert after.keys() == before.keys()  # a plain model after either kind of training
     assert {tensor.dtype for tensor in after.values()} == {getattr(torch, dtype)}
     changed = {name for name in before if not torch.equal(before[name].to(after[name].dtype), after[name])}
     assert changed == {name for name in before if lora is None or "proj" in name}
     if lora is None:
-        assert record.validation.share >= 0.95
+        assert validation.share >= 0.95
         card = PolicyCard.read(folder)
         team = card.team(setup.pool, ROOT / "data", setup.recipe.execution)
         said = Conductor.load(folder).complete([team.messages(generate("math500", "test", 1, 1)[0])])
@@ -110,14 +116,12 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
 
 
 def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
-    short = SETTINGS.model_copy(update={"steps": 2, "learning_rate": 1e-3})
-    first = taught(make(short))
-    weights = load_file(first / "model.safetensors")
+    short = {"steps": 2, "learning_rate": 1e-3}
+    first = taught(make(**short))
+    weights = weights_of(first)
     shutil.rmtree(first)
-    whole = make(short.model_copy(update={"micro_batch": None}))
-    assert base_policy_folder(whole) == first  # the same policy
-    for name, tensor in load_file(taught(whole) / "model.safetensors").items():
-        torch.testing.assert_close(tensor, weights[name], rtol=1e-3, atol=1e-4)
+    assert taught(make(**short, micro_batch=None)) == first  # the same policy
+    torch.testing.assert_close(weights_of(first), weights, rtol=1e-3, atol=1e-4)
 
 
 def test_a_folder_in_the_way_is_refused_before_anything_is_made(make: Make) -> None:
@@ -129,29 +133,26 @@ def test_a_folder_in_the_way_is_refused_before_anything_is_made(make: Make) -> N
 
 
 def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:
-    plain = ColdStart(steps=2)
-    one = base_policy_folder(make(plain))
-    assert base_policy_folder(make(plain.model_copy(update={"micro_batch": 4}))) == one
-    checked = plain.model_copy(update={"validation": Validation(problems=8)})
-    assert base_policy_folder(make(checked)) != one  # the cold start excludes these eight problems
-    lower = checked.model_copy(update={"validation": Validation(problems=8, least_valid=0.1)})
-    assert base_policy_folder(make(lower)) == base_policy_folder(make(checked))
-    assert base_policy_folder(make(plain.model_copy(update={"lora": Lora()}))) != one
+    def folder(**cold_start: Any) -> Path:
+        return base_policy_folder(make(**{"micro_batch": None, "validation": None} | cold_start))
+
+    checked = folder(validation=Validation(problems=8))
+    assert folder(micro_batch=4) == folder()
+    assert folder(validation=Validation(problems=8, least_valid=0.1)) == checked
+    assert len({folder(), checked, folder(lora=Lora())}) == 3  # the cold start excludes the eight problems
 
 
 def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ops.training.cold_start import examples
-
     prompts: set[str] = set()
     sample = examples.sample_examples
 
     async def sampled(*args: Any, **kwargs: Any) -> Any:
-        examples = await sample(*args, **kwargs)
-        prompts.update(example["prompt"][-1]["content"] for example in examples)
-        return examples
+        made = await sample(*args, **kwargs)
+        prompts.update(example["prompt"][-1]["content"] for example in made)
+        return made
 
     monkeypatch.setattr(examples, "sample_examples", sampled)
-    setup = make(SETTINGS.model_copy(update={"steps": 40, "batch": 4}))
+    setup = make(batch=4)
     folder = taught(setup)
     unseen = held_out(setup.workspace.data / "training_mix.jsonl", setup.recipe)
     team = PolicyCard.read(folder).team(setup.pool, ROOT / "data", setup.recipe.execution)
@@ -161,10 +162,9 @@ def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: py
 
 
 def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(make: Make) -> None:
-    setup = make(SETTINGS.model_copy(update={"steps": 1}))
+    setup = make(steps=1)
     folder = taught(setup)
-    assert setup.recipe.cold_start is not None
-    found = verdict(folder, setup.recipe.cold_start)
+    found = judged(folder, setup)
     assert not found.passed and found.validity is not None
     assert found.validity.share < 0.95
     assert found.validity.valid + sum(found.validity.failures.values()) == 8
@@ -172,8 +172,7 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
     with pytest.raises(NotTaught, match=r"of 8 completions are workflows .*GRPO starts from 95%.*cold_start\.steps"):
         grpo.train(run)
     assert RunResult.read(run) is None and not (run / "checkpoints").exists()
-    anyway = setup.recipe.cold_start.model_copy(update={"validation": Validation(problems=8, least_valid=0.0)})
-    lower = make(anyway)
+    lower = make(steps=1, validation=Validation(problems=8, least_valid=0.0))
     assert taught(lower) == folder  # no cold start is repeated
     check_taught(folder, lower.recipe.cold_start)
 
@@ -182,32 +181,28 @@ def test_without_a_validation_section_half_of_the_completions_must_be_workflows(
     """The share is measured on problems of the mix without holding
     any out: the policy is the same as without a threshold.
     """
-    setup = make(SETTINGS.model_copy(update={"steps": 1, "validation": None}))
-    assert setup.recipe.cold_start is not None
+    setup = make(steps=1, validation=None)
     folder = taught(setup)
-    found = verdict(folder, setup.recipe.cold_start)
+    found = judged(folder, setup)
     assert not found.passed and found.validity is not None
     assert (found.validity.problems, "GRPO starts from 50%" in found.said) == (40, True)
-    lower = make(setup.recipe.cold_start.model_copy(update={"least_valid": 0.0}))
+    lower = make(steps=1, validation=None, least_valid=0.0)
     assert base_policy_folder(lower) == folder
-    assert verdict(folder, lower.recipe.cold_start).passed
+    assert judged(folder, lower).passed
     write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 43, 1))
     assert len(validated_on(setup.workspace.data, setup.recipe)) == 3, "what the mix left out, where there is some"
 
 
 def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
-    setup = make(SETTINGS.model_copy(update={"steps": 1}))
+    setup = make(steps=1)
     folder = taught(setup)
-    before = ColdStartRecord.read(folder)
-    assert before is not None and before.validation is not None
-    assert before.validation.drawn["temperature"] == 1.0
+    before, validation = record_of(folder)
     colder = setup.recipe.grpo.model_copy(update={"temperature": 0.5})
     other = replace(setup, recipe=setup.recipe.model_copy(update={"grpo": colder}))
     assert taught(other) == folder
-    after = ColdStartRecord.read(folder)
-    assert after is not None and after.validation is not None
-    assert after.validation.drawn["temperature"] == 0.5
-    assert after.model_copy(update={"validation": before.validation}) == before
+    after, again = record_of(folder)
+    assert [each.drawn["temperature"] for each in (validation, again)] == [1.0, 0.5]
+    assert after.model_copy(update={"validation": validation}) == before
     written = (folder / "cold_start.json").stat().st_mtime_ns
     taught(other)
     assert (folder / "cold_start.json").stat().st_mtime_ns == written
@@ -230,7 +225,7 @@ def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> Non
 
 def test_holding_out_the_whole_mix_is_refused(make: Make) -> None:
     with pytest.raises(DataError, match="holds 40 problems, of which 40 are held out"):
-        taught(make(SETTINGS.model_copy(update={"validation": Validation(problems=40)})))
+        taught(make(validation=Validation(problems=40)))
 
 
 def test_settings_that_cannot_be_are_refused(make: Make) -> None:
@@ -242,8 +237,67 @@ def test_settings_that_cannot_be_are_refused(make: Make) -> None:
 
 
 def test_a_package_that_is_not_installed_is_named_with_its_remedy() -> None:
-    from ops.conductor.policy import model_place
-
     assert model_place(PretrainedPolicy(model="Qwen/Qwen2.5-7B")) == "Qwen/Qwen2.5-7B"
     with pytest.raises(DataError, match="--no-deps no_such_package"):
         model_place(PretrainedPolicy(model="package:no_such_package"))
+
+
+def types(policy: Conductor) -> set[torch.dtype]:
+    return {parameter.dtype for parameter in policy._model.parameters()}
+
+
+def policy_of(plan: RunPlan, cold_start: ColdStart | None = None) -> Path:
+    """Make the base policy of the plan's recipe from its pretrained model."""
+    workspace = Workspace(plan.root)
+    write_mix(workspace, read_problems(plan.problems))
+    recipe = Recipe.model_validate(plan.recipe.model_dump() | {"cold_start": cold_start})
+    return taught(Setup(workspace, recipe, plan.pool))
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
+    return tiny_plan(tmp_path_factory.mktemp("bfloat16"), dtype="bfloat16")[0]
+
+
+@pytest.fixture(scope="module")
+def trained(plan: RunPlan) -> Path:
+    folder = plan.root / "run"
+    train(plan.model_copy(update={"base_policy": policy_of(plan)}), folder)
+    return folder
+
+
+def test_trained_in_bfloat16_it_is_used_in_bfloat16(trained: Path) -> None:
+    assert PolicyCard.read(trained / "policy").dtype == "bfloat16"
+    assert {tensor.dtype for tensor in weights_of(trained / "policy").values()} == {torch.bfloat16}
+    policy = Conductor.load(trained / "policy")
+    assert types(policy) == {torch.bfloat16}
+    assert len(policy.write([[{"role": "user", "content": "What is 1 + 1?"}]])) == 1
+
+
+def test_steps_too_small_for_bfloat16_are_not_lost_on_the_way(plan: RunPlan, trained: Path) -> None:
+    before, after = weights_of(plan.base_policy), weights_of(trained / "checkpoints" / "checkpoint-2")
+    moved = {name: (after[name].float() != before[name].float()).float().mean() for name in before}
+    assert all(share > 0.5 for name, share in moved.items() if "proj.weight" in name)
+
+
+def test_the_card_rules_over_the_type_of_the_file(trained: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    shutil.copytree(trained / "policy", policy)
+    PolicyCard.read(policy).model_copy(update={"dtype": "float32"}).write(policy)
+    assert types(Conductor.load(policy)) == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_cold_start_keeps_the_precision(plan: RunPlan, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    example = {
+        "prompt": [{"role": "user", "content": "What is 1 + 1?"}],
+        "completion": [{"role": "assistant", "content": "model_id = [0]"}],
+    }
+
+    async def sampled(*_: Any, **__: Any) -> list[Any]:
+        return [example] * 4
+
+    monkeypatch.setattr(examples, "sample_examples", sampled)
+    recipe = plan.recipe.model_copy(update={"policy": plan.recipe.policy.model_copy(update={"dtype": dtype})})
+    folder = policy_of(plan.model_copy(update={"recipe": recipe}), ColdStart(steps=2, batch=2))
+    assert types(Conductor.load(folder)) == {getattr(torch, dtype)}

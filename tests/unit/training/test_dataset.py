@@ -1,7 +1,12 @@
-"""The prompts that GRPO trains on: plain text between the turns, and room for a completion."""
+"""The prompts that GRPO trains on: plain text between the turns, room for a completion; and the order of problems: by
+epochs, by length, or in proportion to expected signal.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,66 +14,66 @@ import pytest
 from trl.trainer.utils import RepeatSampler
 
 from ops.conductor.policy import PolicyCard, chat_tokens
-from ops.config import Pool, Recipe, Worker, load_recipe
+from ops.config import Pool, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
+from ops.core.response import Response
+from ops.core.rows import ResponseRow
+from ops.core.workspace import Workspace
+from ops.precaching.precache import write_responses
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.grpo.dataset import by_length, dataset, row_maker
-from ops.training.run.plan import RunPlan
+from ops.training.step.order import ALIKE, Order, expected_variances
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
-from ops.workflow.team import Team
-from tests.unit.training.plans import plan_of
+from tests.unit.training import plans
+from tests.unit.training.plans import QUICK, ROOT, plan_of
 
-ROOT = Path(__file__).parents[3]
 POOL = Pool(name="p", workers=(Worker(name="a", model="local/a"), Worker(name="b", model="local/b")))
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
+@cache
+def tokenizer() -> Any:
     return train_tokenizer(["What is 1 + 1? Models: 0 1"] * 9, 300)
 
 
-def plan(steps: int = 1, questions: int = 1, window: int = 1, **prompting: object) -> tuple[RunPlan, Team]:
-    quick = load_recipe(ROOT / "config", "quickstart")
-    grpo = {
-        "steps": steps, "questions_per_step": questions, "rollouts_per_question": 4, "micro_batch": 4,
-        "length_window": window,
-    }  # fmt: skip
+def rows_of(problems: list[Problem], room: int | None = None, prompting: Any = None, **grpo: int) -> Any:
+    """Return the data set of a training on `problems` with other settings of `prompting` and `grpo`."""
+    small = {"steps": 1, "questions_per_step": 1, "rollouts_per_question": 4, "micro_batch": 4}
     changed = {
-        "prompting": quick.prompting.model_dump() | prompting, "grpo": quick.grpo.model_dump() | grpo,
+        "prompting": QUICK.prompting.model_dump() | (prompting or {}), "grpo": QUICK.grpo.model_dump() | small | grpo,
     }  # fmt: skip
-    recipe = Recipe.model_validate(quick.model_dump() | changed)
+    recipe = Recipe.model_validate(QUICK.model_dump() | changed)
     cards = tuple(WorkerCard(accuracy={"math": share}, cost_usd=0.001) for share in (0.25, 0.75))
     card = PolicyCard(
         recipe="quickstart", pool=POOL, offered=POOL.names, prompting=recipe.prompting, max_completion_tokens=56,
         cards=cards if recipe.prompting.cards else (),
     )  # fmt: skip
-    made = plan_of(recipe, pool=POOL, offered=POOL.names)
-    return made, card.team(POOL, ROOT / "data", recipe.execution)
+    plan = plan_of(recipe, pool=POOL, offered=POOL.names)
+    team = card.team(POOL, ROOT / "data", recipe.execution)
+    return dataset(plan, problems, row_maker(plan, team, tokenizer(), room))
 
 
-def problem(question: str, key: str = "p1") -> Problem:
+def problem(question: str = "What?", key: str = "p1") -> Problem:
     return Problem(key, "rlpr", "rlpr", "train", question, "42", "text")
 
 
-def test_control_tokens_in_a_question_are_text(tokenizer) -> None:
-    made, team = plan()
-    [row] = dataset(made, [problem("What?<|end|><|assistant|>")], row_maker(made, team, tokenizer))
+def test_control_tokens_in_a_question_are_text() -> None:
+    [row] = rows_of([problem("What?<|end|><|assistant|>")])
     assert row["problem"] == "rlpr/p1"
     assert row["prompt"] == [{"role": "user", "content": "What?< |end|>< |assistant|>\nModels: 0 1"}]
 
 
-def test_cards_are_shown_where_the_recipe_asks_for_them(tokenizer) -> None:
-    made, team = plan(cards=True)
-    [row] = dataset(made, [problem("What?")], row_maker(made, team, tokenizer))
+def test_cards_are_shown_where_the_recipe_asks_for_them() -> None:
+    [row] = rows_of([problem()], prompting={"cards": True})
     assert row["prompt"][0]["content"].endswith("Models: 0 1\n0: math 25 $0.0010\n1: math 75 $0.0010")
 
 
-def test_unknown_words_are_random_letters_that_differ_by_epoch(tokenizer) -> None:
-    made, team = plan(steps=2, unknown_words=0.5)
+def test_unknown_words_are_random_letters_that_differ_by_epoch() -> None:
     asked = problem("How many apples cost 12 euros? Élise pays 3.50 for 4 of them and 7 for 2 pears")
-    first, second = (each[0]["content"] for each in dataset(made, [asked], row_maker(made, team, tokenizer))["prompt"])
+    made, again = (rows_of([asked], steps=2, prompting={"unknown_words": 0.5})["prompt"] for _ in range(2))
+    assert list(again) == list(made)
+    first, second = (each[0]["content"] for each in made)
     assert first != second
     for text in (first, second):
         words, shown = asked.question.split(), text.split("\n")[0].split()
@@ -76,21 +81,21 @@ def test_unknown_words_are_random_letters_that_differ_by_epoch(tokenizer) -> Non
         assert 2 < len(changed) < 12
         assert list(map(len, shown)) == list(map(len, words))
         assert [word for word in shown if word[0].isdigit()] == ["12", "3.50", "4", "7", "2"]
-    again = dataset(made, [asked], row_maker(made, team, tokenizer))["prompt"]
-    assert [each[0]["content"] for each in again] == [first, second]
 
 
-def test_a_problem_too_long_for_the_model_is_named_before_training_starts(tokenizer) -> None:
-    made, team = plan()
-    room, row = 300 - made.recipe.grpo.max_completion_tokens, row_maker(made, team, tokenizer, 300)
-    short, long = problem("7" * 40), problem("7" * 400)
-    assert chat_tokens(tokenizer, dataset(made, [short], row)[0]["prompt"]) < room
+def test_a_problem_too_long_for_the_model_is_named_before_training_starts() -> None:
+    room, short = 300 - QUICK.grpo.max_completion_tokens, problem("7" * 40)
+    assert chat_tokens(tokenizer(), rows_of([short], room=300)[0]["prompt"]) < room
     with pytest.raises(PromptTooLongError, match=rf"rlpr problem p1: .* takes {room} before"):
-        dataset(made, [short, long], row)
+        rows_of([short, problem("7" * 400)], room=300)
+
+
+def of_length(length: int, name: int) -> dict[str, Any]:
+    return {"prompt": [{"role": "user", "content": "x" * length}], "problem": str(name)}
 
 
 def test_steps_of_like_length_keep_every_row_and_differ_little_within() -> None:
-    rows = [{"prompt": [{"role": "user", "content": "x" * (7 * n % 101)}], "problem": str(n)} for n in range(96)]
+    rows = [of_length(7 * n % 101, n) for n in range(96)]
     ordered = by_length(rows, 8, 4, seed=1)
     assert sorted(row["problem"] for row in ordered) == sorted(row["problem"] for row in rows)
     assert ordered == by_length(rows, 8, 4, seed=1) != by_length(rows, 8, 4, seed=2)
@@ -103,34 +108,109 @@ def test_steps_of_like_length_keep_every_row_and_differ_little_within() -> None:
 
 
 def test_an_unfinished_step_comes_last() -> None:
-    rows = [{"prompt": [{"role": "user", "content": "x" * n}], "problem": str(n)} for n in range(19)]
-    ordered = by_length(rows, 8, 2, seed=1)
-    last = sorted(len(row["prompt"][0]["content"]) for row in ordered[16:])
-    assert len(ordered) == 19
-    assert len(last) == 3
+    ordered = by_length([of_length(n, n) for n in range(19)], 8, 2, seed=1)
+    last = {len(row["prompt"][0]["content"]) for row in ordered[16:]}
+    assert (len(ordered), len(last)) == (19, 3)
 
 
-def test_a_whole_training_is_asked_as_trls_own_sampler_would(tokenizer) -> None:
-    made, team = plan(steps=7, questions=2)
+def test_a_whole_training_is_asked_as_trls_own_sampler_would() -> None:
     some = [problem(f"What is {n}?", str(n)) for n in range(7)]
-    rows = dataset(made, some, row_maker(made, team, tokenizer))
-    sampler = RepeatSampler(some, mini_repeat_count=1, batch_size=2, seed=made.recipe.seed)
+    rows = rows_of(some, steps=7, questions_per_step=2)
+    sampler = RepeatSampler(some, mini_repeat_count=1, batch_size=2, seed=QUICK.seed)
     asked = [f"rlpr/{place}" for _ in range(3) for place in sampler]
     assert rows["problem"] == asked[:14]
     assert rows["epoch"] == [0] * 6 + [1] * 6 + [2] * 2
 
 
 @pytest.mark.parametrize("window", [1, 2])
-def test_every_epoch_has_an_order_of_its_own(tokenizer, window: int) -> None:
-    made, team = plan(steps=8, questions=2, window=window)
+def test_every_epoch_has_an_order_of_its_own(window: int) -> None:
     some = [problem("x" * n, str(n)) for n in range(8)]
-    asked = dataset(made, some, row_maker(made, team, tokenizer))["problem"]
+    asked = rows_of(some, steps=8, questions_per_step=2, length_window=window)["problem"]
     assert sorted(asked[:8]) == sorted(asked[8:]) == sorted(each.key for each in some)
     assert asked[:8] != asked[8:]
 
 
-def test_fewer_problems_than_a_step_asks_are_refused(tokenizer) -> None:
-    made, team = plan(questions=4)
-    some = [problem("What?", str(n)) for n in range(3)]
+def test_fewer_problems_than_a_step_asks_are_refused() -> None:
     with pytest.raises(DataError, match=r"holds 3 problems .* asks 4\. Ask fewer at a step \(grpo.questions_per_step"):
-        dataset(made, some, row_maker(made, team, tokenizer))
+        rows_of([problem(key=str(n)) for n in range(3)], questions_per_step=4)
+
+
+SUBJECTS = ("facts", "sums")
+PROBLEMS = [
+    Problem(str(number), "mmlu", "mmlu", "train", f"{number}?", "A", "choice", subject=SUBJECTS[number % 2])
+    for number in range(40)
+]
+KEYS = [problem.key for problem in PROBLEMS]
+EQUAL = dict.fromkeys(KEYS, 0.02)
+
+
+def asked(order: Order, steps: int, count: int = 4) -> list[list[str]]:
+    return [[problem.key for problem in order.ask(count)] for _ in range(steps)]
+
+
+def by_subject(order: Order) -> dict[str, float]:
+    shares = order.shares()
+    return {name: sum(shares[p.key] for p in PROBLEMS if p.subject == name) for name in SUBJECTS}
+
+
+def test_equal_problems_are_all_drawn_once_before_any_repeats() -> None:
+    steps = asked(Order(PROBLEMS, 1, EQUAL), 30)
+    for epoch in range(3):
+        assert sorted(key for step in steps[10 * epoch : 10 * epoch + 10] for key in step) == sorted(KEYS)
+    assert steps[0] != asked(Order(PROBLEMS, 2, EQUAL), 1)[0]
+
+
+def test_a_problem_is_asked_as_often_as_its_share_of_the_variance() -> None:
+    expected = {key: 0.03 if index < 10 else 0.01 for index, key in enumerate(KEYS)}
+    order = Order(PROBLEMS, 1, expected)
+    steps = asked(order, 100)
+    counts = Counter(key for step in steps for key in step)
+    shares = order.shares()
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares[KEYS[0]] == pytest.approx(ALIKE / 40 + (1 - ALIKE) * 0.03 / 0.6)
+    assert all(abs(counts[key] - 400 * shares[key]) < 1 for key in KEYS)
+    assert all(len(set(step)) == 4 for step in steps)
+
+
+def test_rewards_correct_the_forecast_of_their_subject_and_are_forgotten() -> None:
+    order = Order(PROBLEMS, 1, EQUAL)
+    assert by_subject(order) == pytest.approx({"facts": 0.5, "sums": 0.5})
+    for _ in range(10):
+        order.learn([(KEYS[0], 0.0), (KEYS[1], 0.02)])
+    silent = by_subject(order)["facts"]
+    assert 0.1 < silent < 0.2  # slightly more than the share that is spread evenly
+    for _ in range(200):
+        order.learn([])
+    assert by_subject(order)["facts"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_problem_without_expected_signal_is_sampled_sometimes() -> None:
+    assert KEYS[0] in {key for step in asked(Order(PROBLEMS, 1, EQUAL | {KEYS[0]: 0.0}), 110) for key in step}
+    assert Order(PROBLEMS, 1, dict.fromkeys(KEYS, 0.0)).shares() == pytest.approx(dict.fromkeys(KEYS, 1 / 40))
+
+
+def test_an_order_of_questions_continues_from_its_state() -> None:
+    """Later forecasts do not change the restored order."""
+    order = Order(PROBLEMS, 1, {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)})
+    asked(order, 5)
+    order.learn([(KEYS[0], 0.05), (KEYS[3], 0.0)])
+    other = Order(PROBLEMS, 1, EQUAL)
+    other.restore(json.loads(json.dumps(order.state)))
+    for going in (order, other):
+        going.learn([(KEYS[1], 0.01)])
+    assert asked(order, 20) == asked(other, 20)
+
+
+def test_the_forecast_is_that_of_the_precached_responses(tmp_path: Path) -> None:
+    setup = Setup(Workspace(tmp_path), QUICK, plans.POOL)
+    answer = Response("A", 1, 1, 0.0, 0.0, "stop")
+    rows = [  # ten problems that every worker solves, ten that every other worker solves
+        ResponseRow(name, "mmlu", str(number), 0, "ok", answer, float(number < 10 or place % 2))
+        for number in range(20)
+        for place, name in enumerate(plans.POOL.names)
+    ]
+    write_responses(rows, setup.workspace.data / "responses" / "all.parquet")
+    expected = expected_variances(setup, PROBLEMS[:21])
+    known, disputed = expected[KEYS[0]], expected[KEYS[15]]
+    assert 0 < 3 * known < disputed < 0.25 / 4 + 1e-9  # a variance is largest at a probability of one half
+    assert known < expected[KEYS[20]] < disputed  # never asked: counts like its benchmark

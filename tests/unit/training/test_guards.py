@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 from rich.console import Console
 
 from assets.checks import LOOPS
 from assets.resources import Podium
 from ops.conductor.policy import PolicyCard
-from ops.config import Guards, Setup
+from ops.config import Guards
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
@@ -27,7 +25,6 @@ from pipelines.definitions import definitions
 from pipelines.summary import print_summary
 
 STEPS = 40
-UNSEEN = ("aime25", "gpqa_diamond", "bigcodebench")
 ALONE = {"math": {"solver": 0.5, "scholar": 0.3}, "mmlu": {"solver": 0.5, "scholar": 0.6}}
 SOUND: dict[str, tuple[Any, Any]] = {
     "rollouts": (100, 100),
@@ -67,48 +64,58 @@ def warned(rows: list[dict[str, Any]], **thresholds: Any) -> list[str]:
     return [name for name, finding in findings(rows, **thresholds).items() if not finding.passed]
 
 
-FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+FAULTS: dict[str, tuple[dict[str, Any], str, dict[str, float]]] = {
     "format_failures": (
         {"share/invalid": 0.4, "share/right": 0.4, "share/wrong": 0.2, "invalid/unequal_lengths": 0.37},
         "40.0% of the completions are no workflow, most often unequal_lengths; 10.0% at the beginning",
+        {"max_invalid": 0.4},
     ),
     "one_worker": (
         {"use": {"math": {"solver": 90, "scholar": 10}, "mmlu": {"solver": 80, "scholar": 20}}},
         "solver is given at least 80.0% of the steps in every domain (math, mmlu)",
+        {"max_worker_share": 0.8},
     ),
     "worker_mismatch": (
         {"use": {"math": {"solver": 10, "scholar": 40}, "mmlu": {"solver": 20, "scholar": 30}}},
         "math: scholar is used most, alone right on 30.0%; solver on 50.0%",
+        {"max_worker_gap": 0.21},
     ),
     "one_pattern": (
         {"top_patterns": {"0": 90, "1": 5}},
         "94.7% of the workflows have the pattern '0' (worker<steps that it sees)",
+        {"max_pattern_share": 0.95},
     ),
-    "routing_entropy": ({"diversity": 1.0}, "the patterns' entropy went from 5.00 to 1.00 bits"),
+    "routing_entropy": (
+        {"diversity": 1.0}, "the patterns' entropy went from 5.00 to 1.00 bits", {"min_entropy_kept": 0.2}
+    ),
     "right_if_valid_rises": (
         {"share/right": 0.38, "share/wrong": 0.57},
         "of the valid workflows 40.0% were right at the beginning and 40.0% at the end",
+        {"min_gain": -0.01},
     ),
-    "unscorable": ({"share/unscorable": 0.2}, "10.0% of all rollouts have no reward, 20.0% in step 21"),
+    "unscorable": (
+        {"share/unscorable": 0.2}, "10.0% of all rollouts have no reward, 20.0% in step 21", {"max_unscorable": 0.11}
+    ),
     "recursion_loops": (
         {"round_2/rollouts": 50, "round_2/loops": 0.2, "round_2/to_wrong": 0.12, "round_2/to_right": 0.02},
         "of the recursive rounds 20.0% repeat the workflow before, 12.0% make a right answer wrong and 2.0% a wrong",
+        {"max_loops": 0.31},
     ),
-    "zero_variance": ({"zero_variance_groups": 0.9}, "in 90.0% of the groups all rewards are alike; 10.0% at the"),
-}
+    "zero_variance": (
+        {"zero_variance_groups": 0.9}, "in 90.0% of the groups all rewards are alike; 10.0% at the",
+        {"max_zero_variance": 0.91},
+    ),
+}  # fmt: skip
+"""Guard → a fault, how its finding begins, and a threshold that permits the fault."""
 
 
 def test_a_sound_curve_passes_every_guard() -> None:
     assert warned(curve()) == []
 
 
-def test_every_guard_has_its_fault_here() -> None:
-    assert list(FAULTS) == list(GUARDS)
-
-
 @pytest.mark.parametrize("guard", GUARDS)
 def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
-    fault, saw = FAULTS[guard]
+    fault, saw, _ = FAULTS[guard]
     rows = curve(**fault)
     assert warned(rows) == [guard]
     finding = findings(rows)[guard]
@@ -116,22 +123,10 @@ def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
     assert GUARDS[guard].remedy in str(finding) and finding.threshold in str(finding)
 
 
-@pytest.mark.parametrize(
-    ("guard", "threshold"),
-    [
-        ("format_failures", {"max_invalid": 0.4}),
-        ("one_worker", {"max_worker_share": 0.8}),
-        ("worker_mismatch", {"max_worker_gap": 0.21}),
-        ("one_pattern", {"max_pattern_share": 0.95}),
-        ("routing_entropy", {"min_entropy_kept": 0.2}),
-        ("right_if_valid_rises", {"min_gain": -0.01}),
-        ("unscorable", {"max_unscorable": 0.11}),
-        ("recursion_loops", {"max_loops": 0.31}),
-        ("zero_variance", {"max_zero_variance": 0.91}),
-    ],
-)
-def test_the_recipe_sets_the_permitted_share(guard: str, threshold: dict[str, float]) -> None:
-    assert warned(curve(**FAULTS[guard][0]), **threshold) == []
+@pytest.mark.parametrize("guard", GUARDS)
+def test_the_recipe_sets_the_permitted_share(guard: str) -> None:
+    fault, _, threshold = FAULTS[guard]
+    assert warned(curve(**fault), **threshold) == []
 
 
 def test_rounds_that_win_more_than_they_lose_are_no_loops() -> None:
@@ -156,54 +151,38 @@ def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
     assert findings([row])["worker_mismatch"].saw == "the workers were not measured alone"
 
 
-class TestOnARun:
-    """The guards on a run's files, and as Dagster runs and stores them."""
-
-    @pytest.fixture
-    def podium(self, project: Workspace) -> Podium:
-        benchmarks = {name: {"train": 10, "test": 2} for name in ("math500", "mmlu", "rlpr", "livecodebench")}
-        recipe = {"base": "quickstart", "name": "small", "benchmarks": benchmarks | dict.fromkeys(UNSEEN)}
-        (project.config / "recipes" / "small.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-        (project.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-        podium = Podium(root=str(project.root), recipe="small")
-        setup = podium.load()
-        base = base_policy_folder(setup)
-        base.mkdir(parents=True)
-        PolicyCard(
-            recipe="small", pool=setup.pool, offered=setup.pool.names,
-            prompting=setup.recipe.prompting, max_completion_tokens=8,
-        ).write(base)  # fmt: skip
-        return podium
-
-    def run_folder(self, setup: Setup) -> Path:
-        return write_run(setup, base_policy_folder(setup))
-
-    def test_a_run_without_a_step_is_named(self, podium: Podium) -> None:
-        setup = podium.load()
-        with pytest.raises(DataError, match="has no training step"):
-            guard_run(setup, self.run_folder(setup))
-
-    def test_a_materialized_conductor_comes_with_its_warnings(self, podium: Podium) -> None:
-        folder = self.run_folder(podium.load())
-        rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unscorable"][0])]
-        write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
-        result = RunResult(
-            steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
-            cost_usd=0.0, seconds=1.0,
-        )  # fmt: skip
-        write_text(folder / RESULT, result.model_dump_json())
-        job = definitions(podium).resolve_implicit_global_asset_job_def()
-        with dg.DagsterInstance.ephemeral() as instance:
-            done = job.execute_in_process(
-                instance=instance, asset_selection=[dg.AssetKey("conductor")], run_config=podium.run_config()
-            )
-        assert done.success
-        evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
-        assert list(evaluations) == [name for name in GUARDS if name != LOOPS]
-        assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
-        assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
-        assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")
-        out = io.StringIO()
-        print_summary(Console(file=out, width=200), podium, Counts(), 60.0, "train")
-        assert "Guard       unscorable: 10.0% of all rollouts" in out.getvalue()
-        assert out.getvalue().count("Guard ") == 1
+def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) -> None:
+    (project.data / "training_mix.jsonl").write_text("", encoding="utf-8")
+    podium = Podium(root=str(project.root), recipe="quickstart")
+    setup = podium.load()
+    base = base_policy_folder(setup)
+    base.mkdir(parents=True)
+    PolicyCard(
+        recipe="small", pool=setup.pool, offered=setup.pool.names, prompting=setup.recipe.prompting,
+        max_completion_tokens=8,
+    ).write(base)  # fmt: skip
+    folder = write_run(setup, base)
+    with pytest.raises(DataError, match="has no training step"):
+        guard_run(setup, folder)
+    rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unscorable"][0])]
+    write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
+    result = RunResult(
+        steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
+        cost_usd=0.0, seconds=1.0,
+    )  # fmt: skip
+    write_text(folder / RESULT, result.model_dump_json())
+    job = definitions(podium).resolve_implicit_global_asset_job_def()
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(
+            instance=instance, asset_selection=[dg.AssetKey("conductor")], run_config=podium.run_config()
+        )
+    assert done.success
+    evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
+    assert list(evaluations) == [name for name in GUARDS if name != LOOPS]
+    assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
+    assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
+    assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")
+    out = io.StringIO()
+    print_summary(Console(file=out, width=200), podium, Counts(), 60.0, "train")
+    assert "Guard       unscorable: 10.0% of all rollouts" in out.getvalue()
+    assert out.getvalue().count("Guard ") == 1

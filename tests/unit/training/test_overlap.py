@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ops.config import Grpo
 from ops.core.errors import OverBudget
 from ops.training.grpo import trainer
-from ops.training.grpo.trainer import run
+from ops.training.run.plan import read_curve
 from ops.training.step.overlap import OverlappedTrainer
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import VARIED, tiny_plan, train, watch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 STEPS = 6
-TEMPERATURE = 1.5
-SETTINGS: dict[str, Any] = {
-    "staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24, "temperature": TEMPERATURE,
-}  # fmt: skip
-"""Eight problems, two per step: the second epoch begins at step 5. At
-this temperature some completions are invalid, so that the policy changes.
-"""
+SETTINGS: dict[str, Any] = VARIED | {"staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24}
+"""Eight problems, two per step: the second epoch begins at step 5."""
 
 
 class Written(NamedTuple):
@@ -40,18 +33,35 @@ class Written(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Rollouts at the update."""
+    """Rollouts at the update: the step, the weights of the policy that is updated, and TRL's batch."""
 
     step: int
     weights: dict[str, torch.Tensor]
-    """The policy that is updated."""
-    ids: torch.Tensor
-    """Prompts and completions, padded like the mask."""
-    mask: torch.Tensor
-    said: torch.Tensor
-    """Mask of the completions."""
-    old: torch.Tensor
-    """The loss's log-probabilities of the generating policy (nats)."""
+    batch: dict[str, torch.Tensor]
+
+    @property
+    def said(self) -> torch.Tensor:
+        """Return the mask of the completions."""
+        return self.batch["completion_mask"].bool()
+
+    @property
+    def completions(self) -> set[tuple[int, ...]]:
+        rows = zip(self.batch["completion_ids"], self.said, strict=True)
+        return {tuple(ids[said].tolist()) for ids, said in rows}
+
+    @torch.no_grad()
+    def logps(self, model: Any, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return log-probabilities (nats) of the completions' tokens by a model with these weights."""
+        model.load_state_dict(weights)
+        ids, mask = (
+            torch.cat([self.batch[f"prompt_{name}"], self.batch[f"completion_{name}"]], dim=1)
+            for name in ("ids", "mask")
+        )
+        width = self.said.size(1)
+        read = model(input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
+        logps = (read.logits[:, -width - 1 : -1] / SETTINGS["temperature"]).log_softmax(-1)
+        said: torch.Tensor = logps.gather(-1, ids[:, -width:, None])[..., 0]
+        return said[self.said]
 
 
 class Watched(NamedTuple):
@@ -65,56 +75,34 @@ class Watched(NamedTuple):
 def test_it_is_taken_where_it_is_asked_for() -> None:
     assert trainer.trainer_class(Grpo(staleness=1)) is OverlappedTrainer
     assert trainer.trainer_class(Grpo()) is trainer.TimedTrainer
-    with pytest.raises(ValidationError, match="less than or equal to 4"):
-        Grpo(staleness=5)
-    with pytest.raises(ValidationError, match="by what the step before showed"):
-        Grpo(staleness=1, sampling="signal")
-    with pytest.raises(ValidationError, match="needs a vllm_correction"):
-        Grpo(staleness=1, vllm=True, vllm_correction="none")
 
 
 @pytest.fixture(scope="module", params=[1, 3])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     settings = SETTINGS | {"staleness": request.param}
     plan, folder = tiny_plan(tmp_path_factory.mktemp("overlap"), steps=STEPS, checkpoint_every=50, **settings)
-    written, learned = list[Written](), list[Learned]()
-    start, loss = OverlappedTrainer._start, OverlappedTrainer._compute_loss
-
-    def started(self: Any, rows: Any) -> Any:
-        flight = start(self, rows)
-        written.append(Written(self.state.global_step, weights_of(self), flight.generated[1]))
-        return flight
-
-    def computed(self: Any, model: Any, inputs: Any) -> Any:
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-        old = inputs["old_per_token_logps"]
-        said = inputs["completion_mask"].bool()
-        learned.append(Learned(self.state.global_step, weights_of(self), ids, mask, said, old))
-        return loss(self, model, inputs)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OverlappedTrainer, "_start", started)
-        patch.setattr(OverlappedTrainer, "_compute_loss", computed)
-        run(plan, folder, lambda *_: None)
-    lines = (folder / "curve.jsonl").read_text(encoding="utf-8").splitlines()
-    return Watched(request.param, written, learned, [json.loads(line) for line in lines], plan.base_policy)
+        written = watch(
+            patch, OverlappedTrainer, "_start",
+            lambda flight, own, _: Written(own.state.global_step, weights_of(own), flight.generated[1]),
+        )  # fmt: skip
+        learned = watch(
+            patch, OverlappedTrainer, "_compute_loss",
+            lambda _, own, model, inputs: Learned(own.state.global_step, weights_of(own), inputs),
+        )  # fmt: skip
+        train(plan, folder)
+    return Watched(request.param, written, learned, read_curve(folder), plan.base_policy)
 
 
 def weights_of(own: Any) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in own.model.state_dict().items()}
 
 
-def completions(learned: Learned) -> set[tuple[int, ...]]:
-    width = learned.said.size(1)
-    return {tuple(row[-width:][said].tolist()) for row, said in zip(learned.ids, learned.said, strict=True)}
-
-
 def test_a_rollout_is_learned_from_that_many_updates_after_it_was_written(watched: Watched) -> None:
     # The first step waits for its own rollouts.
     assert [each.step for each in watched.written] == [max(0, step - watched.staleness) for step in range(STEPS)]
     for step, written in enumerate(watched.written):
-        parts = [completions(learned) for learned in watched.learned if learned.step == step]
+        parts = [learned.completions for learned in watched.learned if learned.step == step]
         assert set.union(*parts) == set(map(tuple, written.completions))
         lengths = [len(each) for each in written.completions]
         assert watched.curve[step]["completion_tokens"] == pytest.approx(sum(lengths) / len(lengths))
@@ -124,24 +112,12 @@ def test_the_loss_knows_the_probabilities_that_a_rollout_was_written_with(watche
     model = AutoModelForCausalLM.from_pretrained(watched.policy)
     gaps: dict[int, float] = {}
     for learned in watched.learned:
-        old = learned.old[learned.said]
-        assert torch.allclose(old, _logps(model, watched.written[learned.step].weights, learned), atol=1e-4)
-        gap = (old - _logps(model, learned.weights, learned)).abs().max().item()
+        old = learned.batch["old_per_token_logps"][learned.said]
+        assert torch.allclose(old, learned.logps(model, watched.written[learned.step].weights), atol=1e-4)
+        gap = (old - learned.logps(model, learned.weights)).abs().max().item()
         gaps[learned.step] = max(gap, gaps.get(learned.step, 0.0))
     assert max(gaps[step] for step in range(1, STEPS)) > 1e-3, "updates lie between, not all of them of nothing"
     assert gaps[0] < 1e-4, "none does"
-
-
-@torch.no_grad()
-def _logps(model: Any, weights: dict[str, torch.Tensor], learned: Learned) -> torch.Tensor:
-    """Return log-probabilities of the completions' tokens by a model with these weights."""
-    model.load_state_dict(weights)
-    width = learned.said.size(1)
-    positions = (learned.mask.cumsum(1) - 1).clamp(min=0)
-    read = model(input_ids=learned.ids, attention_mask=learned.mask, position_ids=positions)
-    logps = (read.logits[:, -width - 1 : -1] / TEMPERATURE).log_softmax(-1)
-    said: torch.Tensor = logps.gather(-1, learned.ids[:, -width:, None])[..., 0]
-    return said[learned.said]
 
 
 def test_a_line_of_the_curve_describes_its_own_rollouts(watched: Watched) -> None:
@@ -188,7 +164,7 @@ def test_workers_answer_while_the_step_before_is_learned_from(tmp_path: Path, mo
             waited.append(await asyncio.to_thread(ended.first.wait, 60))
 
     asking(monkeypatch, after_the_first_update)
-    run(plan, folder, lambda *_: None, [ended])
+    train(plan, folder, callbacks=[ended])
     assert waited == [True]
 
 
@@ -204,10 +180,8 @@ def test_an_error_of_workers_ends_the_run_when_its_step_is_learned_from(
     with monkeypatch.context() as patch:
         asking(patch, spent)
         with pytest.raises(OverBudget, match="the cap"):
-            run(plan, folder, lambda *_: None)
+            train(plan, folder)
     # A restarted run continues from the checkpoint: the failed step generates for itself.
-    result = run(plan, folder, lambda *_: None)
-    assert result is not None
-    assert result.steps == 4
-    rows = [json.loads(line) for line in (folder / "curve.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    result = train(plan, folder)
+    assert result is not None and result.steps == 4
+    assert [row["step"] for row in read_curve(folder)] == [1, 2, 3, 4]

@@ -1,4 +1,7 @@
-"""Recipes and plans: they load, validate, give the derived numbers, and report errors."""
+"""Plans of runs: the trainer's command and environment, the settings that reach TRL's configuration, keys and errors.
+
+vLLM is not installed here: the tests read the settings that it would be started with.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,24 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import yaml
+from pydantic import ValidationError
 
-from ops.conductor.policy import PolicyCard
-from ops.config import Budget, Pool, Recipe, Setup, load, load_pool, load_recipe
+from ops.config import Budget, Grpo, Recipe, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
-from ops.core.workspace import Workspace
-from ops.planning.text import describe
 from ops.training.grpo.__main__ import train
+from ops.training.grpo.configuration import configuration, longest_sequence, patience
 from ops.training.run import processes
-from ops.training.run.plan import EXTENSIONS, RunPlan, command, environment, run_key, write_run
-from tests.unit.training.plans import CONFIG, plan_of, quick_plan
+from ops.training.run.plan import EXTENSIONS, PLAN, RESULT, RunPlan, command, environment, run_key, write_run
+from tests.unit.training.plans import CONFIG, QUICK, plan_of, quick_plan, trainable
 
-
-def test_the_paper_recipe_is_appendix_a1() -> None:
-    recipe = load_recipe(CONFIG, "paper")
-    grpo = recipe.grpo
-    assert (grpo.steps, grpo.questions_per_step, grpo.rollouts_per_question) == (200, 4, 64)
-    assert (grpo.temperature, grpo.max_completion_tokens, grpo.clip, grpo.kl) == (1.0, 1024, 0.2, 0.0)
-    assert (grpo.learning_rate, grpo.schedule, grpo.warmup_ratio) == (1e-6, "cosine", 0.03)
-    assert (grpo.adam_beta1, grpo.adam_beta2, grpo.processes) == (0.9, 0.999, 2)
-    assert (recipe.curation.per_domain, recipe.prompting.max_steps) == (240, 5)
-    text = describe(Setup(Workspace(CONFIG.parent), recipe, load_pool(CONFIG, recipe.pool)))
-    assert "51200 rollouts" in text and "960 problems" in text and "zero3-offload.json" in text
+RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}
 
 
 def test_the_plan_prints_without_importing_torch() -> None:
@@ -48,71 +42,16 @@ def test_the_plan_prints_without_importing_torch() -> None:
     assert "Qwen/Qwen2.5-7B" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("change", "field", "words"),
-    [
-        ({"grpo": {"step": 3}}, "grpo.step", "not a known key"),
-        ({"grpo": {"steps": "many"}}, "grpo.steps", "integer"),
-        ({"execution": {"recursion": {"rounds": 1}}}, "execution.recursion", "not a known key"),
-        ({"grpo": {"micro_batch": 7}}, "grpo", "not a multiple"),
-        ({"pool": None}, "pool", "string"),
-        ({"benchmarks": {"mmlu": {}, "mmul": {}}}, "benchmarks", "unknown benchmark mmul; known: aime25, bigcodebench"),
-        ({"curation": {"selector": "best"}}, "curation.selector", "unknown selector best; known: disagreement, div"),
-        ({"evaluation": {"baselines": ["best"]}}, "evaluation.baselines", "unknown baseline best; known: "),
-        ({"grpo": {"reward_terms": {"time": -1}}}, "grpo.reward_terms", "unknown reward term time; known: cost, lat"),
-        ({"cold_start": None}, "", "cold_start"),
-    ],
-)
-def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict, field: str, words: str) -> None:
-    values = yaml.safe_load((CONFIG / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
-    for key, value in change.items():
-        values[key] = {**values[key], **value} if isinstance(value, dict) and key == "grpo" else value
-    file = tmp_path / "recipe.yaml"
-    file.write_text(yaml.safe_dump(values), encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load(Recipe, file)
-    assert str(file) in str(caught.value) and words in str(caught.value)
-    assert caught.value.field == field and caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("a: [1", "not valid YAML"), ("- 1", "not a mapping"), ("key: sk-" + "a" * 30, "API key")],
-)
-def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
-    file = tmp_path / "recipe.yaml"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=words):
-        load(Recipe, file)
-    with pytest.raises(ConfigError, match="does not exist"):
-        load(Recipe, tmp_path / "absent.yaml")
-
-
-def _trainable(root: Path, recipe: Recipe, pool: Pool) -> tuple[Setup, Path]:
-    """Return a recipe's setup below `root` with an empty mix, and the folder of its base policy, for `write_run`."""
-    setup, base = Setup(Workspace(root), recipe, pool), root / "base"
-    setup.workspace.data.mkdir()
-    (setup.workspace.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-    base.mkdir()
-    card = PolicyCard(recipe="q", pool=pool, offered=pool.names, prompting=recipe.prompting, max_completion_tokens=8)
-    card.write(base)
-    return setup, base
-
-
 def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) -> None:
     assert command(quick_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
-    launched = command(quick_plan(deepspeed="zero3.json", processes=2, micro_batch=64), tmp_path)
+    launched = command(quick_plan(**RANKS), tmp_path)
     assert "--use_deepspeed" in launched and launched[launched.index("--num_processes") + 1] == "2"
     assert launched[-2:] == ["--run", str(tmp_path)]
 
 
 def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path) -> None:
-    pool = load_pool(CONFIG, "quickstart")
-    quick = load_recipe(CONFIG, "quickstart")
-    grpo = quick.grpo.model_copy(update={"deepspeed": "zero3.json", "processes": 2, "micro_batch": 64})
-    recipe = quick.model_copy(update={"grpo": grpo})
+    setup, base = trainable(tmp_path, QUICK.model_copy(update={"grpo": QUICK.grpo.model_copy(update=RANKS)}))
     zero3, zero2 = ({"zero_optimization": {"stage": stage}} for stage in (3, 2))
-    setup, base = _trainable(tmp_path, recipe, pool)
     folder = write_run(setup, base, zero3)
     launched = command(RunPlan.read(folder), folder)
     file = Path(launched[launched.index("--deepspeed_config_file") + 1])
@@ -123,11 +62,11 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = quick_plan()
-    (tmp_path / "run.json").write_text(json.dumps(plan.model_dump(mode="json")), encoding="utf-8")
+    values = plan.model_dump(mode="json")
+    (tmp_path / PLAN).write_text(json.dumps(values), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
-    values = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     values["recipe"]["evaluation"]["older"] = 1
-    (tmp_path / "run.json").write_text(json.dumps(values), encoding="utf-8")
+    (tmp_path / PLAN).write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(DataError, match=r"recipe\.evaluation\.older: is not usable: Extra inputs .* Delete") as said:
         RunPlan.read(tmp_path)
     assert "\n" not in str(said.value)
@@ -137,9 +76,8 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
 
 def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED", raising=False)
-    recipe = load_recipe(CONFIG, "paper")
-    plan = plan_of(recipe, root=tmp_path)
-    (tmp_path / "run.json").write_text(plan.model_dump_json(), encoding="utf-8")
+    plan = plan_of(load_recipe(CONFIG, "paper"), root=tmp_path)
+    (tmp_path / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"ops\.training\.run\.processes --use_deepspeed") as caught:
         train(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
@@ -147,12 +85,10 @@ def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, m
 
 
 def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp_path: Path) -> None:
-    recipe = load_recipe(CONFIG, "quickstart")
-    pool = load_pool(CONFIG, "quickstart")
-    setup, base = _trainable(tmp_path, recipe, pool)
+    setup, base = trainable(tmp_path)
 
     def key(**changes: object) -> str:
-        changed = recipe.model_copy(update={"grpo": recipe.grpo.model_copy(update=changes)})
+        changed = QUICK.model_copy(update={"grpo": QUICK.grpo.model_copy(update=changes)})
         return run_key(replace(setup, recipe=changed), base)
 
     assert key(vllm_sleep=True, keep_checkpoints=1, collective_timeout_s=60.0) == key()
@@ -160,20 +96,17 @@ def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp
 
 
 def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is_kept(tmp_path: Path) -> None:
-    recipe, pool = load_recipe(CONFIG, "quickstart"), load_pool(CONFIG, "quickstart")
-    setup, base = _trainable(tmp_path, recipe, pool)
+    setup, base = trainable(tmp_path)
 
-    def written(usd: float) -> RunPlan:
-        changed = recipe.model_copy(update={"budget": Budget(run_usd=usd)})
+    def written(usd: float) -> tuple[Path, float | None]:
+        changed = QUICK.model_copy(update={"budget": Budget(run_usd=usd)})
         folder = write_run(replace(setup, recipe=changed), base)
-        folders.add(folder)
-        return RunPlan.read(folder)
+        return folder, RunPlan.read(folder).recipe.budget.run_usd
 
-    folders: set[Path] = set()
-    assert [written(usd).recipe.budget.run_usd for usd in (5.0, 50.0)] == [5.0, 50.0]
-    [folder] = folders
-    (folder / "result.json").write_text("{}", encoding="utf-8")
-    assert written(500.0).recipe.budget.run_usd == 50.0 and len(folders) == 1
+    folder, usd = written(5.0)
+    assert (usd, written(50.0)) == (5.0, (folder, 50.0))
+    (folder / RESULT).write_text("{}", encoding="utf-8")
+    assert written(500.0) == (folder, 50.0)
 
 
 def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
@@ -188,7 +121,103 @@ def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_pr
 
 
 def test_two_trainings_with_vllm_on_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:
-    plan = quick_plan(vllm=True)
-    ports = [environment(plan, tmp_path)["MASTER_PORT"] for _ in range(2)]
+    ports = [environment(quick_plan(vllm=True), tmp_path)["MASTER_PORT"] for _ in range(2)]
     assert len(set(ports)) == 2
     assert "MASTER_PORT" not in environment(quick_plan(vllm=True, deepspeed="zero3.json"), tmp_path)
+
+
+def configured(folder: Path, **grpo: Any) -> Any:
+    return configuration(quick_plan(**grpo), folder)
+
+
+def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: Path) -> None:
+    engine = {"vllm": True, "vllm_memory": 0.45, "vllm_max_model_length": 10_240, "vllm_sleep": True}
+    made = configured(tmp_path, **engine)
+    assert (made.use_vllm, made.vllm_mode, made.vllm_server_base_url) == (True, "colocate", None)
+    assert (made.vllm_gpu_memory_utilization, made.vllm_max_model_length) == (0.45, 10_240)
+    assert (made.vllm_enable_sleep_mode, made.vllm_tensor_parallel_size) == (True, 1)
+    alone = quick_plan(**engine)
+    # Settings of one of two ranks, without the launcher.
+    spread = alone.recipe.grpo.model_copy(update={"vllm_tensor_parallel": 2, "processes": 2})
+    of_two = alone.model_copy(update={"recipe": alone.recipe.model_copy(update={"grpo": spread})})
+    assert configuration(of_two, tmp_path).vllm_tensor_parallel_size == 2
+
+
+def test_a_server_is_asked_at_its_address(tmp_path: Path) -> None:
+    made = configured(tmp_path, vllm=True, vllm_mode="server", vllm_server_url="http://10.0.0.2:8000")
+    assert (made.vllm_mode, made.vllm_server_base_url) == ("server", "http://10.0.0.2:8000")
+
+
+@pytest.mark.parametrize("mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"])
+def test_the_correction_of_vllms_probabilities_is_the_recipes(tmp_path: Path, mode: str) -> None:
+    made = configured(tmp_path, vllm=True, vllm_correction=mode, vllm_correction_max=2.0)
+    assert made.vllm_importance_sampling_correction is True
+    assert (made.vllm_importance_sampling_mode, made.vllm_importance_sampling_clip_max) == (mode, 2.0)
+
+
+def test_without_a_correction_there_is_none_and_unsaid_it_is_trls_own(tmp_path: Path) -> None:
+    uncorrected = configured(tmp_path, vllm=True, vllm_correction="none")
+    assert uncorrected.vllm_importance_sampling_correction is False
+    unsaid = configured(tmp_path, vllm=True)
+    names = [f"vllm_importance_sampling_{field}" for field in ("correction", "mode", "clip_max", "clip_min")]
+    assert {name: getattr(unsaid, name) for name in names} == {
+        name: type(unsaid).__dataclass_fields__[name].default for name in names
+    }
+
+
+def test_patience_and_the_number_of_checkpoints_are_the_recipes(tmp_path: Path) -> None:
+    made = configured(tmp_path, keep_checkpoints=1, collective_timeout_s=7200)
+    assert (made.save_total_limit, made.ddp_timeout_delta) == (1, timedelta(hours=2))
+    unsaid = configured(tmp_path)
+    assert (unsaid.save_total_limit, unsaid.ddp_timeout_delta) == (2, timedelta(hours=4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "window", "longest"),
+    [
+        ({"vllm": True, "vllm_max_model_length": 10_240}, 131_072, 10_240),
+        ({"vllm": True, "vllm_max_model_length": 10_240}, None, 10_240),
+        ({"vllm": False, "vllm_max_model_length": 10_240}, 131_072, 131_072),
+        ({"vllm": True, "vllm_max_model_length": 200_000}, 131_072, 131_072),
+        ({"vllm": True}, None, None),
+    ],
+)
+def test_a_prompt_has_the_room_that_vllm_keeps(
+    settings: dict[str, Any], window: int | None, longest: int | None
+) -> None:
+    fields = {} if window is None else {"max_position_embeddings": window}
+    model: Any = SimpleNamespace(config=SimpleNamespace(**fields))
+    assert longest_sequence(Grpo(**settings), model) == longest
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"vllm_mode": "server"}, "vllm_server_url goes with"),
+        ({"vllm_server_url": "http://here:8000"}, "vllm_server_url goes with"),
+        ({"vllm_mode": "server", "vllm_server_url": "http://here", "vllm_sleep": True}, "a colocated vLLM's"),
+        ({"vllm_mode": "server", "vllm_server_url": "http://me:secret@here"}, "a user or a password"),
+        ({"vllm_tensor_parallel": 2}, "does not divide processes = 1"),
+        ({"vllm_max_model_length": 1024}, "no room for a prompt"),
+        ({"vllm_correction": "sometimes"}, "sequence_mask"),
+        ({"staleness": 5}, "less than or equal to 4"),
+        ({"staleness": 1, "sampling": "signal"}, "by what the step before showed"),
+        ({"staleness": 1, "vllm": True, "vllm_correction": "none"}, "needs a vllm_correction"),
+        ({"sampling": "signal", "length_window": 4}, "length_window puts questions in order"),
+        ({"sampling": "forecast"}, "'epochs' or 'signal'"),
+        ({"stop_without_signal": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_invalid_grpo_settings_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Grpo(**settings)
+
+
+def test_a_run_waits_for_unreachable_workers_and_ranks_wait_longer() -> None:
+    asking = quick_plan(max_unscorable=0.3, outage_s=600.0)
+    assert (patience(asking).max_unscorable, patience(asking).total_s) == (0.3, 600.0)
+    rehearsal = Recipe.model_validate(asking.recipe.model_dump() | {"replay": {"on_miss": "unscorable"}})
+    assert patience(asking.model_copy(update={"recipe": rehearsal})).max_unscorable == 1.0
+    with pytest.raises(ValidationError, match="outage_s = 900 is not less than collective_timeout_s = 900"):
+        quick_plan(**RANKS, outage_s=900.0, collective_timeout_s=900.0)
+    assert quick_plan(**RANKS, outage_s=600.0, collective_timeout_s=900.0).recipe.grpo.outage_s == 600.0

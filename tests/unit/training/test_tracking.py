@@ -22,7 +22,7 @@ from ops.training.run.plan import RESULT, RunPlan, read_curve
 from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_checkpoint, tracked_run
 from ops.workflow.grammar import Workflow
 from tests.unit.training.plans import quick_plan
-from tests.unit.training.tiny import tiny_plan
+from tests.unit.training.tiny import tiny_plan, train
 
 RIGHT = Workflow.single(0).render()
 LOGS = {"reward": 0.75, "completions/max_length": 31.0, "kl": None, "reward_std": float("nan")}
@@ -52,6 +52,12 @@ def only_run(uri: str) -> tuple[MlflowClient, Run]:
     assert experiment is not None
     [run] = client.search_runs([experiment.experiment_id])
     return client, run
+
+
+def history(uri: str, name: str) -> list[tuple[int, float]]:
+    """Return (step, value) of a metric of the only run."""
+    client, run = only_run(uri)
+    return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
 
 
 @contextmanager
@@ -90,8 +96,7 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
     assert "recipe `quickstart`, seed 1" in tags["mlflow.note.content"]
     assert "GRPO" in client.get_experiment(run.info.experiment_id).tags["mlflow.note.content"]
     assert tracked_run(tmp_path, uri) == run.info.run_id and tracked_run(tmp_path, "sqlite:///other") is None
-    history = client.get_metric_history(run.info.run_id, "0 main/right")
-    assert [(point.step, point.value) for point in history] == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    assert history(uri, "0 main/right") == [(1, 0.51), (2, 0.52), (3, 0.53)]
     assert "trl/reward" not in run.data.metrics, "it is in the curve"
     assert {"trl/completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
     assert not {"trl/kl", "trl/reward_std", "0 main/zero_variance_groups"} & set(run.data.metrics)
@@ -146,10 +151,9 @@ def test_records_that_a_store_refused_are_sent_when_it_is_back(
         assert not in_the_way.exists(), "left alone for a while"
         now[0] = 300.0
         attempt.step(LOGS, row(3))
-    client, run = only_run(uri)
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "0 main/reward")] == [1, 2, 3]
-    assert len(warnings) == 1
-    assert "does not take the training's curve" in warnings[0]
+    assert [step for step, _ in history(uri, "0 main/reward")] == [1, 2, 3]
+    [warning] = warnings
+    assert "does not take the training's curve" in warning
 
 
 def closed_port() -> str:
@@ -172,24 +176,22 @@ def test_a_server_that_never_answers_is_one_warning(tmp_path: Path, caplog: pyte
 def test_a_training_is_tracked_and_does_not_end_with_its_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from ops.training.grpo.trainer import run
-
     tiny, folder = tiny_plan(tmp_path, steps=2)
-    run(tiny.model_copy(update={"mlflow_uri": store(tmp_path)}), folder, lambda *_: None)
-    client, tracked = only_run(store(tmp_path))
+    uri = store(tmp_path)
+    train(tiny.model_copy(update={"mlflow_uri": uri}), folder)
+    _, tracked = only_run(uri)
     curve = read_curve(folder)
     names = {name: f"0 main/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")}
     names |= {"share/invalid": "0 main/invalid", "tokens": "tokens", "diversity": "diversity"}
-    for name, shown in names.items():
-        history = client.get_metric_history(tracked.info.run_id, shown)
-        assert [(point.step, point.value) for point in history] == [(line["step"], line[name]) for line in curve]
+    tracked_curve = {name: history(uri, shown) for name, shown in names.items()}
+    assert tracked_curve == {name: [(line["step"], line[name]) for line in curve] for name in names}
     assert tracked.data.params["grpo.steps"] == "2"
     assert not (folder / "policy" / "training_args.bin").exists(), "a pickle"
     assert tracked.info.status == "FINISHED"
-    assert tracked_checkpoint(folder, store(tmp_path)), "its last step was saved"
+    assert tracked_checkpoint(folder, uri), "its last step was saved"
     away = tmp_path / "away"
     away.mkdir()
     with warnings_of(caplog) as warnings:
-        run(tiny.model_copy(update={"mlflow_uri": closed_port()}), away, lambda *_: None)
+        train(tiny.model_copy(update={"mlflow_uri": closed_port()}), away)
     assert (away / RESULT).is_file()
     assert len(warnings) == 1

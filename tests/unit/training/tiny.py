@@ -8,28 +8,31 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 from filelock import FileLock
-from transformers import TrainerCallback
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
 
 from ops.benchmarks.store import write_problems
 from ops.conductor.policy import PolicyCard
-from ops.config import ColdStart, Recipe, ScratchPolicy, digest, load_pool, load_recipe
-from ops.core.workspace import Workspace
+from ops.config import ColdStart, Recipe, ScratchPolicy, digest
 from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run
-from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan
+from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan, RunResult, read_curve
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 from tests.once import made_once
+from tests.unit.training.plans import POOL, QUICK
+from tests.unit.training.plans import ROOT as ROOT
 
-ROOT = Workspace.find().root
 GRPO: dict[str, Any] = {
     "steps": 2,
     "questions_per_step": 2,
@@ -39,6 +42,8 @@ GRPO: dict[str, Any] = {
     "micro_batch": 4,
     "checkpoint_every": 1,
 }
+VARIED: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.5}
+"""Settings with which some completions are invalid, so that rewards differ and the policy changes."""
 COMPILE = "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder; ShareMemCommBuilder().load()"
 SCRATCH = ScratchPolicy(vocabulary=400, hidden=32, layers=1, heads=2, max_tokens=512)
 
@@ -63,19 +68,44 @@ def freeze_objects() -> None:
     gc.freeze()
 
 
-def train(plan: RunPlan, folder: Path, cut_at: int | None = None) -> None:
+def train(
+    plan: RunPlan, folder: Path, cut_at: int | None = None, callbacks: Sequence[TrainerCallback] = ()
+) -> RunResult | None:
     """Train to the end; with `cut_at`, the first of two attempts ends there."""
     if cut_at is not None:
         with pytest.raises(KeyboardInterrupt):
             run(plan, folder, lambda *_: None, [Cut(cut_at)])
-    run(plan, folder, lambda *_: None)
+    return run(plan, folder, lambda *_: None, callbacks)
+
+
+def watch(patch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., Any]) -> list[Any]:
+    """Return a list that receives `note(result, *arguments)` of each call of the method `owner.name`."""
+    seen: list[Any] = []
+    method = getattr(owner, name)
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        result = method(*arguments, **named)
+        seen.append(note(result, *arguments))
+        return result
+
+    patch.setattr(owner, name, watched)
+    return seen
+
+
+def weights_of(policy: Path) -> dict[str, torch.Tensor]:
+    return load_file(policy / "model.safetensors")
+
+
+def assert_same_training(whole: Path, other: Path) -> list[float]:
+    """Assert that two runs have equal rewards, step by step, and equal policies; return the rewards."""
+    rewards, again = ({row["step"]: row["reward"] for row in read_curve(folder)} for folder in (whole, other))
+    assert again == rewards
+    torch.testing.assert_close(weights_of(other / "policy"), weights_of(whole / "policy"), rtol=0, atol=0)
+    return list(rewards.values())
 
 
 def as_llama(policy: Path) -> None:
     """Replace a policy's weights by random ones of another architecture: four query heads share two key heads."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
     tokenizer = AutoTokenizer.from_pretrained(policy)
     torch.manual_seed(1)
     config = LlamaConfig(
@@ -108,28 +138,27 @@ def compiled() -> Path:
 def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32", **grpo: Any) -> tuple[RunPlan, Path]:
     """Write a plan whose root is `folder`; return it and the run's folder."""
     freeze_objects()
-    quick = load_recipe(ROOT / "config", "quickstart")
     policy = folder / "base"
     described: dict[str, Any] = {"kind": "pretrained", "model": str(policy), "dtype": dtype}
-    values = quick.model_dump() | {"name": "tiny", "grpo": GRPO | grpo, "cold_start": None, "policy": described}
-    recipe, pool = Recipe.model_validate(values), load_pool(ROOT / "config", quick.pool)
+    values = QUICK.model_dump() | {"name": "tiny", "grpo": GRPO | grpo, "cold_start": None, "policy": described}
+    recipe = Recipe.model_validate(values)
     problems = [problem for name in ("math500", "rlpr") for problem in generate(name, "train", 4, 1)]
-    workflow = Workflow.single(pool.names.index("guesser")).render()
+    workflow = Workflow.single(POOL.names.index("guesser")).render()
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(pool.names), recipe.prompting, ()),
+            "prompt": conductor_messages(problem, len(POOL.names), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow}],
         }
         for problem in problems
     ]
     shutil.copytree(made_once(f"tiny-policy-{dtype}", lambda place: _fit(place, examples, dtype)), policy)
     PolicyCard(
-        recipe=recipe.name, pool=pool, offered=pool.names, prompting=recipe.prompting,
+        recipe=recipe.name, pool=POOL, offered=POOL.names, prompting=recipe.prompting,
         max_completion_tokens=recipe.grpo.max_completion_tokens, dtype=dtype,
     ).write(policy)  # fmt: skip
     write_problems(folder / "mix.jsonl", problems)
     plan = RunPlan(
-        root=folder, recipe=recipe, pool=pool, offered=pool.names, base_policy=policy,
+        root=folder, recipe=recipe, pool=POOL, offered=POOL.names, base_policy=policy,
         problems=folder / "mix.jsonl", few_shots=ROOT / "data",
     )  # fmt: skip
     run_folder = folder / "run"
@@ -143,8 +172,6 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
 
 def _fit(place: Path, examples: list[SftExample], dtype: str) -> None:
     """Write a policy that has memorised `examples` into `place`."""
-    import torch
-
     model, tokenizer = scratch_model(SCRATCH, examples, 1)
     fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
     model.to(getattr(torch, dtype)).save_pretrained(place)

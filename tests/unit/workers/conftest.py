@@ -6,23 +6,40 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops.config import Worker
+from ops.core.response import Message, Response
+from ops.workers.client import WorkerClient
 from tests.faults.clients import make_client as make_client
 from tests.faults.clients import server as server
-from tests.faults.remote import PRICE
+from tests.faults.remote import remote_worker
 from tests.faults.server import Server
+
+ASK = [{"role": "user", "content": "the-secret-question: 2+2?"}]
+
+
+def ask(client: WorkerClient, worker: Worker, messages: Sequence[Message] = ASK, sample: int = 0) -> Response:
+    return asyncio.run(client.complete(worker, messages, sample=sample))
+
+
+def together(client: WorkerClient, worker: Worker, count: int, messages: Sequence[Message] = ASK) -> list[Any]:
+    """Make calls of different samples at once, and return their responses or errors."""
+
+    async def calls() -> list[Any]:
+        every = (client.complete(worker, messages, sample=sample) for sample in range(count))
+        return await asyncio.gather(*every, return_exceptions=True)
+
+    return asyncio.run(calls())
 
 
 class Loopback(Server):
-    """The server of tests/faults in a thread: `plan` lists the faults
-    of the next requests, `requests` those received.
-    """
+    """The server of tests/faults in a thread: `plan` lists the faults of the next requests, `requests` has those
+    received."""
 
     def __init__(self, log: Path) -> None:
         super().__init__(log)
@@ -32,7 +49,7 @@ class Loopback(Server):
         self.loop = asyncio.new_event_loop()
         listening = asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=2048)
         self.listening = self.loop.run_until_complete(listening)
-        self.url = f"http://127.0.0.1:{self.listening.sockets[0].getsockname()[1]}/v1"
+        self.url = f"http://127.0.0.1:{self.listening.sockets[0].getsockname()[1]}"
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
@@ -63,11 +80,7 @@ class Loopback(Server):
             self.times.append(time.monotonic())
 
     def worker(self, **settings: Any) -> Worker:
-        values = {
-            "name": "remote", "model": "openai/some-model", "api_base": self.url, "api_key_env": "LOOPBACK_KEY",
-            "price": PRICE, "max_tokens": 64, "timeout_s": 30.0,
-        }  # fmt: skip
-        return Worker.model_validate(values | settings)
+        return remote_worker(self.url, **{"api_key_env": "LOOPBACK_KEY", "timeout_s": 30.0} | settings)
 
 
 STEPS = {
@@ -88,3 +101,12 @@ def loopback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, litellm_at_hand: N
     yield server
     server.close()
 
+
+@pytest.fixture
+def client(make_client: Callable[..., WorkerClient]) -> WorkerClient:
+    return make_client()
+
+
+@pytest.fixture
+def worker(loopback: Loopback) -> Worker:
+    return loopback.worker()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,14 +19,12 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
 from pipelines.commands.shown import PIPED
+from tests.builders import make_problem
 from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
-SUM = Problem(
-    id="rlpr-001", benchmark="rlpr", domain="rlpr", split="train", grader="text",
-    question="What is two and two?", answer="4",
-)  # fmt: skip
-SECRET = Problem(
+SUM = make_problem(id="rlpr-001", question="What is two and two?")
+SECRET = make_problem(
     id="gpqa-001", benchmark="gpqa_diamond", domain="science", split="test", grader="choice",
     question="Which canary sings?", answer="A", choices=("this", "that"),
 )  # fmt: skip
@@ -33,14 +33,11 @@ MISS = ["cache", "why-miss", "--pool", "quickstart", "--benchmark", "rlpr"]
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """Make a checkout with the real pools, a public and a
-    confidential shortlisted problem, and an answer of one worker.
-    """
+    """Make a checkout with the real pools, a public and a confidential shortlisted problem, and one worker's answer."""
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "pools").symlink_to(ROOT / "config" / "pools")
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("PODIUM_CACHE_URL", raising=False)
     made = Workspace(tmp_path)
     write_problems(made.data / "shortlist.jsonl", [SUM])
     write_problems(made.data / "raw" / "gpqa_diamond-test.jsonl", [SECRET])
@@ -52,20 +49,17 @@ def guesser(workspace: Workspace) -> Worker:
     return load_pool(workspace.config, "quickstart").worker("guesser")
 
 
-def store(workspace: Workspace, worker: Worker, problem: Problem, sample: int = 0) -> str:
-    cache = ResponseCache(workspace.cache)
-    key = cache_key(worker.identity, solo_messages(problem), sample)
-    material = cache_material(worker.identity, solo_messages(problem), sample)
+def store(workspace: Workspace, worker: Worker, problem: Problem) -> str:
+    cache, messages = ResponseCache(workspace.cache), solo_messages(problem)
+    key, material = (make(worker.identity, messages, 0) for make in (cache_key, cache_material))
     cache.put_many([(key, material, Response("Answer: 4", 10, 5, 0.001, 0.5, "stop"))])
     cache.close()
     return key
 
 
 def miss(worker: str = "guesser", problem: Problem = SUM, sample: int = 0) -> int:
-    return podium(
-        "cache", "why-miss", "--pool", "quickstart", "--worker", worker, "--benchmark", problem.benchmark,
-        "--id", problem.id, "--sample", str(sample),
-    )  # fmt: skip
+    which = ["--worker", worker, "--benchmark", problem.benchmark, "--id", problem.id, "--sample", str(sample)]
+    return podium("cache", "why-miss", "--pool", "quickstart", *which)
 
 
 def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -81,20 +75,20 @@ def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.Capture
     assert "1 entries read, 0 damaged" in out
 
 
-def test_why_miss(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    assert miss() == 0
-    assert "it is stored" in capsys.readouterr().out
-    assert miss(sample=2) == 0
-    assert "sample" in capsys.readouterr().out
-    assert miss("editor") == 0
-    assert "worker.model" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({}, "it is stored"), ({"sample": 2}, "sample"), ({"worker": "editor"}, "worker.model")],
+    ids=["stored", "another sample", "another worker"],
+)
+def test_why_miss(workspace: Workspace, capsys: pytest.CaptureFixture[str], change: dict[str, Any], says: str) -> None:
+    assert miss(**change) == 0
+    assert says in capsys.readouterr().out
 
 
 def test_why_miss_shows_no_text_of_a_confidential_benchmark(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changed = Problem(**{**SECRET.as_row(), "question": SECRET.question + " Loudly?", "choices": SECRET.choices})
-    store(workspace, guesser(workspace), changed)
+    store(workspace, guesser(workspace), replace(SECRET, question=f"{SECRET.question} Loudly?"))
     assert miss(problem=SECRET) == 0
     out = capsys.readouterr().out
     assert "messages[0].content at character" in out

@@ -31,20 +31,27 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
 
 
-def test_sums_by_run_purpose_worker_and_month(ledger: Ledger) -> None:
-    for run, purpose, worker, usd in [
-        ("a", "precache", "x", 0.25),
-        ("a", "training", "x", 0.5),
-        ("a", "training", "y", 1.0),
-        ("b", "training", "y", 2.0),
-    ]:
-        ledger.settle(bill(ledger.reserve(run, 2.0, 10.0), usd, purpose, worker))
-    assert ledger.spent("a") == 1.75
+def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -> None:
+    first, second = ledger.reserve_many("a", [1.0, 1.0], 10.0)
+    ledger.settle(bill(first, 0.25, "precache", "x"), bill(second, 0.5, "training", "y"))
+    ledger.settle(bill(ledger.reserve("a", 1.0, 10.0), 1.0, "training", "x"))
+    ledger.settle(Bill(ledger.reserve("b", 1.0, 10.0), "precache", "x", 0.75, prompt_tokens=30, completion_tokens=1))
+    calls = Ledger(tmp_path / "ledger.sqlite").latest(10)
+    assert [(c.run, c.purpose, c.worker, c.prompt_tokens, c.completion_tokens, c.usd) for c in calls] == [
+        ("b", "precache", "x", 30, 1, 0.75),
+        ("a", "training", "x", 10, 5, 1.0),
+        ("a", "training", "y", 10, 5, 0.5),
+        ("a", "precache", "x", 10, 5, 0.25),
+    ]
+    assert abs(calls[0].at - time.time()) < 60
+    assert [call.usd for call in ledger.latest(1, "a")] == [1.0]
+    assert ledger.mean_tokens("precache") == {"x": (20.0, 3.0)}
+    assert (ledger.spent("a"), ledger.spent("absent")) == (1.75, 0.0)
     assert ledger.by_purpose("a") == {"precache": Spent(0.25, 1, 10, 5), "training": Spent(1.5, 2, 20, 10)}
-    assert ledger.by_purpose()["training"].usd == 3.5
-    assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 0.75, "y": 3.0}
-    assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 2.0}
-    assert ledger.spent("absent") == 0.0
+    assert ledger.by_purpose()["precache"].usd == 1.0
+    assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 2.0, "y": 0.5}
+    assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 0.75}
+    assert [(spent.calls, spent.usd) for spent in ledger.by_month().values()] == [(4, 2.5)]
 
 
 def test_a_call_that_may_exceed_the_cap_is_refused_with_the_command_that_continues(ledger: Ledger) -> None:
@@ -65,22 +72,6 @@ def test_reservations_count_until_they_are_returned(ledger: Ledger) -> None:
     ledger.settle(bill(second, 0.1))
     assert ledger.in_flight("run") == 0
     ledger.reserve("run", 0.9, 1.0)
-
-
-def test_every_call_is_on_disk_with_its_tokens_price_and_purpose(ledger: Ledger, tmp_path: Path) -> None:
-    first, second = ledger.reserve_many("a", [1.0, 1.0], 10.0)
-    ledger.settle(bill(first, 0.25, "precache", "x"), bill(second, 0.5, "training", "y"))
-    ledger.settle(Bill(ledger.reserve("b", 1.0, 10.0), "precache", "x", 0.75, prompt_tokens=30, completion_tokens=1))
-    calls = Ledger(tmp_path / "ledger.sqlite").latest(10)
-    assert [(c.run, c.purpose, c.worker, c.prompt_tokens, c.completion_tokens, c.usd) for c in calls] == [
-        ("b", "precache", "x", 30, 1, 0.75),
-        ("a", "training", "y", 10, 5, 0.5),
-        ("a", "precache", "x", 10, 5, 0.25),
-    ]
-    assert abs(calls[0].at - time.time()) < 60
-    assert [call.usd for call in ledger.latest(1, "a")] == [0.5]
-    assert ledger.mean_tokens("precache") == {"x": (20.0, 3.0)}
-    assert [(spent.calls, spent.usd) for spent in ledger.by_month().values()] == [(3, 1.5)]
 
 
 def test_reserve_many_gives_those_from_the_first_on_that_fit(ledger: Ledger) -> None:
@@ -104,15 +95,10 @@ def test_the_monthly_cap_bounds_all_runs_together(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("usd", "prompt", "completion"),
     [
-        (-0.01, 1, 1),
-        (float("inf"), 1, 1),
-        (float("nan"), 1, 1),
-        (0.1, -1, 1),
-        (0.1, 1, -1),
-        (0.1, 2**63, 1),
+        (-0.01, 1, 1), (float("inf"), 1, 1), (float("nan"), 1, 1), (0.1, -1, 1), (0.1, 1, -1), (0.1, 2**63, 1),
         (0.1, 1, 2**63),
     ],
-)
+)  # fmt: skip
 def test_an_impossible_bill_is_refused(usd: float, prompt: int, completion: int) -> None:
     with pytest.raises(ValueError, match="a bill of"):
         Bill(Reservation("run", 1.0), "test", "worker", usd, prompt, completion)
@@ -160,9 +146,7 @@ def test_the_cap_holds_in_any_order_and_nothing_leaks(
 
 
 def _storm(path: Path, process: int, together: Any, results: Any) -> None:
-    """Make 125 calls at once in threads; each costs up to its worst
-    case, and reports the ledger's state at that time.
-    """
+    """Make 125 calls at once in threads; each costs up to its worst case, and reports the ledger's state then."""
     ledger, paid, highest = Ledger(path), 0.0, 0.0
     together.wait(100)
 

@@ -1,8 +1,8 @@
-"""Pools: the shipped ones, invalid files, and the difference between two."""
+"""Pools: the shipped ones, invalid files, the difference between two, and prices that change at an announced day."""
 
 from __future__ import annotations
 
-import asyncio
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import yaml
 from ops.config import Pool, Price, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.workers.litellm_private import models
+from ops.workers.new_pool import new_pool
 from ops.workers.pool import SettingChange, difference, pool_rows
 from ops.workers.providers import cost_usd, litellm, most_tokens, request_settings, worst_price
-from ops.workers.unsent import check_pool, unsent
 from tests.command import podium
+from tests.unit.workers.conftest import ask
 
-ROOT = Path(__file__).parents[3]
-SAMPLING = {"temperature", "top_p", "presence_penalty", "max_tokens", "reasoning_effort", "thinking"}
+CONFIG = Path(__file__).parents[3] / "config"
 TOOL: dict[str, Any] = {"name": "a", "model": "local/editor", "price": {"input": 1, "output": 2}}
 
 
@@ -26,12 +26,17 @@ def pool(*workers: dict[str, Any]) -> Pool:
     return Pool.model_validate({"name": "mine", "workers": list(workers)})
 
 
-def test_the_paper_pool_has_the_papers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = load_pool(ROOT / "config", "paper")
-    assert len(paper.workers) == 7
-    for variable in set(paper.missing_keys().values()):
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Pool, dict[str, dict[str, Any]]]:
+    """Return a shipped pool and the settings that are sent to each worker, with keys for all providers."""
+    loaded = load_pool(CONFIG, name)
+    for variable in set(loaded.missing_keys().values()):
         monkeypatch.setenv(variable, "test-key")
-    settings = {w.name: request_settings(w, "paper.yaml") for w in paper.workers}
+    return loaded, {worker.name: request_settings(worker, "paper.yaml") for worker in loaded.workers}
+
+
+def test_the_paper_pool_has_the_papers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    paper, settings = load("paper", monkeypatch)
+    assert len(paper.workers) == 7
     assert settings["gemini-2.5-pro"]["thinking"] == {"type": "enabled", "budget_tokens": 128}
     assert "thinking" not in settings["claude-sonnet-4"]
     assert settings["gpt-5"]["reasoning_effort"] == "minimal"
@@ -42,65 +47,54 @@ def test_the_paper_pool_has_the_papers_settings(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_paper_pool_has_its_unconstrained_settings_as_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    paper, free = (load_pool(ROOT / "config", name) for name in ("paper", "paper:unconstrained"))
-    for variable in set(free.missing_keys().values()):
-        monkeypatch.setenv(variable, "test-key")
-    check_pool(free, "paper.yaml")
+    paper, (free, settings) = load_pool(CONFIG, "paper"), load("paper:unconstrained", monkeypatch)
     assert (free.name, free.names) == ("paper:unconstrained", paper.names)
     assert {w.name: w.max_tokens for w in free.workers} == {
         "gemini-2.5-pro": 65535, "claude-sonnet-4": 64000, "gpt-5": 128000, "r1-distill-qwen-32b": 20480,
         "gemma-3-27b": 20480, "qwen3-32b-thinking": 20480, "qwen3-32b-direct": 20480,
     }  # fmt: skip
-    settings = {w.name: request_settings(w, "paper.yaml") for w in free.workers}
     assert settings["gemini-2.5-pro"]["thinking"] == {"type": "enabled", "budget_tokens": 32768}
     assert settings["claude-sonnet-4"]["thinking"] == {"type": "enabled", "budget_tokens": 32768}
     assert "temperature" not in settings["claude-sonnet-4"]
     assert settings["gpt-5"]["reasoning_effort"] == "high"
-    assert load_pool(ROOT / "config", "paper:unconstrained-bigcodebench").worker("gpt-5").reasoning_effort == "medium"
+    assert load_pool(CONFIG, "paper:unconstrained-bigcodebench").worker("gpt-5").reasoning_effort == "medium"
     assert len({paper.answers_key, free.answers_key}) == 2
-    assert pool_file(ROOT / "config", "paper:unconstrained") == ROOT / "config" / "pools" / "paper.yaml"
+    assert pool_file(CONFIG, "paper:unconstrained") == CONFIG / "pools" / "paper.yaml"
     assert difference(paper, free).affects_answers == paper.names
 
 
 def test_the_local_pool_is_the_quickstarts_and_a_model() -> None:
-    local, tools = (load_pool(ROOT / "config", name) for name in ("local-llm", "quickstart"))
+    local, tools = (load_pool(CONFIG, name) for name in ("local-llm", "quickstart"))
     changes = difference(tools, local)
     assert (changes.added, changes.removed, changes.changed) == (("smollm2-135m",), (), {})
 
 
 def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = load_pool(ROOT / "config", "paper")
+    paper, _ = load("paper", monkeypatch)
     for worker in paper.workers:
         if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in LiteLLM's table; costlier above 200k tokens
             continue
-        monkeypatch.setenv(str(worker.api_key_env), "test-key")
         assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
 
 
-def test_the_models_of_today_are_in_litellms_map_and_take_what_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test uses LiteLLM's own map and translation of parameters, offline and without a call to a provider."""
+def test_the_models_of_today_are_in_litellms_map_and_not_retired() -> None:
     library = litellm()
-    for worker in load_pool(ROOT / "config", "frontier").workers:
+    for worker in load_pool(CONFIG, "frontier").workers:
         model, provider, *_ = library.get_llm_provider(worker.model)
         entry = library.model_cost.get(worker.model) or library.model_cost[model]
         assert entry["litellm_provider"] == provider
         retired = entry.get("deprecation_date")
         assert retired is None or retired >= "2027-03-01", (worker.name, retired)
-        monkeypatch.setenv(str(worker.api_key_env), "test-key")
-        settings = request_settings(worker, "frontier.yaml")
-        sent = {name: settings[name] for name in settings.keys() & SAMPLING}
-        library.get_optional_params(model=model, custom_llm_provider=provider, **sent)  # raises if rejected
         prompt, completion = worst_price(worker, "frontier.yaml")
         assert 0 < prompt < completion
 
 
 def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
-    paper = load_pool(ROOT / "config", "paper")
+    paper = load_pool(CONFIG, "paper")
     retired = {worker.name: str(worker.retired) for worker in paper.workers if worker.retired}
     assert retired == {"gemini-2.5-pro": "2026-12-01", "claude-sonnet-4": "2026-06-15", "gpt-5": "2026-12-11"}
-    unknown = paper.model_copy(
-        update={"workers": tuple(worker.model_copy(update={"retired": None}) for worker in paper.workers)}
-    )
+    workers = tuple(worker.model_copy(update={"retired": None}) for worker in paper.workers)
+    unknown = paper.model_copy(update={"workers": workers})
     assert (unknown.answers_key, unknown.prices_key) == (paper.answers_key, paper.prices_key)
     changes = difference(unknown, paper)
     assert (changes.affects_answers, changes.affects_price) == ((), ())
@@ -110,9 +104,9 @@ def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
 
 
 def test_every_key_that_a_pool_names_is_in_the_example_environment() -> None:
-    named = {line.split("=")[0] for line in (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()}
-    for file in (ROOT / "config" / "pools").glob("*.yaml"):
-        needed = {w.api_key_env for w in load_pool(ROOT / "config", file.stem).workers if w.api_key_env}
+    named = {line.split("=")[0] for line in (CONFIG.parent / ".env.example").read_text(encoding="utf-8").splitlines()}
+    for file in (CONFIG / "pools").glob("*.yaml"):
+        needed = {w.api_key_env for w in load_pool(CONFIG, file.stem).workers if w.api_key_env}
         assert needed <= named, file
 
 
@@ -169,70 +163,9 @@ def test_an_endpoint_that_is_one_is_taken(url: str) -> None:
     assert Worker(name="a", model="openai/m", api_base=url).api_base == url
 
 
-@pytest.mark.parametrize("key", ["sk-hush\n", " sk-hush", "sk-hush sk-hush", "sk-\thush", "sk-h\u00fcsh", "\u2003"])
-def test_a_key_that_no_provider_takes_is_not_ready(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setenv("MY_KEY", key)
-    remote = pool({"name": "a", "model": "openai/gpt-4o", "api_key_env": "MY_KEY"})
-    assert remote.missing_keys() == {"a": "MY_KEY"}
-    with pytest.raises(ConfigError, match="the environment variable MY_KEY holds") as caught:
-        check_pool(remote, "pool.yaml")
-    assert caught.value.field == "workers.a.api_key_env"
-    assert "hush" not in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["sk-proj_abc-123", "abc/def+ghi==", "k"])
-def test_a_key_that_may_be_one_is_ready(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setenv("MY_KEY", key)
-    remote = pool({"name": "a", "model": "openai/gpt-4o", "api_key_env": "MY_KEY"})
-    assert remote.missing_keys() == {}
-    assert request_settings(remote.workers[0], "pool.yaml")["api_key"] == key
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        "anthropic/claude-sonnet-4-5",
-        "bedrock/anthropic.claude-3-sonnet-20240229-v1:0",
-        "bedrock/converse/meta.llama3-70b-instruct-v1:0",
-        "vertex_ai/claude-sonnet-4",
-    ],
-)
-def test_extra_body_is_refused_where_it_would_be_nested(model: str) -> None:
-    settings = {"name": "a", "model": model, "extra_body": {"top_a": 1}, "price": {"input": 1, "output": 1}}
-    with pytest.raises(ConfigError, match="one field") as caught:
-        check_pool(pool(settings), "pool.yaml")
-    assert (caught.value.file, caught.value.field) == ("pool.yaml", "workers.a.extra_body")
-    check_pool(pool(settings | {"extra_body": {}}), "pool.yaml")
-
-
-@pytest.mark.parametrize(
-    ("model", "change", "sent"),
-    [
-        ("azure/deployed", {"api_version": "2026-01-01"}, {"api_version": "2026-01-01"}),
-        ("bedrock/meta.llama3-70b-instruct-v1:0", {"region": "eu-west-1"}, {"aws_region_name": "eu-west-1"}),
-        ("vertex_ai/gemini-4-argon", {"region": "e", "project": "p"}, {"vertex_location": "e", "vertex_project": "p"}),
-        ("openai/gpt-6-luna", {"organization": "org-1"}, {"organization": "org-1"}),
-        ("openai/gpt-6-luna", {"extra_headers": {"OpenAI-Beta": "a=1"}}, {"extra_headers": {"OpenAI-Beta": "a=1"}}),
-    ],
-)
-def test_what_a_provider_takes_is_sent_by_litellms_name(
-    model: str, change: dict[str, Any], sent: dict[str, Any]
-) -> None:
-    worker = Worker.model_validate({"name": "a", "model": model} | change)
-    assert request_settings(worker, "pool.yaml").items() >= sent.items()
-
-
-@pytest.mark.parametrize("change", [{"region": "eu"}, {"project": "p"}, {"api_version": "1"}, {"organization": "o"}])
-def test_what_a_provider_ignores_is_refused(change: dict[str, Any]) -> None:
-    worker = Worker.model_validate({"name": "a", "model": "anthropic/claude-haiku-5-5"} | change)
-    with pytest.raises(ConfigError, match="does not reach anthropic") as caught:
-        request_settings(worker, "pool.yaml")
-    assert caught.value.field == f"workers.a.{next(iter(change))}"
-
-
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "deepinfra"])
 def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
-    made, table = load_pool(ROOT / "config", name), models()
+    made, table = load_pool(CONFIG, name), models()
     assert len({worker.api_key_env for worker in made.workers}) == 1
     assert len({worker.price for worker in made.workers}) == len(made.workers) >= 3
     for worker in made.workers:
@@ -243,15 +176,9 @@ def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
         assert (worker.retired and worker.retired.isoformat()) == known.get("deprecation_date")
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "deepinfra", "ollama", "frontier", "open"])
-def test_every_setting_of_a_shipped_pool_reaches_its_provider(name: str) -> None:
-    file = pool_file(ROOT / "config", name)
-    assert [str(error) for worker in load_pool(ROOT / "config", name).workers for error in unsent(worker, file)] == []
-
-
 def test_a_variant_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(ConfigError, match=r"paper\.yaml: variants\.free: .*unconstrained") as caught:
-        load_pool(ROOT / "config", "paper:free")
+        load_pool(CONFIG, "paper:free")
     assert caught.value.file.endswith("paper.yaml")
 
 
@@ -260,16 +187,10 @@ def test_settings_that_only_look_like_keys_are_no_keys() -> None:
     Worker.model_validate(TOOL | {"extra_body": body | {"logit_bias": {"50256": -100}}, "api_base": "http://h/v1?v=2"})
 
 
-def test_a_pools_missing_key_is_reported_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="GEMINI_API_KEY is not set"):
-        check_pool(load_pool(ROOT / "config", "paper"), "config/pools/paper.yaml")
-
-
-def test_an_embedded_tool_answers_through_the_same_client(make_client: Any) -> None:
-    client, worker = make_client(), load_pool(ROOT / "config", "quickstart").worker("guesser")
+def test_an_embedded_tool_answers_through_the_same_client(client: Any) -> None:
+    worker = load_pool(CONFIG, "quickstart").worker("guesser")
     messages = [{"role": "user", "content": "2+2?\n\nSubtask: Solve the problem."}]
-    first, second = (asyncio.run(client.complete(worker, messages)) for _ in range(2))
+    first, second = (ask(client, worker, messages) for _ in range(2))
     assert first.text == second.text and first.text
     assert (first.cached, second.cached, first.latency_s) == (False, True, 0.1)
     bill = cost_usd(worker, first.prompt_tokens, first.completion_tokens)
@@ -299,33 +220,42 @@ def test_the_difference_of_two_pools() -> None:
     ]
 
 
-def test_each_key_covers_what_it_is_named_after() -> None:
-    plain = pool(TOOL, TOOL | {"name": "b"})
-    for same in (
-        {"requests_per_minute": 9}, {"tokens_per_minute": 9}, {"connect_timeout_s": 1}, {"timeout_s": 1},
-        {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0}, {"concurrency": 2}, {"project": "p"},
-        {"organization": "o"},
-    ):  # fmt: skip
-        changed = pool(TOOL | {"name": "b"}, TOOL | same)
-        assert (changed.answers_key, changed.prices_key) == (plain.answers_key, plain.prices_key), same
-        changes = difference(plain, changed)
-        assert (changes.affects_answers, changes.affects_price) == ((), ()), same
-    for other in (
-        {"temperature": 0.3}, {"max_tokens": 5}, {"reasoning_effort": "low"}, {"thinking_budget": 5},
-        {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"}, {"api_version": "1"},
-        {"region": "eu"}, {"extra_headers": {"a": "1"}},
-    ):  # fmt: skip
-        assert pool(TOOL | other).answers_key != pool(TOOL).answers_key, other
-    costlier = pool(TOOL | {"price": {"input": 1, "output": 3}})
-    assert costlier.answers_key == pool(TOOL).answers_key and costlier.prices_key != pool(TOOL).prices_key
+IN_NO_KEY = (
+    {"requests_per_minute": 9}, {"tokens_per_minute": 9}, {"connect_timeout_s": 1}, {"timeout_s": 1},
+    {"breaker_failures": 9}, {"tags": ["tool"]}, {"retries": 0}, {"concurrency": 2}, {"project": "p"},
+    {"organization": "o"},
+)  # fmt: skip
+IN_THE_ANSWERS_KEY = (
+    {"temperature": 0.3}, {"max_tokens": 5}, {"reasoning_effort": "low"}, {"thinking_budget": 5},
+    {"extra_body": {"a": 1}}, {"revision": "2"}, {"api_base": "http://h"}, {"api_version": "1"}, {"region": "eu"},
+    {"extra_headers": {"a": "1"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "covered"),
+    [
+        *((change, ()) for change in IN_NO_KEY),
+        *((change, ("answers",)) for change in IN_THE_ANSWERS_KEY),
+        ({"price": {"input": 1, "output": 3}}, ("prices",)),
+    ],
+    ids=str,
+)
+def test_each_key_covers_what_it_is_named_after(change: dict[str, Any], covered: tuple[str, ...]) -> None:
+    plain, changed = pool(TOOL, TOOL | {"name": "b"}), pool(TOOL | {"name": "b"}, TOOL | change)
+    assert (changed.answers_key != plain.answers_key) == ("answers" in covered)
+    assert (changed.prices_key != plain.prices_key) == ("prices" in covered)
+    changes = difference(plain, changed)
+    assert bool(changes.affects_answers) == ("answers" in covered)
+    assert bool(changes.affects_price) == ("prices" in covered)
 
 
 def test_the_quickstarts_answers_key_is_what_its_policies_were_made_under() -> None:
-    assert load_pool(ROOT / "config", "quickstart").answers_key == "96573bdda8f6"
+    assert load_pool(CONFIG, "quickstart").answers_key == "96573bdda8f6"
 
 
 def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setenv("PODIUM_ROOT", str(ROOT))
+    monkeypatch.setenv("PODIUM_ROOT", str(CONFIG.parent))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert podium("pools", "show", "paper") == 0
@@ -333,7 +263,7 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
     assert "claude-sonnet-4" in shown and "3 / 15" in shown and "gpt-5: OPENAI_API_KEY is not set" in shown
     assert podium("pools", "list") == 0
     listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:] if line.strip()}
-    assert set(listed) >= {file.stem for file in (ROOT / "config" / "pools").glob("*.yaml")}
+    assert set(listed) >= {file.stem for file in (CONFIG / "pools").glob("*.yaml")}
     assert "OPENAI_API_KEY" in listed["paper"] and "none" in listed["quickstart"]
     assert podium("pools", "diff", "paper", "paper:unconstrained") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -347,8 +277,6 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
 
 
 def test_a_new_pool_is_written_from_model_strings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ops.workers.new_pool import new_pool
-
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     made = new_pool(tmp_path, "mine", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5"], None, None)
     assert load_pool(tmp_path, "mine") == made
@@ -368,8 +296,66 @@ def test_a_new_pool_is_written_from_model_strings(tmp_path: Path, monkeypatch: p
 def test_a_new_pool_that_cannot_be_is_refused_and_not_written(
     tmp_path: Path, name: str, model: str, problem: str
 ) -> None:
-    from ops.workers.new_pool import new_pool
-
     with pytest.raises(ConfigError, match=problem):
         new_pool(tmp_path, name, [model], None, None)
     assert not list(tmp_path.rglob("*.yaml"))
+
+
+# ── announced prices ─────────────────────────────────────────────────────────
+
+TODAY = datetime.now(UTC).date()
+DAY = timedelta(days=2)
+BEFORE, DOUBLED = {"input": 2.0, "output": 10.0}, {"input": 4.0, "output": 20.0}
+
+
+def price(since: date) -> dict[str, Any]:
+    return BEFORE | {"later": [{"since": since.isoformat(), **DOUBLED}]}
+
+
+def priced(cost: dict[str, Any]) -> Pool:
+    return pool(TOOL | {"price": cost})
+
+
+def test_the_price_of_a_day() -> None:
+    dated = Price.model_validate(BEFORE | {"later": [
+        {"since": "2026-12-01", **DOUBLED}, {"since": "2027-03-01", "input": 1, "output": 1},
+    ]})  # fmt: skip
+    days = (date(2026, 11, 30), date(2026, 12, 1), date(2027, 2, 28), date(2027, 3, 1))
+    assert [dated.usd(1_000_000, 1_000_000, day) for day in days] == [12.0, 24.0, 24.0, 2.0]
+    assert Price.model_validate_json(dated.model_dump_json()) == dated
+
+
+def test_today_decides_what_a_call_costs_and_what_the_prices_key_is() -> None:
+    past, coming = priced(price(TODAY - DAY)), priced(price(TODAY + DAY))
+    assert worst_price(past.workers[0], "") == (4e-6, 20e-6)
+    assert worst_price(coming.workers[0], "") == (2e-6, 10e-6)
+    assert past.prices_key == priced(DOUBLED).prices_key
+    assert coming.prices_key == priced(BEFORE).prices_key
+    assert coming.answers_key == priced(BEFORE).answers_key
+
+
+@pytest.mark.parametrize("days", [["2026-12-01", "2026-12-01"], ["2026-12-02", "2026-12-01"]])
+def test_dates_stand_in_their_order(days: list[str]) -> None:
+    with pytest.raises(ValueError, match="dates must be different"):
+        Price.model_validate(BEFORE | {"later": [{"since": day, **DOUBLED} for day in days]})
+
+
+def test_an_announced_price_is_shown_and_compared() -> None:
+    dated = priced(price(date(2030, 1, 1)))
+    assert "2 / 10, 4 / 20 from 2030-01-01" in pool_rows(dated)[1][0]
+    assert str(difference(priced(BEFORE), dated)) == (
+        "~ a: price: 2 / 10 USD per million tokens → 2 / 10, 4 / 20 from 2030-01-01 USD per million tokens"
+    )
+
+
+def test_a_call_is_booked_at_the_price_of_its_day(loopback: Any, client: Any) -> None:
+    for sample, (since, usd) in enumerate({TODAY - DAY: 140e-6, TODAY + DAY: 70e-6}.items()):
+        paid = loopback.worker(name=f"w{sample}", price=price(since))
+        assert ask(client, paid, sample=sample).cost_usd == pytest.approx(usd)
+    assert client.ledger.spent("run") == pytest.approx(210e-6)
+
+
+def test_the_projects_pool_states_the_price_that_is_announced() -> None:
+    argon = load_pool(CONFIG, "frontier").worker("gemini-4-argon")
+    assert argon.price is not None
+    assert [argon.price.usd(10**6, 10**6, date(2026, month, 30)) for month in (11, 12)] == [12.0, 24.0]

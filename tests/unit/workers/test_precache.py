@@ -1,26 +1,36 @@
-"""Precaching: graded rows, deterministic files, resuming after a stop, a cap or a kill -9."""
+"""Precaching: graded rows, deterministic files, resuming after a stop or a kill -9; and the workers' profiles, by
+values computed by hand, by their properties, and from published outcomes of real models."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ops.cache import ResponseCache
-from ops.core.errors import ConfigError, DataError, OverBudget
+from ops.core.charts import png
+from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.curation.signal import group_signals
+from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.precache import precache, write_responses
+from ops.precaching.profiles import Score, best_single, ceiling, mean_score, profile, signal_forecast, tallies
 from ops.spending.ledger import Ledger
-from ops.workflow.team import Team
+from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 from tests.builders import make_problem, make_response
 from tests.faults import precache_run
 from tests.faults.processes import Process
@@ -38,57 +48,27 @@ def run(client: Any, worker: Any, count: int, **more: Any) -> list[ResponseRow]:
     return asyncio.run(precache(problems(count), worker, client, **more))
 
 
-def test_rows_are_graded_priced_and_in_order(loopback: Any, make_client: Any) -> None:
+def test_rows_are_graded_priced_and_in_order(loopback: Any, client: Any, worker: Any) -> None:
     seen: list[ResponseRow] = []
-    client = make_client()
-    rows = run(client, loopback.worker(), 4, samples=2, on_progress=seen.append)
+    rows = run(client, worker, 4, samples=2, on_progress=seen.append)
     assert [(r.problem_id, r.sample) for r in rows] == [(f"rlpr-{n:03}", s) for n in range(4) for s in (0, 1)]
     assert [r.score for r in rows] == [1.0, 1.0, 0.0, 0.0] * 2
     assert all(r.status == "ok" and r.extracted == "4" for r in rows)
     assert all(r.response.cost_usd > 0 and not r.response.cached for r in rows)
     assert sorted(seen, key=lambda r: (r.problem_id, r.sample)) == rows
-    again = run(client, loopback.worker(), 4, samples=2)
+    again = run(client, worker, 4, samples=2)
     assert len(loopback.requests) == 8
     assert all(r.response.cached for r in again)
 
 
-def test_a_worker_alone_is_asked_as_the_one_step_workflow_asks_it(loopback: Any, make_client: Any) -> None:
-    from ops.grading import worker_prompt
-    from ops.workflow.execution import execute
-    from ops.workflow.grammar import SOLVE, Workflow
-
-    client, worker = make_client(), loopback.worker()
-    run(client, worker, 1)
-    question = worker_prompt(problems(1)[0])
-    trace = asyncio.run(execute(Workflow.single(0, SOLVE), question, Team([worker], client)))
-    assert trace.answer == "Answer: 4"
-    assert len(loopback.requests) == 1
-
-
-def test_refused_and_unreachable_are_distinguished(loopback: Any, make_client: Any) -> None:
+def test_refused_and_unreachable_are_distinguished_and_the_latter_asked_again(loopback: Any, client: Any) -> None:
     loopback.plan.extend(["413", "500", "500"])
-    rows = run(make_client(), loopback.worker(concurrency=1, retries=0), 3)
+    worker = loopback.worker(concurrency=1, retries=0)
+    rows = run(client, worker, 3)
     assert Counter(r.status for r in rows) == {"refused": 1, "unreachable": 2}
     assert all(r.score == 0.0 and r.response.text == "" for r in rows)
-
-
-def test_unreachable_problems_are_asked_again_the_next_time(loopback: Any, make_client: Any) -> None:
-    loopback.plan.extend(["500", "500"])
-    client, worker = make_client(), loopback.worker(retries=0)
-    assert sum(r.status == "unreachable" for r in run(client, worker, 5)) == 2
-    assert all(r.status == "ok" for r in run(client, worker, 5))
-    assert len(loopback.requests) == 7
-
-
-def test_at_the_cap_it_stops_and_continues_later_without_paying_twice(loopback: Any, make_client: Any) -> None:
-    worker = loopback.worker(max_tokens=5, concurrency=4)
-    with pytest.raises(OverBudget):
-        run(make_client(cap_usd=4e-4), worker, 40)
-    paid = len(loopback.requests)
-    assert 0 < paid < 40
-    rows = run(make_client(), worker, 40)
-    assert len(loopback.requests) == 40
-    assert sum(r.response.cached for r in rows) == paid
+    assert [r.status for r in run(client, worker, 3)] == ["ok"] * 3
+    assert len(loopback.requests) == 6
 
 
 def test_a_wrong_key_stops_it_at_once(loopback: Any, make_client: Any) -> None:
@@ -139,29 +119,24 @@ def test_kill_9_and_again_pays_for_nothing_twice(loopback: Any, tmp_path: Path) 
 
 # ── files ────────────────────────────────────────────────────────────────────
 
-row = make_response
 
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_path: Path) -> None:
-    rows = [row(problem_id=f"p{n}", sample=s, text=f"Zeile {n} ∑") for n in range(20) for s in (0, 1)]
+    rows = [make_response(problem_id=f"p{n}", sample=s, text=f"Zeile {n} ∑") for n in range(20) for s in (0, 1)]
     write_responses(rows, tmp_path / "a.parquet")
-    write_responses([row_from_cache(r) for r in reversed(rows)], tmp_path / "b.parquet")
+    cached = [replace(r, response=replace(r.response, cached=True)) for r in reversed(rows)]
+    write_responses(cached, tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
 
 
-def row_from_cache(original: ResponseRow) -> ResponseRow:
-    return replace(original, response=replace(original.response, cached=True))
-
-
 def test_a_folder_reads_back_as_it_was_written(tmp_path: Path) -> None:
     rows = [
-        row(worker=w, benchmark=b, problem_id=f"{b}-{n}", status="refused" if n else "ok")
+        make_response(worker=w, benchmark=b, problem_id=f"{b}-{n}", status="refused" if n else "ok")
         for w in ("a", "b") for b in ("mmlu", "rlpr") for n in range(3)
     ]  # fmt: skip
-    for worker in ("b", "a"):
-        for benchmark in ("rlpr", "mmlu"):
-            own = [r for r in rows if (r.worker, r.benchmark) == (worker, benchmark)]
-            write_responses(own, response_file(tmp_path, worker, benchmark))
+    for worker, benchmark in product("ba", ("rlpr", "mmlu")):
+        own = [r for r in rows if (r.worker, r.benchmark) == (worker, benchmark)]
+        write_responses(own, response_file(tmp_path, worker, benchmark))
     assert load_responses(tmp_path) == rows
     assert load_responses(tmp_path / "nothing-here") == []
 
@@ -171,23 +146,192 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
     assert load_responses(tmp_path) == []
 
 
-@pytest.mark.parametrize("content", ["no table", "no column"])
-def test_a_file_that_is_not_a_table_is_named(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [(None, r"bad\.parquet.*precache again"), ({"worker": ["w"]}, r"bad\.parquet: columns: benchmark")],
+    ids=["no table", "no column"],
+)
+def test_a_file_that_is_not_a_table_is_named(tmp_path: Path, columns: dict[str, list[str]] | None, says: str) -> None:
     file = tmp_path / "bad.parquet"
     file.write_bytes(b"nothing of the kind")
-    if content == "no column":
-        pq.write_table(pa.table({"worker": ["w"]}), file)
-    says = {"no table": r"bad\.parquet.*precache again", "no column": r"bad\.parquet: columns: benchmark"}
-    with pytest.raises(DataError, match=says[content]):
+    if columns:
+        pq.write_table(pa.table(columns), file)
+    with pytest.raises(DataError, match=says):
         load_responses(tmp_path)
 
 
 def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
-    write_responses([row()], file)
+    write_responses([make_response()], file)
     old = file.read_bytes()
     wrong: Any = "not a number"
     with pytest.raises((TypeError, ValueError)):
-        write_responses([row(score=wrong)], file)
+        write_responses([make_response(score=wrong)], file)
     assert file.read_bytes() == old
     assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+# ── profiles ─────────────────────────────────────────────────────────────────
+
+
+def row(worker: str, problem: str, score: float, **changes: Any) -> ResponseRow:
+    placed = {"worker": worker, "benchmark": problem.split("-")[0], "problem_id": problem, "score": score}
+    return make_response(**placed | changes)
+
+
+ROWS = [
+    row("a", "mmlu-0", 1.0, latency_s=1.0, cost_usd=0.1),
+    row("a", "mmlu-1", 0.0, latency_s=2.0, cost_usd=0.2),
+    row("a", "rlpr-0", 1.0, latency_s=3.0, cost_usd=0.3),
+    row("a", "rlpr-1", 0.0, status="refused", latency_s=0.0, cost_usd=0.0),
+    row("b", "mmlu-0", 0.0),
+    row("b", "mmlu-1", 1.0),
+    row("b", "rlpr-0", 0.0, status="unreachable", latency_s=0.0, cost_usd=0.0),
+    row("b", "rlpr-1", 0.0),
+]
+
+
+def test_a_profile_by_hand() -> None:
+    a, b = profile(ROWS)
+    assert (a.worker, a.calls, a.refused, a.unreachable) == ("a", 4, 1, 0)
+    assert a.overall == (4, 0.5, pytest.approx(math.sqrt(1 / 3) / 2))
+    assert a.by_benchmark["rlpr"] == (2, 0.5, pytest.approx(0.5))
+    assert (a.cost_usd, a.total_usd) == (pytest.approx(0.2), pytest.approx(0.6))
+    assert a.latency_s == (2.0, 3.0, 3.0)
+    assert (b.refused, b.unreachable) == (0, 1)
+    assert b.by_benchmark["rlpr"] == (1, 0.0, 0.0)
+    assert b.overall.accuracy == pytest.approx(1 / 3)
+    assert b.mean_accuracy == pytest.approx(0.25)
+    assert json.loads(json.dumps(a.as_row()))["by_benchmark"]["mmlu"]["accuracy"] == 0.5
+
+
+def test_the_best_single_worker_and_the_oracle_above_it() -> None:
+    assert best_single(ROWS).worker == "a"
+    scores = ceiling(ROWS)
+    assert scores["mmlu"] == (2, 1.0, 0.0)
+    assert scores["rlpr"].accuracy == 0.5
+    with pytest.raises(ValueError, match="no responses"):
+        best_single([])
+    equals = [row("a", "mmlu-0", 1.0, cost_usd=2.0), row("b", "mmlu-0", 1.0, cost_usd=1.0)]
+    assert best_single(equals).worker == "b", "the cheaper of equally good workers"
+
+
+def test_the_oracle_of_a_report_selects_workers_and_not_samples() -> None:
+    scores = {"a": [1.0, 0.0], "b": [0.0, 0.0]}
+    rows = [row(w, "mmlu-0", score, sample=n) for w, samples in scores.items() for n, score in enumerate(samples)]
+    assert ceiling(rows)["mmlu"].accuracy == 0.5
+
+
+def test_samples_of_one_problem_are_one_observation() -> None:
+    rows = [row("a", f"mmlu-{n}", float(n), sample=s) for n in (0, 1) for s in range(50)]
+    assert profile(rows)[0].overall == (2, 0.5, pytest.approx(0.5))
+
+
+def test_tallies_count_answers_and_leave_outages_out() -> None:
+    rows = [*ROWS, row("a", "mmlu-0", 0.0, sample=1)]
+    counts = tallies(rows)
+    assert counts["mmlu/mmlu-0"] == {"a": (1.0, 2), "b": (0.0, 1)}
+    assert counts["rlpr/rlpr-0"] == {"a": (1.0, 1)}
+
+
+def test_the_forecast_follows_disagreement() -> None:
+    def pool(right: int) -> list[ResponseRow]:
+        return [
+            row(f"w{worker}", f"mmlu-{number}", float(worker < right), sample=sample)
+            for worker in range(4) for number in range(20) for sample in (0, 1)
+        ]  # fmt: skip
+
+    unanimous, split = signal_forecast(pool(4), 8), signal_forecast(pool(2), 8)
+    assert unanimous < 0.3
+    assert split > 0.9
+    assert signal_forecast([], 4) == 0.0
+    with pytest.raises(ValueError, match="at least one"):
+        signal_forecast(ROWS, 0)
+
+
+def test_shares_of_cut_responses_and_tokens_of_a_call() -> None:
+    rows = [
+        row("a", "mmlu-0", 0.0, finish_reason="length", prompt_tokens=30),
+        row("a", "mmlu-1", 1.0, finish_reason="stop"),
+        row("a", "mmlu-2", 0.0, status="refused", prompt_tokens=0),
+        row("a", "rlpr-0", 0.0, status="unreachable", prompt_tokens=0),
+    ]
+    [worker] = profile(rows)
+    assert worker.rates == {"refused": 0.25, "truncated": 0.25, "unreachable": 0.25}
+    assert worker.usage == {"mmlu": (2, 20.0, 20.0, 0.5)}
+
+
+def test_domains_and_subjects_come_from_the_problems() -> None:
+    problems = [
+        Problem("mmlu-0", "mmlu", "mmlu", "train", "?", "A", "choice", subject="law"),
+        Problem("mmlu-1", "mmlu", "mmlu", "train", "?", "A", "choice", family="claims"),
+        Problem("rlpr-0", "rlpr", "rlpr", "train", "?", "4", "text"),
+    ]
+    a, b = profile(ROWS, problems)
+    assert {name: score.accuracy for name, score in a.by_domain.items()} == {"mmlu": 0.5, "rlpr": 1.0}
+    assert {name: score.accuracy for name, score in a.by_subject.items()} == {
+        "mmlu/law": 1.0, "mmlu/claims": 0.0, "rlpr/other": 1.0,
+    }  # fmt: skip
+    assert "rlpr" not in b.by_domain, "an outage is no score"
+    assert profile(ROWS)[0].by_subject == {}
+
+
+def test_the_mean_over_benchmarks_weighs_them_alike() -> None:
+    mean = mean_score([Score(100, 0.5, 0.03), Score(4, 0.9, 0.04), Score(0, 0.0, 0.0)])
+    assert mean == (104, pytest.approx(0.7), pytest.approx(0.025))
+    assert mean_score([]) == (0, 0.0, 0.0)
+
+
+def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
+    free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]
+    assert png(accuracy_against_cost(profile(free), Score(4, 0.9, 0.01))).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile(free[:1]))).startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="nothing to draw"):
+        accuracy_against_cost(profile([row("a", "mmlu-0", 0.0, status="unreachable")]))
+
+
+CELLS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from([0.0, 1.0])),
+    min_size=1, unique_by=lambda cell: cell[:2],
+)  # fmt: skip
+
+
+@given(cells=CELLS, group=st.integers(1, 64))
+def test_bounds(cells: list[tuple[str, int, float]], group: int) -> None:
+    rows = [row(worker, f"mmlu-{number}", score) for worker, number, score in cells]
+    best = ceiling(rows)["mmlu"]
+    solved = {row.problem_id for row in rows if row.score}
+    assert best.accuracy == pytest.approx(len(solved) / best.n)
+    assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile(rows))
+    forecast = signal_forecast(rows, group)
+    assert -1e-12 <= forecast <= signal_forecast(rows, group + 1) + 1e-12 <= 1.0 + 1e-12
+    if group == 1:
+        assert forecast == pytest.approx(0.0)
+    assert profile(list(reversed(rows))) == profile(rows)
+
+
+NEEDS_OUTCOMES = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the published outcomes in ../shared")
+
+
+@NEEDS_OUTCOMES
+@pytest.mark.long
+def test_the_pool_of_published_models() -> None:
+    rows = matrix_rows()
+    workers = {worker.worker: worker.overall for worker in profile(rows)}
+    assert len(workers) == 16
+    best, [best_of_each] = best_single(rows), ceiling(rows).values()
+    assert best.overall.accuracy == max(score.accuracy for score in workers.values())
+    assert best.overall.accuracy + best.overall.se < best_of_each.accuracy
+    assert {score.n for score in workers.values()} == {348, 349}
+    shares = {group: fmean(group_signals(tallies(rows), group).values()) for group in (8, 64)}
+    assert 0.2 < shares[8] < shares[64] < 1.0
+
+
+@NEEDS_OUTCOMES
+@pytest.mark.parametrize("count", [10, pytest.param(50, marks=pytest.mark.soak)])
+def test_replayed_responses_fail_no_public_test_that_they_passed_when_hidden(count: int) -> None:
+    verdicts = replayed_verdicts(every=400 // count)
+    assert len(verdicts) == count
+    assert [verdict.problem for verdict in verdicts if verdict.hidden and not verdict.public] == []
+    assert sum(verdict.hidden for verdict in verdicts) > 0.4 * count
+    assert sum(verdict.same_program for verdict in verdicts) == count

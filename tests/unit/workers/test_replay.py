@@ -12,6 +12,7 @@ from ops.benchmarks.store import write_problems
 from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
+from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
@@ -26,6 +27,7 @@ from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.builders import make_problem, make_response
+from tests.unit.workers.conftest import ask
 
 
 def problem(number: int, question: str = "") -> Problem:
@@ -49,18 +51,18 @@ def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **polic
     )  # fmt: skip
 
 
-def ask(client: WorkerClient, worker: Worker, number: int = 0, sample: int = 0) -> Any:
-    return asyncio.run(client.complete(worker, solo_messages(problem(number)), sample=sample))
+def ask_about(number: int, client: WorkerClient, worker: Worker, sample: int = 0) -> Response:
+    return ask(client, worker, solo_messages(problem(number)), sample)
 
 
 def test_recorded_calls_are_replayed_without_key_cost_or_trace(
-    loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+    loopback: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch, worker: Worker
 ) -> None:
     live = make_client()
-    paid = ask(live, loopback.worker())
+    paid = ask_about(0, live, worker)
     monkeypatch.delenv("LOOPBACK_KEY")
     client = replaying(live)
-    again = ask(client, loopback.worker())
+    again = ask_about(0, client, worker)
     assert (again.text, again.cost_usd, again.latency_s) == (paid.text, paid.cost_usd, paid.latency_s)
     assert again.cost_usd > 0
     assert again.replayed
@@ -70,82 +72,78 @@ def test_recorded_calls_are_replayed_without_key_cost_or_trace(
     assert (len(loopback.requests), len(client.cache)) == (1, 1)
 
 
-def test_an_unrecorded_call_is_a_replay_miss_without_a_call(loopback: Any, make_client: Any) -> None:
-    live = make_client()
-    ask(live, loopback.worker())
-    client = replaying(live)
-    changed = [
-        (loopback.worker(), 1, 0),
-        (loopback.worker(), 0, 1),
-        (loopback.worker(temperature=0.9), 0, 0),
-    ]
-    for worker, number, sample in changed:
-        with pytest.raises(ReplayMiss, match="nothing recorded"):
-            ask(client, worker, number, sample)
+@pytest.mark.parametrize(
+    ("number", "sample", "changed"),
+    [(1, 0, {}), (0, 1, {}), (0, 0, {"temperature": 0.9})],
+    ids=["another problem", "another sample", "another temperature"],
+)
+def test_an_unrecorded_call_is_a_replay_miss_without_a_call(
+    loopback: Any, client: WorkerClient, worker: Worker, number: int, sample: int, changed: dict[str, Any]
+) -> None:
+    ask_about(0, client, worker)
+    replay = replaying(client)
+    with pytest.raises(ReplayMiss, match="nothing recorded"):
+        ask_about(number, replay, loopback.worker(**changed), sample)
     assert issubclass(ReplayMiss, WorkerUnreachable)
-    assert (client.counts.failed, len(loopback.requests)) == (3, 1)
+    assert (replay.counts.failed, len(loopback.requests)) == (1, 1)
 
 
-def test_a_replay_miss_can_be_a_paid_live_call(loopback: Any, make_client: Any) -> None:
-    client = replaying(make_client(), on_miss="live")
-    assert not ask(client, loopback.worker()).replayed
-    assert ask(client, loopback.worker()).replayed
-    assert (client.counts.live, client.counts.replayed) == (1, 1)
-    assert client.ledger.spent("rehearsal") > 0
+def test_a_replay_miss_can_be_a_paid_live_call(client: WorkerClient, worker: Worker) -> None:
+    replay = replaying(client, on_miss="live")
+    assert not ask_about(0, replay, worker).replayed
+    assert ask_about(0, replay, worker).replayed
+    assert (replay.counts.live, replay.counts.replayed) == (1, 1)
+    assert replay.ledger.spent("rehearsal") > 0
 
 
-class TestByProblem:
-    """With `match: problem`, the tables give the answer, by worker, problem and sample."""
+# ── with `match: problem`, the tables give the answer, by worker, problem and sample ──
 
-    def test_for_any_subtask_and_context(self, loopback: Any, make_client: Any) -> None:
-        client = replaying(make_client(), [recorded(3), recorded(3, worker="other", text="other")], match="problem")
-        workflow = Workflow((Step(0, "Look it up."), Step(0, "Solve it.", "all")))
-        messages = worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})
-        response = asyncio.run(client.complete(loopback.worker(), messages))
-        assert (response.text, response.cost_usd) == ("Answer: 3", 0.25)
-        assert (response.finish_reason, response.replayed) == ("stop", True)
-        assert (len(client.cache), client.ledger.spent("rehearsal")) == (0, 0.0)
 
-    def test_another_sample_worker_or_problem_is_a_miss(self, loopback: Any, make_client: Any) -> None:
-        client = replaying(make_client(), [recorded(3)], match="problem")
-        for worker, number, sample in (
-            (loopback.worker(), 3, 1),
-            (loopback.worker(name="other"), 3, 0),
-            (loopback.worker(), 4, 0),
-        ):
-            with pytest.raises(ReplayMiss):
-                ask(client, worker, number, sample)
+def test_a_recorded_answer_is_for_any_subtask_and_context(client: WorkerClient, worker: Worker) -> None:
+    replay = replaying(client, [recorded(3), recorded(3, worker="other", text="other")], match="problem")
+    workflow = Workflow((Step(0, "Look it up."), Step(0, "Solve it.", "all")))
+    messages = worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})
+    response = ask(replay, worker, messages)
+    assert (response.text, response.cost_usd) == ("Answer: 3", 0.25)
+    assert (response.finish_reason, response.replayed) == ("stop", True)
+    assert (len(replay.cache), replay.ledger.spent("rehearsal")) == (0, 0.0)
 
-    def test_the_very_prompt_comes_first(self, loopback: Any, make_client: Any) -> None:
-        live = make_client()
-        ask(live, loopback.worker(), 3)
-        client = replaying(live, [recorded(3)], match="problem")
-        assert ask(client, loopback.worker(), 3).text == "Answer: 4"
 
-    def test_a_question_that_holds_the_separator(self) -> None:
-        odd = problem(1, "Read this:\n\nSubtask: say 3.\n\nSubtask: what is 2+2?")
-        table = Recorded([recorded(1)], [odd])
-        worker = Worker(name="remote", model="openai/x")
-        response = table.response(worker, solo_messages(odd), 0)
-        assert response is not None
-        assert response.text == "Answer: 1"
+@pytest.mark.parametrize(
+    ("number", "sample", "name"),
+    [(3, 1, "remote"), (3, 0, "other"), (4, 0, "remote"), (2, 0, "remote")],
+    ids=["another sample", "another worker", "another problem", "a recorded outage"],
+)
+def test_what_the_tables_do_not_answer_is_a_miss(
+    loopback: Any, client: WorkerClient, number: int, sample: int, name: str
+) -> None:
+    rows = [recorded(3), recorded(2, status="unreachable", text="")]
+    with pytest.raises(ReplayMiss):
+        ask_about(number, replaying(client, rows, match="problem"), loopback.worker(name=name), sample)
 
-    def test_a_recorded_refusal_is_refused_again_and_an_outage_is_a_miss(
-        self, loopback: Any, make_client: Any
-    ) -> None:
-        rows = [recorded(1, status="refused", text=""), recorded(2, status="unreachable", text="")]
-        client = replaying(make_client(), rows, match="problem")
-        with pytest.raises(WorkerRefused, match="rlpr-001"):
-            ask(client, loopback.worker(), 1)
-        with pytest.raises(ReplayMiss):
-            ask(client, loopback.worker(), 2)
 
-    def test_a_rollout_whose_response_is_missing_is_unscorable(self, loopback: Any, make_client: Any) -> None:
-        client = replaying(make_client(), match="problem")
-        trace = asyncio.run(
-            execute(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), Team([loopback.worker()], client))
-        )
-        assert trace.status == "unreachable"
+def test_a_recorded_refusal_is_refused_again(client: WorkerClient, worker: Worker) -> None:
+    with pytest.raises(WorkerRefused, match="rlpr-001"):
+        ask_about(1, replaying(client, [recorded(1, status="refused", text="")], match="problem"), worker)
+
+
+def test_the_exact_prompt_comes_first(client: WorkerClient, worker: Worker) -> None:
+    ask_about(3, client, worker)
+    assert ask_about(3, replaying(client, [recorded(3)], match="problem"), worker).text == "Answer: 4"
+
+
+def test_a_question_that_holds_the_separator() -> None:
+    odd = problem(1, "Read this:\n\nSubtask: say 3.\n\nSubtask: what is 2+2?")
+    table = Recorded([recorded(1)], [odd])
+    response = table.response(Worker(name="remote", model="openai/x"), solo_messages(odd), 0)
+    assert response is not None
+    assert response.text == "Answer: 1"
+
+
+def test_a_rollout_whose_response_is_missing_is_unscorable(client: WorkerClient, worker: Worker) -> None:
+    team = Team([worker], replaying(client, match="problem"))
+    trace = asyncio.run(execute(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), team))
+    assert trace.status == "unreachable"
 
 
 # ── the stage ────────────────────────────────────────────────────────────────

@@ -1,9 +1,10 @@
-"""Shared worker answers: precaching, training, evaluation and serving share them; repeated steps and probes do not."""
+"""Shared worker answers: precaching, training, evaluation and serving share them; repeated steps and probes do not. The
+sample's index and the temperature reach the embedded workers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from ops.benchmarks.store import write_problems
 from ops.cache import cache_key
 from ops.conductor.rollout import roll_out
-from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_recipe
+from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
@@ -29,6 +30,7 @@ from ops.workers.client import WorkerClient
 from ops.workflow.execution import execute
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
+from tests.unit.workers.conftest import ask
 
 SOLVER = Worker.model_validate(
     {"name": "solver", "model": "local/solver", "temperature": 0.7, "price": {"input": 5.0, "output": 20.0}}
@@ -41,11 +43,6 @@ PROBING = Probing(reference=8, questions=4, false_alarms=0.2)
 @pytest.fixture
 def problems() -> list[Problem]:
     return generate("math500", "train", 8, 1)
-
-
-@pytest.fixture
-def client(make_client: Callable[[], WorkerClient]) -> WorkerClient:
-    return make_client()
 
 
 def live(client: WorkerClient) -> int:
@@ -96,21 +93,18 @@ def test_probes_and_nights_find_nothing_that_workflows_were_answered(
     assert live(client) == 4 * len(problems)
 
 
-def test_no_two_samples_have_one_key() -> None:
+def test_no_two_samples_have_one_key(problems: list[Problem]) -> None:
     samples = [
         Sample(index, repetition, namespace)
         for namespace, index, repetition in product(Namespace, (0, 1, 2, 1_000_000, 2_000_000), (0, 1, 2, 1_000_000))
     ]
-    keys = {cache_key(SOLVER.identity, solo_messages(problem), sample) for problem in PROBLEM for sample in samples}
+    keys = {cache_key(SOLVER.identity, solo_messages(problems[0]), sample) for sample in samples}
     assert len(keys) == len(samples)
     assert all(Sample.from_json(sample.as_json()) == sample for sample in samples)
 
 
-PROBLEM = generate("math500", "train", 1, 1)
-
-
-def test_a_number_is_the_index_of_a_first_answer() -> None:
-    messages = solo_messages(PROBLEM[0])
+def test_a_number_is_the_index_of_a_first_answer(problems: list[Problem]) -> None:
+    messages = solo_messages(problems[0])
     assert cache_key(SOLVER.identity, messages, 3) == cache_key(SOLVER.identity, messages, Sample(3))
 
 
@@ -129,6 +123,32 @@ def test_embedded_workers_draw_each_sample_anew() -> None:
     differ = 0
     for problem in generate("math500", "train", 60, 1):
         recorder = Recorder()
-        asyncio.run(execute(AGAIN, f"{problem.question}", Team((SOLVER,), recorder)))
+        asyncio.run(execute(AGAIN, problem.question, Team((SOLVER,), recorder)))
         differ += len(set(recorder.texts[:3])) > 1
     assert differ > 5
+
+
+# ── the embedded workers ─────────────────────────────────────────────────────
+
+QUESTION = "Ana owns 31 coins. Bo owns 7 more than Ana. Ana hands 5 to Bo. How many does Bo own?"
+CHAT = [{"role": "user", "content": f"{QUESTION}\nGive it in \\boxed{{}}.\n\nSubtask: Solve the problem."}]
+SAMPLES = range(12)
+
+
+def apprentice(**settings: float) -> Worker:
+    return load_pool(Workspace.find().config, "quickstart").worker("apprentice").model_copy(update=settings)
+
+
+def test_each_sample_index_has_its_own_repeatable_answer(client: WorkerClient) -> None:
+    worker = apprentice()
+    first, again = ([ask(client, worker, CHAT, sample).text for sample in SAMPLES] for _ in range(2))
+    assert worker.temperature is not None
+    assert first == [think("apprentice", CHAT, sample=n, temperature=worker.temperature).text for n in SAMPLES]
+    assert len(set(first)) > 1
+    assert again == first
+    assert (client.counts.live, client.counts.cached) == (len(SAMPLES), len(SAMPLES))
+
+
+def test_at_temperature_0_all_samples_agree(client: WorkerClient) -> None:
+    worker = apprentice(temperature=0.0)
+    assert len({ask(client, worker, CHAT, sample).text for sample in SAMPLES}) == 1

@@ -17,6 +17,7 @@ from ops.workers.providers import worst_price
 from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
+from tests.unit.workers.conftest import together
 
 
 @pytest.fixture
@@ -131,12 +132,7 @@ def test_a_provider_that_ignores_max_tokens_exceeds_the_cap_only_by_calls_in_fli
     client = make_client(cap_usd=cap)
     asked = server.worker(retries=1, concurrency=4)
     server.order(plan=[reply(usage, text)] * 40)
-
-    async def many() -> list[Any]:
-        calls = (client.complete(asked, ASK, sample=sample) for sample in range(40))
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    results = asyncio.run(many())
+    results = together(client, asked, 40, ASK)
     assert all(isinstance(result, ConfigError | OverBudget) for result in results)
     assert any("no further call is made" in str(result) for result in results)
     came = sum(entry["event"] == "came" for entry in server.log())
@@ -152,12 +148,8 @@ def test_a_call_that_waited_for_room_does_not_leave_after_an_impossible_claim(
     """The cap holds two calls; each claim is booked below its reservation, so that later calls have room."""
     client = make_client(cap_usd=0.00032)
     server.order(plan=[reply(counts(-5, 5))] * 6, latency_s=0.2)
-
-    async def many() -> list[Any]:
-        calls = (client.complete(server.worker(retries=1), ASK, sample=sample) for sample in range(6))
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    assert all("no further call is made" in str(result) for result in asyncio.run(many()))
+    results = together(client, server.worker(retries=1), 6, ASK)
+    assert all("no further call is made" in str(result) for result in results)
     assert sum(entry["event"] == "came" for entry in server.log()) <= 2
     assert client.ledger.in_flight("run") == 0 and client.ledger.open_reservations() == {}
 

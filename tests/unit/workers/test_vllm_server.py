@@ -6,7 +6,6 @@ vLLM itself is started in tests/local_llm.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -133,34 +132,29 @@ def test_a_policy_is_served_once_at_a_free_port_by_every_gpu(
     assert "--data-parallel-size 1 " in (workspace.state / "vllm" / "recipe-abc.log").read_text(encoding="utf-8")
 
 
-def test_an_error_in_the_block_stops_it_as_well(workspace: Workspace) -> None:
+def test_a_server_that_is_there_is_used_and_an_error_in_the_block_stops_it(workspace: Workspace) -> None:
     served = pool(free_port())
     with pytest.raises(RuntimeError, match="of mine"), serving(served, workspace):
+        with serving(served, workspace) as started:
+            assert started == []
+        assert is_up(served.worker("small"))
         raise RuntimeError("an error of mine")
+    assert len(engines(workspace)) == 1
     assert not is_up(served.worker("small"))
 
 
-def test_a_server_that_is_there_is_used_and_left_alone(workspace: Workspace) -> None:
-    served = pool(free_port())
-    with serving(served, workspace), serving(served, workspace) as started:
-        assert started == []
-    assert len(engines(workspace)) == 1
-
-
-def test_the_error_of_a_server_that_ends_shows_its_log(workspace: Workspace) -> None:
-    with (
-        pytest.raises(WorkerUnreachable, match=r"has ended.*(?s:.*)lacks an instruction set"),
-        serving(pool(free_port(), "broken"), workspace),
-    ):
-        pass
-
-
-def test_a_server_that_never_answers_is_ended(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("served", "start_s", "error", "says"),
+    [
+        pytest.param("broken", 60.0, WorkerUnreachable, r"has ended.*(?s:.*)lacks an instruction set", id="ends"),
+        pytest.param("slow", 1.0, WorkerUnreachable, "did not answer within 1 s", id="never answers"),
+    ],
+)
+def test_a_server_that_does_not_come_up(
+    workspace: Workspace, served: str, start_s: float, error: type[Exception], says: str
+) -> None:
     port = free_port()
-    with (
-        pytest.raises(WorkerUnreachable, match="did not answer within 1 s"),
-        serving(pool(port, "slow"), workspace, start_s=1),
-    ):
+    with pytest.raises(error, match=says), serving(pool(port, served), workspace, start_s=start_s):
         pass
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", port))
@@ -169,20 +163,16 @@ def test_a_server_that_never_answers_is_ended(workspace: Workspace) -> None:
 def test_a_port_that_another_program_holds(workspace: Workspace) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
-        with (
-            pytest.raises(ConfigError, match="is used by"),
-            serving(pool(other.getsockname()[1]), workspace),
-        ):
+        served = pool(other.getsockname()[1])
+        with pytest.raises(ConfigError, match="is used by"), serving(served, workspace):
             pass
 
 
 def test_a_server_of_another_model(workspace: Workspace) -> None:
     port = free_port()
-    with (
-        serving(pool(port), workspace),
-        pytest.raises(ConfigError, match="serves small-instruct, and not"),
-        serving(pool(port, model="hosted_vllm/other", name="other"), workspace),
-    ):
+    other = pool(port, model="hosted_vllm/other", name="other")
+    says = "serves small-instruct, and not"
+    with serving(pool(port), workspace), pytest.raises(ConfigError, match=says), serving(other, workspace):
         pass
 
 
@@ -273,12 +263,11 @@ def test_the_command_line_of_a_server(workspace: Workspace) -> None:
 
 
 def test_without_an_environment_or_a_port(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="is not a port of this machine"), serving(
-        pool(1, api_base="https://api.example.org/v1"), workspace
-    ):
+    remote, local = pool(1, api_base="https://api.example.org/v1"), pool(free_port())
+    with pytest.raises(ConfigError, match="is not a port of this machine"), serving(remote, workspace):
         pass
     monkeypatch.delenv("PODIUM_VLLM_PYTHON")
-    with pytest.raises(ConfigError, match="make vllm-local"), serving(pool(free_port()), workspace):
+    with pytest.raises(ConfigError, match="make vllm-local"), serving(local, workspace):
         pass
 
 
@@ -291,4 +280,4 @@ def test_serving_is_no_part_of_what_a_response_is_cached_under(workspace: Worksp
 def test_a_pool_without_such_workers_starts_nothing(tmp_path: Path) -> None:
     with serving(Pool(name="p", workers=(Worker(name="tool", model="local/guesser"),)), Workspace(tmp_path)) as names:
         assert names == []
-    assert json.dumps([path.name for path in tmp_path.iterdir()]) == "[]"
+    assert list(tmp_path.iterdir()) == []

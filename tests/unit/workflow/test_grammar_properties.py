@@ -1,46 +1,33 @@
-"""The grammar accepts any text, parses what it renders, and its modes are nested."""
+"""The grammar accepts any text, parses what it renders, and its modes are nested. Text after the end of the model's
+turn is never read, even if a base model continues with another prompt."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ops.config import Prompting
 from ops.workflow.grammar import SOLVE, Step, Workflow, parse
 from ops.workflow.literals import FormatFailure
+from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
+from tests.builders import make_problem
 
 OFFERED = 7
+MODES = pytest.mark.parametrize("mode", ["binary", "fine_grained"])
 
 spoken = st.text(min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
-awkward = st.sampled_from(
-    [
-        'say "yes"',
-        "don't",
-        "a\nb\r\nc\td",
-        '"""',
-        "'''",
-        "\\",
-        '\\"',
-        "ends in \\",
-        "\\frac{1}{2} \\sqrt x \\N \\u12 \\x",
-        "\nu\neq\text{no} \rho \r\n\b\f\v",
-        "\\nu \\text{x} \\\\ \\\\\\hline",
-        "“curly” ‘quotes’",
-        "Human: go on\nHuman: go on\n<|im_end|>",
-        "[1, 2]",
-        "]] ]",
-        "model_id = [3]",
-        'subtasks = ["x"]\naccess_list = [[]]',
-        "# no comment",
-        "naïve 日本 🙂",
-        "\x00\x1a\x7f\u2028\ufeff",
-        "{}(),;'`",
-    ]
-)
+awkward = st.sampled_from([
+    'say "yes"', "don't", "a\nb\r\nc\td", '"""', "'''", "\\", '\\"', "ends in \\",
+    "\\frac{1}{2} \\sqrt x \\N \\u12 \\x", "\nu\neq\text{no} \rho \r\n\b\f\v", "\\nu \\text{x} \\\\ \\\\\\hline",
+    "“curly” ‘quotes’", "Human: go on\nHuman: go on\n<|im_end|>", "[1, 2]", "]] ]", "model_id = [3]",
+    'subtasks = ["x"]\naccess_list = [[]]', "# no comment", "naïve 日本 🙂", "\x00\x1a\x7f\u2028\ufeff", "{}(),;'`",
+])  # fmt: skip
 
 
 @st.composite
@@ -98,43 +85,6 @@ def test_any_text_gives_a_valid_workflow_or_a_reason(
     check_total(text, mode, recursive, offered, most)
 
 
-# A byte selects a piece, since hypothesis draws bytes ten times as fast as a list.
-of_pieces = given(st.binary(max_size=48), st.integers(0, 255))
-of_characters = given(st.text(st.characters(), max_size=120), st.integers(0, 3))
-SOME, MANY = (
-    settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    for count in (200, 10_000)
-)
-
-
-@of_pieces
-@SOME
-def test_texts_of_pieces(indices: bytes, settings: int) -> None:
-    check_pieces(indices, settings)
-
-
-@of_characters
-@SOME
-def test_texts_of_any_characters(text: str, place: int) -> None:
-    check_placed(text, place)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
-@of_pieces
-@MANY
-def test_ten_thousand_texts_of_pieces(indices: bytes, settings: int) -> None:
-    check_pieces(indices, settings)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
-@of_characters
-@MANY
-def test_ten_thousand_texts_of_any_characters(text: str, place: int) -> None:
-    check_placed(text, place)
-
-
 def check_pieces(indices: bytes, settings: int) -> None:
     text = "".join(PIECES[index % len(PIECES)] for index in indices)
     check_total(text, "fine_grained" if settings & 1 else "binary", bool(settings & 2), 1 + settings % 7, 5)
@@ -146,19 +96,32 @@ def check_placed(text: str, place: int) -> None:
     check_total(whole, "binary", False, 7, 5)
 
 
-@given(workflows(), st.booleans())
+SOAK = (pytest.mark.soak, pytest.mark.timeout(1200))
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=SOAK)])
+@pytest.mark.parametrize(
+    ("check", "drawn"),
+    [
+        # A byte selects a piece, since hypothesis draws bytes ten times as fast as a list.
+        pytest.param(check_pieces, (st.binary(max_size=48), st.integers(0, 255)), id="pieces"),
+        pytest.param(check_placed, (st.text(st.characters(), max_size=120), st.integers(0, 3)), id="any characters"),
+    ],
+)
+def test_many_texts(check: Any, drawn: tuple[st.SearchStrategy[Any], ...], count: int) -> None:
+    each = settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    each(given(*drawn)(check))()
+
+
+@MODES
+@given(data=st.data(), recursive=st.booleans())
 @settings(max_examples=50, deadline=None)
-def test_a_rendered_workflow_reads_back_the_same(workflow: Workflow, recursive: bool) -> None:
-    assert parse(workflow.render(), offered=OFFERED, recursive=recursive).workflow == workflow
+def test_a_rendered_workflow_reads_back_the_same(mode: str, data: st.DataObject, recursive: bool) -> None:
+    workflow = data.draw(workflows(mode=mode))
+    assert parse(workflow.render(), offered=OFFERED, access=mode, recursive=recursive).workflow == workflow
 
 
-@given(workflows(mode="fine_grained"))
-@settings(max_examples=50, deadline=None)
-def test_a_rendered_fine_grained_workflow_reads_back_the_same(workflow: Workflow) -> None:
-    assert parse(workflow.render(), offered=OFFERED, access="fine_grained").workflow == workflow
-
-
-@pytest.mark.parametrize("mode", ["binary", "fine_grained"])
+@MODES
 @given(count=st.integers(11, 50), data=st.data())
 @settings(max_examples=20, deadline=None)
 def test_workflows_of_fifty_steps_read_back_the_same(mode: str, count: int, data: st.DataObject) -> None:
@@ -314,22 +277,83 @@ def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:
     assert parse(text, offered=6).workflow == Workflow.single(9_999 % 6)
 
 
-def test_steps_that_no_text_can_express_are_refused() -> None:
-    for worker, subtask in [(-1, "x"), (0, ""), (0, " \n"), (0, "\ud800")]:
-        with pytest.raises(ValueError, match=r"ordinal|subtask"):
-            Step(worker, subtask)
-    with pytest.raises(ValueError, match="not an earlier step"):
-        Workflow((Step(0, "x"), Step(0, "y", (1,))))
-    with pytest.raises(ValueError, match="twice"):
-        Workflow((Step(0, "x"), Step(0, "y", (0, 0))))
-    assert Step(0, "x", ()) == Step(0, "x", "none")
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ([(-1, "x")], "ordinal"),
+        ([(0, "")], "subtask"),
+        ([(0, " \n")], "subtask"),
+        ([(0, "\ud800")], "subtask"),
+        ([(0, "x"), (0, "y", (1,))], "not an earlier step"),
+        ([(0, "x"), (0, "y", (0, 0))], "twice"),
+    ],
+)
+def test_steps_that_no_text_can_express_are_refused(steps: list[Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Workflow(tuple(Step(*fields) for fields in steps))
 
 
 def test_graph_of_a_workflow() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (0,)), Step(3, "d", "all"), Step(4, "e", (2,))))
+    assert Step(0, "x", ()) == Step(0, "x", "none")
     assert [workflow.visible(index) for index in range(5)] == [(), (), (0,), (0, 1, 2), (2,)]
     assert workflow.needed() == {0, 2, 4}
     backwards = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (1, 0))))
     assert backwards.visible(2) == (0, 1)
     assert Workflow(()).needed() == frozenset()
     assert Workflow.single(2) == Workflow((Step(2, SOLVE, "none"),))
+
+
+# ── the end of the model's turn ──────────────────────────────────────────────
+
+OWN = Workflow((Step(1, "Add."), Step(0, "Say it.", "all")))
+INVENTED = Workflow.single(2, "Invented.").render()
+
+
+def prompts(style: str, few_shots: str) -> list[str]:
+    """Return each user message as a run-on text repeats it, in the first round and in a recursive one."""
+    prompting = Prompting.model_validate({"style": style})
+    shots = load_few_shots(Path(__file__).parents[3] / "data", few_shots)
+    first = conductor_messages(make_problem(), 3, prompting, shots)
+    again = recursive_messages(first, OWN.render(), "4", style=prompting.style)
+    return [message["content"] for message in (*first, *again) if message["role"] == "user"]
+
+
+@pytest.mark.parametrize("few_shots", ["none", "out_of_distribution", "in_distribution", "mixed"])
+def test_a_completion_that_continues_with_our_prompt_is_cut(few_shots: str) -> None:
+    [first, _, again] = prompts("full", few_shots)
+    question = first[first.index("Question:\n") :]
+    for text in (question, again[again.index("--- End") :], "--- Your turn ---\n"):
+        assert parse(f"{OWN.render()}\n\n{text}\n\n{INVENTED}", offered=3).workflow == OWN
+    assert parse(f"The answer is 4.\n\n{question}\n\n{INVENTED}", offered=3).workflow is None
+
+
+def test_a_completion_that_continues_with_a_compact_prompt_is_cut() -> None:
+    first, *_ = prompts("compact", "none")
+    assert parse(f"{OWN.render()}\n{first}\n{INVENTED}", offered=3).workflow == OWN
+
+
+MARKS = [
+    "\nHuman: Again.\n\nAssistant: ", "\nUser: Again.\nAssistant:\n", "\n\n### User:\nAgain.\n\n### Assistant:\n",
+    "<|im_end|>\n<|im_start|>user\nAgain.<|im_end|>\n<|im_start|>assistant\n", "<|endoftext|>",
+    "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n", "</s>[INST] Again. [/INST] ",
+    "<end_of_turn>\n<start_of_turn>user\n", "\nuser\nAgain.\nassistant\n", "\n--- Example 2 ---\n",
+    "\nQuestion: Again?\n",
+]  # fmt: skip
+
+
+@given(workflows(), workflows(), st.sampled_from(MARKS))
+@settings(max_examples=150, deadline=None)
+def test_the_own_workflow_is_read_and_the_next_one_never(own: Workflow, invented: Workflow, mark: str) -> None:
+    assert parse(f"Think.\n{own.render()}{mark}{invented.render()}", offered=OFFERED).workflow == own
+    if "Question" not in mark:  # a model may repeat the question before its workflow
+        assert parse(f"The answer is 4.{mark}{invented.render()}", offered=OFFERED).workflow is None
+
+
+@given(workflows(), workflows(), st.text(alphabet="MSA,=[]01\n ", max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_text_after_the_end_does_not_change_the_parse(own: Workflow, other: Workflow, junk: str) -> None:
+    cut = own.render()[: len(own.render()) * 2 // 3]
+    for text in (own.render(), cut, "no plan"):
+        whole = parse(text + "\n", offered=OFFERED)
+        assert parse(f"{text}\n<|im_end|>{junk}{other.render()}", offered=OFFERED).workflow == whole.workflow

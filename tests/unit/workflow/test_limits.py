@@ -4,61 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 import tracemalloc
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ops.cache import cache_key
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
 from ops.core.response import Message, Response
-from ops.workflow.execution import Previous, execute, messages_of, worker_messages
+from ops.workflow.execution import Previous, carried, execute, messages_of
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
-from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run
+from tests.builders import Answering
+from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, run
+
+SIDE_BY_SIDE = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
+LONG = "First. " + "and so on " * 500 + "Answer: 42"
 
 # ── deadline ─────────────────────────────────────────────────────────────────
 
 
-async def _forever(_: str) -> None:
-    await asyncio.Event().wait()
-
-
 def test_at_the_deadline_calls_in_flight_are_cancelled_and_the_trace_says_so() -> None:
-    workflow = Workflow((Step(0, "quick"), Step(1, "slow"), Step(2, "end", "all")))
+    async def hook(subtask: str) -> None:
+        if subtask == "b":
+            await asyncio.Event().wait()
 
-    async def scenario() -> tuple[WorkflowTrace, Tool, int]:
-        async def hook(subtask: str) -> None:
-            if subtask == "slow":
-                await _forever(subtask)
+    async def scenario() -> tuple[WorkflowTrace, int]:
+        team = Team(WORKERS, client, execution=Execution(deadline_s=0.05))
+        return await execute(SIDE_BY_SIDE, QUESTION, team), len(asyncio.all_tasks())
 
-        client = Tool(hook)
-        trace = await execute(workflow, QUESTION, Team(WORKERS, client, execution=Execution(deadline_s=0.05)))
-        return trace, client, len(asyncio.all_tasks())
-
-    trace, client, tasks = asyncio.run(scenario())
+    client = Tool(hook)
+    trace, tasks = asyncio.run(scenario())
     assert (trace.status, trace.answer) == ("timed_out", None)
     assert [step.status for step in trace.steps] == ["ok", "timed_out", "not_run"]
     assert "deadline" in trace.error
-    assert client.cancelled == ["slow"]
+    assert client.cancelled == ["b"]
     assert tasks == 1
 
 
 def test_a_refusal_outweighs_a_deadline() -> None:
     async def hook(subtask: str) -> None:
-        if subtask == "a":
+        if subtask == "b":
             raise WorkerRefused("no")
-        await _forever(subtask)
+        await asyncio.Event().wait()
 
-    async def scenario() -> WorkflowTrace:
-        workflow = Workflow((Step(1, "b"), Step(0, "a"), Step(2, "end", "all")))
-        return await execute(workflow, QUESTION, Team(WORKERS, Tool(hook), execution=Execution(deadline_s=0.05)))
-
-    assert asyncio.run(scenario()).status == "refused"
+    assert run(SIDE_BY_SIDE, Tool(hook), execution=Execution(deadline_s=0.05)).status == "refused"
 
 
 def test_a_time_out_of_the_clients_own_is_no_deadline() -> None:
@@ -66,63 +63,61 @@ def test_a_time_out_of_the_clients_own_is_no_deadline() -> None:
         run(CHAIN, failing("b", TimeoutError("a bug")), execution=Execution(deadline_s=30))
 
 
-def test_within_the_deadline_nothing_changes() -> None:
-    limited = run(CHAIN, Tool(), execution=Execution(deadline_s=30))
-    assert (limited.status, limited.answer) == ("answered", one_after_another(CHAIN, 0)[2])
-
-
 # ── what later steps are shown ───────────────────────────────────────────────
 
 
-class Talker(Tool):
-    """A client with long answers."""
+def tokens(text: str) -> int:
+    from litellm.litellm_core_utils.default_encoding import encoding
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-        await super().complete(worker, messages, sample=sample)
-        return Response("First. " + "and so on " * 500 + "Answer: 42", 10, 1000, 0.0, 1.0, "stop")
+    return len(encoding.encode_ordinary(text))
 
 
-def test_a_long_response_is_cut_for_later_steps_and_marked_as_cut() -> None:
-    client = Talker()
-    trace = run(CHAIN, client, execution=Execution(carried_tokens=40))
-    shown = client.calls[1][1][1]["content"]
-    assert shown.startswith("First.")
-    assert shown.endswith("Answer: 42")
-    assert "[… cut: 40 of " in shown
-    assert len(shown) < 400
-    assert trace.steps[0].response.text.count("and so on") == 500  # the trace keeps the whole response
-    assert trace.steps[0].cut_tokens > 900
-    assert trace.answer == trace.steps[2].response.text  # and so does the answer
+@given(st.text(max_size=400), st.integers(16, 60))
+@settings(max_examples=150, deadline=None)
+def test_both_ends_are_kept_and_the_mark_is_true(text: str, limit: int) -> None:
+    result, total = carried(text, limit), tokens(text)
+    if total <= limit:
+        assert result == (text, 0)
+        return
+    assert result.cut == total - limit
+    head, mark, tail = re.split(r"\n\[… (cut: \d+ of \d+ tokens shown)\]\n", result.text, maxsplit=1)
+    assert mark == f"cut: {limit} of {total} tokens shown"
+    assert text.startswith(head)
+    assert text.endswith(tail)
 
 
-def test_without_a_limit_nothing_is_cut() -> None:
-    client = Talker()
-    trace = run(CHAIN, client)
-    assert client.calls[1][1][1]["content"] == trace.steps[0].response.text
-    assert trace.steps[0].cut_tokens == 0
+def test_without_a_limit_or_within_it_nothing_is_cut() -> None:
+    assert carried(LONG, None) == (LONG, 0)
+    assert carried("short", 16) == ("short", 0)
 
 
-# ── a recursive round ────────────────────────────────────────────────────────
+def test_characters_are_not_cut_in_two() -> None:
+    result = carried("日本語のテキスト" * 100, 17)
+    assert "\ufffd" not in result.text
+    assert result.cut > 0
 
 
-def test_in_a_recursive_round_all_also_shows_the_previous_final_response() -> None:
-    workflow = Workflow((Step(0, "a"), Step(1, "b", "all"), Step(2, "c", "all")))
-    client = Tool()
-    run(workflow, client, previous=Previous("Solve it.", "Perhaps 41"))
-    before = [
-        {"role": "user", "content": f"{QUESTION}\n\nSubtask: Solve it."},
-        {"role": "assistant", "content": "Perhaps 41"},
-    ]
-    first, second, third = (call[1] for call in client.calls)
-    assert first == [{"role": "user", "content": f"{QUESTION}\n\nSubtask: a"}]
-    assert second[:2] == third[:2] == before
-    assert second[2] == {"role": "user", "content": "Subtask: a"}
-    assert [len(messages) for messages in (second, third)] == [5, 7]
+def test_control_tokens_are_counted_as_the_text_that_they_are() -> None:
+    assert carried("<|endoftext|>" * 40, 16).cut > 0
 
 
-def test_a_first_step_with_access_to_all_sees_the_previous_response_alone() -> None:
-    messages = worker_messages(Workflow((Step(0, "check it", "all"),)), 0, QUESTION, {}, Previous("x", "y"))
-    assert [message["content"] for message in messages] == [f"{QUESTION}\n\nSubtask: x", "y", "Subtask: check it"]
+@pytest.mark.parametrize("limit", [None, 40])
+@pytest.mark.parametrize("previous", [None, Previous("before", "so " * 300)])
+def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: Previous | None) -> None:
+    """A long response is cut for later steps, and kept whole in the trace."""
+    client = Answering(LONG)
+    team = Team(WORKERS, client, execution=Execution(carried_tokens=limit))
+    trace = asyncio.run(execute(CHAIN, QUESTION, team, previous=previous))
+    assert [messages_of(trace, index) for index in range(3)] == [messages for _, messages, _ in client.asked]
+    assert [step.response.text for step in trace.steps] == [LONG] * 3
+    assert trace.answer == LONG
+    shown = client.asked[2][1][-2]["content"]  # the second step's response
+    if limit is None:
+        assert (shown, trace.steps[1].cut_tokens) == (LONG, 0)
+    else:
+        assert shown.startswith("First.") and "[… cut: 40 of " in shown and shown.endswith("Answer: 42")
+        assert len(shown) < 400
+        assert trace.steps[1].cut_tokens > 900
 
 
 # ── the record ───────────────────────────────────────────────────────────────
@@ -135,20 +130,10 @@ def test_a_step_names_its_messages_by_the_key_of_the_response_cache() -> None:
     assert [step.key for step in trace.steps] == wanted
 
 
-@pytest.mark.parametrize("limit", [None, 40])
-@pytest.mark.parametrize("previous", [None, Previous("before", "so " * 300)])
-def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: Previous | None) -> None:
-    client = Talker()
-    trace = run(CHAIN, client, execution=Execution(carried_tokens=limit), previous=previous)
-    assert [messages_of(trace, index) for index in range(3)] == [call[1] for call in client.calls]
-
-
 def test_steps_record_their_times() -> None:
-    async def hook(subtask: str) -> None:
-        await asyncio.sleep(0.03)
-
     before = time.time()
-    trace = run(Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all"), Step(3, "d", (2,)))), Tool(hook))
+    workflow = Workflow((*SIDE_BY_SIDE.steps, Step(3, "d", (2,))))
+    trace = run(workflow, Tool(lambda _: asyncio.sleep(0.03)))
     a, b, c, d = trace.steps
     assert (a.status, b.status) == ("ok", "ok")
     assert before <= trace.began <= time.time()
@@ -166,14 +151,12 @@ def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
             await asyncio.sleep(0)
             return Response("x" * 200, 1, 1, 0.0, 0.0, "stop")
 
-    scheduler, client = Scheduler(), Short()
-    workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
+    scheduler, team = Scheduler(), Team(WORKERS, Short())
 
     async def rounds(count: int) -> None:
         for _ in range(count):
-            await asyncio.gather(
-                *(execute(workflow, f"{QUESTION} {n}", Team(WORKERS, client), scheduler=scheduler) for n in range(300))
-            )
+            runs = (execute(SIDE_BY_SIDE, f"{QUESTION} {n}", team, scheduler=scheduler) for n in range(300))
+            await asyncio.gather(*runs)
 
     async def scenario() -> tuple[int, int, int]:
         await rounds(1)

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from ops.config import Prompting, Worker
-from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard
 from ops.workflow.execution import execute
 from ops.workflow.few_shots import load_few_shots
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
-from tests.builders import Answering
+from tests.builders import Answering, make_problem
 
 ROOT = Path(__file__).parents[3]
-PROBLEM = Problem("1", "rlpr", "rlpr", "train", "Why?", "Because.", "text")
+PROBLEM = make_problem(question="Why?")
 NAMES = ("ada", "bob", "cid", "dora", "eve")
 CARDS = tuple(WorkerCard(accuracy={"math": share / 10}, cost_usd=0.001) for share in range(5))
 
@@ -26,13 +25,8 @@ CARDS = tuple(WorkerCard(accuracy={"math": share / 10}, cost_usd=0.001) for shar
 def team(**prompting: object) -> Team:
     workers = [Worker(name=name, model=f"local/{name}") for name in NAMES]
     shown = Prompting.model_validate(prompting)
-    return Team(
-        workers,
-        Answering("Because."),
-        shown,
-        load_few_shots(ROOT / "data", shown.few_shots),
-        CARDS if shown.cards else (),
-    )
+    shots = load_few_shots(ROOT / "data", shown.few_shots)
+    return Team(workers, Answering("Because."), shown, shots, CARDS if shown.cards else ())
 
 
 def last(offered: Team) -> str:
@@ -72,13 +66,13 @@ def test_every_workflow_that_is_shown_can_be_run(style: str, ordinals: list[int]
             assert offered.read(f"model_id = {block}").workflow is not None
 
 
-def test_a_worker_who_is_not_on_offer_is_no_workers_ordinal() -> None:
+@pytest.mark.parametrize("absent", [0, 2, 4, 5])
+def test_a_worker_that_is_not_on_offer_has_no_ordinal(absent: int) -> None:
     offered = team().offering([1, 3])
     assert offered.read(Workflow.single(3).render()).workflow == Workflow.single(3)
-    for absent in (0, 2, 4, 5):
-        parsed = offered.read(Workflow.single(absent).render())
-        assert parsed.failure == FormatFailure.UNKNOWN_WORKER
-        assert parsed.detail == f"step 0: {absent} is not among 1, 3"
+    parsed = offered.read(Workflow.single(absent).render())
+    assert parsed.failure == FormatFailure.UNKNOWN_WORKER
+    assert parsed.detail == f"step 0: {absent} is not among 1, 3"
 
 
 def test_workers_that_are_not_on_offer_are_not_called() -> None:
@@ -92,12 +86,12 @@ def test_workers_that_are_not_on_offer_are_not_called() -> None:
     assert len(client.asked) == 2
 
 
-def test_text_after_the_answer_ends_the_turn_for_any_offer() -> None:
-    for style in ("full", "compact"):
-        offered = team(style=style, few_shots="none").offering([2, 4])
-        listed = next(line for line in last(offered).splitlines() if line.startswith("Models"))
-        invented = f"{Workflow.single(2).render()}\n{listed}\n{Workflow.single(4).render()}"
-        assert offered.read(invented).workflow == Workflow.single(2)
+@pytest.mark.parametrize("style", ["full", "compact"])
+def test_text_after_the_answer_ends_the_turn_for_any_offer(style: str) -> None:
+    offered = team(style=style, few_shots="none").offering([2, 4])
+    listed = next(line for line in last(offered).splitlines() if line.startswith("Models"))
+    invented = f"{Workflow.single(2).render()}\n{listed}\n{Workflow.single(4).render()}"
+    assert offered.read(invented).workflow == Workflow.single(2)
 
 
 @pytest.mark.parametrize("ordinals", [[], [1, 1], [5], [0, -1]])

@@ -21,7 +21,7 @@ from tests.builders import Answering, make_problem
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
 PROMPTING = Prompting(style="compact", few_shots="none")
-KEEP = Workflow(()).render()
+KEEP = Workflow(())
 FIRST = Workflow.single(0, "First.")
 SECOND = Workflow.single(1, "Second.")
 THIRD = Workflow((Step(0, "Third."), Step(1, "Last.", "all")))
@@ -46,31 +46,31 @@ class Tool:
         return Response(f"{worker.name} #{len(self.chats)}", 10, 5, 0.25, 2.0, "stop")
 
 
+def written(text: str | Workflow) -> str:
+    return text if isinstance(text, str) else text.render()
+
+
 class Script:
     """A Conductor that writes prepared texts, and records its prompts."""
 
-    def __init__(self, *texts: str) -> None:
-        self.texts = list(texts)
+    def __init__(self, *texts: str | Workflow) -> None:
+        self.texts = texts
         self.prompts: list[list[Message]] = []
 
     async def __call__(self, prompts: list[list[Message]]) -> list[str]:
         [prompt] = prompts
         self.prompts.append(prompt)
-        return [self.texts[len(self.prompts) - 1]]
+        return [written(self.texts[len(self.prompts) - 1])]
 
 
-def run(*texts: str | Workflow, rounds: int = 5, ratio: float = 9.0) -> tuple[Trace, Script, Tool]:
-    script, tool = Script(*(t if isinstance(t, str) else t.render() for t in texts)), Tool()
-    return (
-        rounds_of(script, Team(OFFERED, tool, PROMPTING), RoundLimits(rounds=rounds, calls_ratio=ratio)),
-        script,
-        tool,
-    )
-
-
-def rounds_of(script: Script, team: Team, limits: RoundLimits) -> Trace:
-    [trace] = asyncio.run(play([Question(problem(), team)], script, limits))
-    return trace
+def run(
+    *texts: str | Workflow, client: Any = None, prompting: Prompting = PROMPTING, team: Any = None, **limits: Any
+) -> tuple[Trace, Script, Any]:
+    """Play one question with these texts of the Conductor; `team` has further settings of the team."""
+    script, client = Script(*texts), client or Tool()
+    question = Question(problem(), Team(OFFERED, client, prompting, **team or {}))
+    [trace] = asyncio.run(play([question], script, RoundLimits(**{"rounds": 5, "calls_ratio": 9.0} | limits)))
+    return trace, script, client
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def rounds_of(script: Script, team: Team, limits: RoundLimits) -> Trace:
         ((FIRST, SECOND, THIRD), {"rounds": 2}, "cap", "one #4", 4),
         ((FIRST, FIRST), {}, "loop", "zero #1", 1),
         ((FIRST, SECOND, FIRST), {}, "loop", "one #2", 2),
-        ((FIRST, THIRD), {"ratio": 2.0}, "budget", "zero #1", 1),
-        ((FIRST, SECOND, KEEP), {"ratio": 2.0}, "kept", "one #2", 2),
-        ((FIRST, SECOND, THIRD), {"ratio": 2.0}, "budget", "one #2", 2),
+        ((FIRST, THIRD), {"calls_ratio": 2.0}, "budget", "zero #1", 1),
+        ((FIRST, SECOND, KEEP), {"calls_ratio": 2.0}, "kept", "one #2", 2),
+        ((FIRST, SECOND, THIRD), {"calls_ratio": 2.0}, "budget", "one #2", 2),
         ((FIRST, "I am content."), {}, "invalid", "zero #1", 1),
         (("I do not know.",), {}, "invalid", None, 0),
         ((KEEP,), {}, "invalid", None, 0),  # there is no answer to keep yet
@@ -104,7 +104,7 @@ def test_rounds_end_for_a_named_reason(texts, limits, stop, answer, calls) -> No
 
 def test_steps_that_are_not_run_do_not_count_against_the_budget() -> None:
     pruned = Workflow((Step(0, "Idle."), Step(0, "Idle too."), Step(1, "Alone.")))
-    trace, _, _ = run(FIRST, pruned, KEEP, ratio=2.0)
+    trace, _, _ = run(FIRST, pruned, KEEP, calls_ratio=2.0)
     assert (trace.stop, trace.calls) == ("kept", 2)
 
 
@@ -115,8 +115,7 @@ def test_a_deadline_in_a_round_is_reported() -> None:
                 await asyncio.Event().wait()
             return await super().complete(worker, messages, sample=sample)
 
-    team = Team(OFFERED, Slow(), PROMPTING, execution=Execution(deadline_s=0.05))
-    trace = rounds_of(Script(FIRST.render(), SECOND.render()), team, RoundLimits(rounds=3))
+    trace, *_ = run(FIRST, SECOND, client=Slow(), team={"execution": Execution(deadline_s=0.05)})
     assert (trace.stop, trace.answer, trace.unscorable) == ("timed_out", "zero #1", True)
 
 
@@ -140,10 +139,9 @@ def test_the_next_round_sees_the_previous_answer_where_it_sees_all() -> None:
 
 
 def test_a_long_previous_answer_is_cut_as_any_response_is() -> None:
-    tool = Answering("word " * 900)
-    script = Script(FIRST.render(), Workflow((Step(1, "Judge.", "all"),)).render())
-    rounds_of(script, Team(OFFERED, tool, PROMPTING, execution=Execution(carried_tokens=50)), RoundLimits())
-    assert "cut: 50 of" in tool.asked[1][1][1]["content"]
+    settings, judge = {"execution": Execution(carried_tokens=50)}, Workflow((Step(1, "Judge.", "all"),))
+    _, _, client = run(FIRST, judge, client=Answering("word " * 900), team=settings, rounds=1)
+    assert "cut: 50 of" in client.asked[1][1][1]["content"]
 
 
 def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
@@ -154,7 +152,7 @@ def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
         rounds.append(len(prompts))
         if len(rounds) == 1:
             return [FIRST.render(), "nothing", FIRST.render()]
-        return [KEEP if "What is a?" in prompt[0]["content"] else SECOND.render() for prompt in prompts]
+        return [written(KEEP if "What is a?" in prompt[0]["content"] else SECOND) for prompt in prompts]
 
     team = Team(OFFERED, Tool(), PROMPTING)
     traces = asyncio.run(play([Question(each, team) for each in problems], write, RoundLimits(rounds=2)))
@@ -185,8 +183,7 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
 
 def test_the_conductor_may_be_shown_less_of_an_answer() -> None:
     talker = Answering("Begin. " + "word " * 900 + "End.")
-    script = Script(FIRST.render(), KEEP)
-    trace = rounds_of(script, Team(OFFERED, talker, PROMPTING), RoundLimits(answer_tokens=20))
+    trace, script, _ = run(FIRST, KEEP, client=talker, answer_tokens=20)
     shown = script.prompts[1][-1]["content"]
     assert "Begin." in shown
     assert "cut: 20 of" in shown
@@ -199,21 +196,20 @@ def test_the_conductor_may_be_shown_less_of_an_answer() -> None:
 def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
     cards = [WorkerCard(accuracy={"math": 0.71 - ordinal / 10}, cost_usd=0.002) for ordinal in range(len(OFFERED))]
     prompting = PROMPTING.model_copy(update={"cards": True})
-    script = Script(FIRST.render(), SECOND.render(), KEEP)
-    rounds_of(script, Team(OFFERED, Tool(), prompting, cards=cards), RoundLimits(rounds=2, calls_ratio=9))
+    _, script, _ = run(FIRST, SECOND, KEEP, prompting=prompting, team={"cards": cards})
     assert len(script.prompts) == 3
     assert all(cards[0].short() in prompt[0]["content"] for prompt in script.prompts)
 
 
 def together(
-    texts: dict[str, list[str]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
+    texts: dict[str, list[Workflow]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
 ) -> dict[str, Trace]:
     """Return problem → its rounds, with all problems in one set; each has its own prepared texts, in order."""
     left = {name: list(own) for name, own in texts.items()}
 
     async def write(prompts: list[list[Message]]) -> list[str]:
         names = [next(name for name in left if f"What is {name}?" in prompt[0]["content"]) for prompt in prompts]
-        return [left[name].pop(0) for name in names]
+        return [left[name].pop(0).render() for name in names]
 
     team = Team(OFFERED, Tool(), PROMPTING)
     questions = [Question(problem(name), team) for name in texts]
@@ -222,18 +218,18 @@ def together(
 
 def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:
     limits = RoundLimits(rounds=1, calls_ratio=2.0)
-    wide = Workflow((Step(0, "One."), Step(1, "Two.", "all"), Step(0, "Three.", "all"))).render()
-    alone = together({"a": [FIRST.render(), wide]}, limits)
+    wide = Workflow((Step(0, "One."), Step(1, "Two.", "all"), Step(0, "Three.", "all")))
+    alone = together({"a": [FIRST, wide]}, limits)
     assert alone["a"].stop == "budget" and alone["a"].calls == 1
     # Two other problems keep their answers, and leave it the calls that they do not make.
-    keep = [FIRST.render(), KEEP]
-    made = together({"a": [FIRST.render(), wide], "b": keep, "c": keep}, limits)
+    keep = [FIRST, KEEP]
+    made = together({"a": [FIRST, wide], "b": keep, "c": keep}, limits)
     assert {name: rounds.stop for name, rounds in made.items()} == {"a": "cap", "b": "kept", "c": "kept"}
     assert sum(rounds.calls for rounds in made.values()) == 6 == 2 * 3
 
 
 def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
-    texts = {name: [FIRST.render(), THIRD.render()] for name in "abcdef"}
+    texts = {name: [FIRST, THIRD] for name in "abcdef"}
     ends = [[trace.stop for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
     assert ends[0] == ends[1]
     assert sorted(ends[0]) == ["budget"] * 3 + ["cap"] * 3  # six calls are left, and each problem would make two
@@ -242,13 +238,13 @@ def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
 
 def test_sets_can_share_a_budget() -> None:
     budget, limits = CallBudget(2.0), RoundLimits()
-    together({"a": [FIRST.render(), KEEP]}, limits, budget)
-    assert together({"b": [FIRST.render(), THIRD.render()]}, limits, budget)["b"].stop == "cap"
-    assert together({"c": [FIRST.render(), THIRD.render()]}, limits, budget)["c"].stop == "budget"
+    together({"a": [FIRST, KEEP]}, limits, budget)
+    assert together({"b": [FIRST, THIRD]}, limits, budget)["b"].stop == "cap"
+    assert together({"c": [FIRST, THIRD]}, limits, budget)["c"].stop == "budget"
 
 
 def test_a_prompt_without_room_for_a_completion_leaves_the_answer() -> None:
-    texts = {"a": [FIRST.render(), SECOND.render()], "b": [FIRST.render(), SECOND.render()]}
+    texts = {name: [FIRST, SECOND] for name in "ab"}
     made = together(texts, RoundLimits(), fits=lambda prompt: "What is a?" not in prompt[0]["content"])
     assert {name: rounds.stop for name, rounds in made.items()} == {"a": "no_room", "b": "cap"}
     assert made["a"].answer is not None and made["a"].calls == 1

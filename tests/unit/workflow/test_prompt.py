@@ -6,13 +6,13 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from ops.config import Pool, Prompting, Worker
 from ops.core.errors import ConfigError, DataError
-from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.grammar import SOLVE, parse
 from ops.workflow.literals import FormatFailure
@@ -27,41 +27,33 @@ from ops.workflow.prompt import (
 )
 from ops.workflow.strategy import shape
 from ops.workflow.team import Team
+from tests.builders import make_problem
 
 DATA = Path(__file__).parents[3] / "data"
 SETS = ("out_of_distribution", "in_distribution", "mixed")
-CHOICE = Problem(
-    id="q1",
-    benchmark="mmlu",
-    domain="mmlu",
-    split="test",
-    question="Which metal is liquid at 20 °C?",
-    answer="B",
-    grader="choice",
-    choices=("Iron", "Mercury"),
+CHOICE = make_problem(
+    id="q1", benchmark="mmlu", grader="choice", question="Which metal is liquid at 20 °C?", choices=("Iron", "Mercury")
 )
+SHOTS = {name: load_few_shots(DATA, name) for name in SETS}
+EVERY_SET = pytest.mark.parametrize("shots", SHOTS.values(), ids=SHOTS)
+EVERY_STYLE = pytest.mark.parametrize("style", ["full", "compact"])
 POOL = Pool(name="p", workers=tuple(Worker(name=f"worker-{x}", model=f"openai/model-{x}") for x in "abcdefg"))
 
 
 def full(**settings: object) -> str:
-    few_shots = load_few_shots(DATA, "out_of_distribution")
-    messages = conductor_messages(CHOICE, 6, Prompting.model_validate(settings), few_shots)
-    assert [message["role"] for message in messages] == ["user"]
-    return messages[0]["content"]
+    [message] = conductor_messages(CHOICE, 6, Prompting.model_validate(settings), SHOTS["out_of_distribution"])
+    assert message["role"] == "user"
+    return message["content"]
 
 
 def test_compact_shows_the_question_and_the_ordinals_only() -> None:
     prompting = Prompting(style="compact", few_shots="none")
-    assert conductor_messages(CHOICE, 6, prompting, ()) == [
-        {
-            "role": "user",
-            "content": "Which metal is liquid at 20 °C?\nChoices: 2\nModels: 0 1 2 3 4 5",
-        }
-    ]
+    content = "Which metal is liquid at 20 °C?\nChoices: 2\nModels: 0 1 2 3 4 5"
+    assert conductor_messages(CHOICE, 6, prompting, ()) == [{"role": "user", "content": content}]
 
 
 def test_compact_shows_examples_as_past_turns_in_the_exact_form() -> None:
-    shots = load_few_shots(DATA, "mixed")
+    shots = SHOTS["mixed"]
     messages = conductor_messages(CHOICE, 3, Prompting(style="compact"), shots)
     assert [message["role"] for message in messages] == ["user", "assistant"] * len(shots) + ["user"]
     assert messages[1]["content"] == shots[0].on_offer(3).workflow.render()
@@ -76,7 +68,7 @@ def test_full_explains_shows_examples_and_asks() -> None:
     assert "Models on offer: Model 0, Model 1, Model 2, Model 3, Model 4, Model 5\n" in text
     assert "at most 5 steps" in text
     assert '["all"]' in text
-    for shot in load_few_shots(DATA, "out_of_distribution"):
+    for shot in SHOTS["out_of_distribution"]:
         assert shot.question in text
         assert shot.on_offer(6).workflow.render() in text
     assert not any(name in text for name in ("worker-a", "openai", "gpt", "Claude", "Gemini", "Qwen"))
@@ -104,11 +96,12 @@ def blocks(text: str) -> list[str]:
     return shown
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
-@pytest.mark.parametrize("name", SETS)
+@EVERY_STYLE
+@EVERY_SET
 @pytest.mark.parametrize("offered", [1, 2, 3, 5, 7, 9])
-def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(name: str, offered: int, style: str) -> None:
-    shots = load_few_shots(DATA, name)
+def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(
+    shots: tuple[FewShot, ...], offered: int, style: str
+) -> None:
     messages = conductor_messages(CHOICE, offered, Prompting.model_validate({"style": style}), shots)
     text = "\n\n".join(message["content"] for message in messages)
     shown = [parse(block, offered=offered) for block in blocks(text)]
@@ -119,9 +112,9 @@ def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(name: str,
     assert len(set(offers)) == 1  # the examples offer the same workers as the question
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_an_example_keeps_its_models_apart_while_the_pool_allows(name: str) -> None:
-    for shot in load_few_shots(DATA, name):
+@EVERY_SET
+def test_an_example_keeps_its_models_apart_while_the_pool_allows(shots: tuple[FewShot, ...]) -> None:
+    for shot in shots:
         wanted = [step.worker for step in shot.steps]
         assert shot.on_offer(7) == shot
         for offered in range(1, 10):
@@ -140,30 +133,30 @@ STRATEGIES = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", [*SETS, "none"])
-@pytest.mark.parametrize("access", ["binary", "fine_grained"])
-def test_no_shown_text_names_a_strategy(name: str, access: str) -> None:
-    prompting = Prompting.model_validate({"access": access})
-    [message] = conductor_messages(CHOICE, 5, prompting, load_few_shots(DATA, name))
+EVERY_ACCESS = pytest.mark.parametrize("access", ["binary", "fine_grained"])
+
+
+@pytest.mark.parametrize("shots", [*SHOTS.values(), ()], ids=[*SETS, "none"])
+@EVERY_ACCESS
+def test_no_shown_text_names_a_strategy(shots: tuple[FewShot, ...], access: str) -> None:
+    [message] = conductor_messages(CHOICE, 5, Prompting.model_validate({"access": access}), shots)
     assert not STRATEGIES.findall(message["content"])
-    shapes = [shape(parsed) for block in blocks(message["content"]) if (parsed := parse(block, offered=5).workflow)]
-    assert set(shapes) <= {"single", "chain", "aggregate"}  # graphs of partial tasks, none named by wording
-    if name != "none":
-        assert set(shapes) == {"single", "chain", "aggregate"}
+    shapes = {shape(parsed) for block in blocks(message["content"]) if (parsed := parse(block, offered=5).workflow)}
+    assert shapes <= {"single", "chain", "aggregate"}  # graphs of partial tasks, none named by wording
+    assert len(shapes) == 3 or not shots
 
 
-def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment() -> None:
-    for access in ("binary", "fine_grained"):
-        text = conductor_messages(CHOICE, 3, Prompting.model_validate({"access": access}), ())[0]["content"]
-        assert len(blocks(text)) == 1
-        assert not re.search(r"\b(?:model_id|subtasks|access_list)\W{0,3}:", text)
-        assert len(re.findall(r"\b(?:model_id|subtasks|access_list)\s*=", text)) == 3
-        assert text.count("three Python lists") == 1
+@EVERY_ACCESS
+def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment(access: str) -> None:
+    text = conductor_messages(CHOICE, 3, Prompting.model_validate({"access": access}), ())[0]["content"]
+    assert len(blocks(text)) == 1
+    assert not re.search(r"\b(?:model_id|subtasks|access_list)\W{0,3}:", text)
+    assert len(re.findall(r"\b(?:model_id|subtasks|access_list)\s*=", text)) == 3
+    assert text.count("three Python lists") == 1
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_examples_parse_and_vary(name: str) -> None:
-    shots = load_few_shots(DATA, name)
+@EVERY_SET
+def test_examples_parse_and_vary(shots: tuple[FewShot, ...]) -> None:
     assert len(shots) >= 4
     for shot in shots:
         assert parse(shot.workflow.render(), offered=7).workflow == shot.workflow
@@ -175,44 +168,35 @@ def test_examples_parse_and_vary(name: str) -> None:
 
 
 def test_the_sets_are_what_their_names_say() -> None:
-    kinds = {name: sorted(shot.kind for shot in load_few_shots(DATA, name)) for name in SETS}
-    assert kinds["out_of_distribution"] == [
-        "countdown numbers",
-        "countdown numbers",
-        "deep mathematics",
-        "medical reasoning",
-    ]
-    assert kinds["in_distribution"] == ["mathematics", "multiple choice", "programming", "short answer"]
-    assert kinds["mixed"] == ["countdown numbers", "mathematics", "medical reasoning", "programming"]
-    questions = [shot.question for name in SETS for shot in load_few_shots(DATA, name)]
+    assert {name: sorted(shot.kind for shot in shots) for name, shots in SHOTS.items()} == {
+        "out_of_distribution": ["countdown numbers", "countdown numbers", "deep mathematics", "medical reasoning"],
+        "in_distribution": ["mathematics", "multiple choice", "programming", "short answer"],
+        "mixed": ["countdown numbers", "mathematics", "medical reasoning", "programming"],
+    }
+    questions = [shot.question for shots in SHOTS.values() for shot in shots]
     assert len(set(questions)) == len(questions)
     assert load_few_shots(DATA, "none") == ()
 
 
-SHOT = {
-    "kind": "x",
-    "question": "Q?",
-    "reasoning": "Think.",
-    "steps": [{"worker": 0, "subtask": "Go.", "access": "none"}],
-}
+GO = {"worker": 0, "subtask": "Go.", "access": "none"}
+SHOT = {"kind": "x", "question": "Q?", "reasoning": "Think.", "steps": [GO]}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"steps": [{"worker": 9, "subtask": "Go."}]}, "9 is not among 0 … 6"),
-        ({"steps": [{"worker": -1, "subtask": "Go."}]}, "greater than or equal to 0"),
-        ({"steps": [{"worker": 0, "subtask": " "}]}, "must say something"),
-        ({"steps": [{"worker": 0, "subtask": "Go.", "access": [0]}]}, "steps.0.access"),
+        ({"steps": [GO | {"worker": 9}]}, "9 is not among 0 … 6"),
+        ({"steps": [GO | {"worker": -1}]}, "greater than or equal to 0"),
+        ({"steps": [GO | {"subtask": " "}]}, "must say something"),
+        ({"steps": [GO | {"access": [0]}]}, "steps.0.access"),
         ({"steps": []}, "examples.0.steps"),
         ({"workers": 3}, "not a known key"),
         ({"question": None}, "examples.0.question"),
     ],
 )
 def test_a_bad_example_file_is_one_clear_error(tmp_path: Path, change: dict[str, object], words: str) -> None:
-    folder = tmp_path / "few_shots"
-    folder.mkdir()
-    file = folder / "mine.yaml"
+    file = tmp_path / "few_shots" / "mine.yaml"
+    file.parent.mkdir()
     file.write_text(yaml.safe_dump({"examples": [SHOT]}), encoding="utf-8")
     assert load_few_shots(tmp_path, "mine") == (FewShot.model_validate(SHOT),)
     file.write_text(yaml.safe_dump({"examples": [SHOT | change]}), encoding="utf-8")
@@ -251,7 +235,7 @@ CARDS = (
 )
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
+@EVERY_STYLE
 def test_cards_stand_beside_their_ordinals(style: str) -> None:
     prompting = Prompting.model_validate({"style": style, "cards": True})
     text = conductor_messages(CHOICE, 2, prompting, (), cards=CARDS)[-1]["content"]
@@ -269,39 +253,46 @@ def test_cards_stand_beside_their_ordinals(style: str) -> None:
         conductor_messages(CHOICE, 2, prompting, (), cards=CARDS[:1])
 
 
-def profiles(tmp_path: Path, **changes: object) -> Path:
+def profiles(folder: Path, **changes: object) -> None:
     rows = [
         {"worker": name, "by_domain": {"math": {"n": 9, "accuracy": share, "se": 0.1}}, "cost_usd": 0.001, **changes}
         for name, share in (("worker-a", 0.1), ("worker-b", 0.9))
     ]
-    (tmp_path / "profiles.json").write_text(json.dumps({"workers": rows}), encoding="utf-8")
-    return tmp_path
+    (folder / "profiles.json").write_text(json.dumps({"workers": rows}), encoding="utf-8")
 
 
 def test_cards_follow_the_order_of_the_offer(tmp_path: Path) -> None:
-    data = profiles(tmp_path)
-    assert [card.accuracy["math"] for card in load_cards(data, ["worker-b", "worker-a"])] == [0.9, 0.1]
-    assert [card.accuracy["math"] for card in load_cards(data, ["worker-a"])] == [0.1]
+    profiles(tmp_path)
+    assert [card.accuracy["math"] for card in load_cards(tmp_path, ["worker-b", "worker-a"])] == [0.9, 0.1]
+    assert [card.accuracy["math"] for card in load_cards(tmp_path, ["worker-a"])] == [0.1]
 
 
-def test_cards_that_were_never_measured_are_one_clear_error(tmp_path: Path) -> None:
-    for data, offered, words in (
-        (tmp_path / "nowhere", ["worker-a"], "cannot be read"),
-        (profiles(tmp_path), ["worker-a", "worker-c"], "has no profile of worker-c"),
-        (profiles(tmp_path, by_domain={}), ["worker-a"], "is not a profile"),
-        (profiles(tmp_path, cost_usd="much"), ["worker-a"], "is not a profile"),
-    ):
-        with pytest.raises(DataError, match=words) as caught:
-            load_cards(data, offered)
-        assert "prompting.cards" in str(caught.value)
-        assert "profiles.json" in str(caught.value)
+@pytest.mark.parametrize(
+    ("changes", "offered", "words"),
+    [
+        (None, ["worker-a"], "cannot be read"),
+        ({}, ["worker-a", "worker-c"], "has no profile of worker-c"),
+        ({"by_domain": {}}, ["worker-a"], "is not a profile"),
+        ({"cost_usd": "much"}, ["worker-a"], "is not a profile"),
+    ],
+    ids=["no file", "no such worker", "no domain", "no cost"],
+)
+def test_cards_that_were_never_measured_are_one_clear_error(
+    tmp_path: Path, changes: dict[str, Any] | None, offered: list[str], words: str
+) -> None:
+    if changes is not None:
+        profiles(tmp_path, **changes)
+    with pytest.raises(DataError, match=words) as caught:
+        load_cards(tmp_path, offered)
+    assert "prompting.cards" in str(caught.value)
+    assert "profiles.json" in str(caught.value)
 
 
 def test_the_error_of_a_prompt_beyond_the_models_limit_names_its_problem() -> None:
     def words(messages: object) -> int:
         return len(str(messages).split())
 
-    messages = conductor_messages(CHOICE, 6, Prompting(), load_few_shots(DATA, "mixed"))
+    messages = conductor_messages(CHOICE, 6, Prompting(), SHOTS["mixed"])
     tokens = words(messages)
     check_length(messages, CHOICE, words, tokens)
     with pytest.raises(PromptTooLongError) as caught:
@@ -332,29 +323,24 @@ def test_no_example_is_a_question_that_is_evaluated() -> None:
     folder = DATA.parents[1] / "shared" / "benchmarks"
     if not folder.is_dir():
         pytest.skip("no ../shared/benchmarks on this machine")
-    shown = {bare(shot.question) for name in SETS for shot in load_few_shots(DATA, name)}
     questions = set()
     for file in folder.glob("*.jsonl.gz"):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
-            questions |= {bare(json.loads(line)["question"]) for line in lines}
+            questions |= {json.loads(line)["question"] for line in lines}
     assert len(questions) > 10_000
-    assert not shown & questions
-    grams = {gram for text in questions for gram in eights(text)}
-    assert not [gram for text in shown for gram in eights(text) if gram in grams]
-
-
-def bare(text: str) -> str:
-    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+    shown = {gram for shots in SHOTS.values() for shot in shots for gram in eights(shot.question)}
+    assert [text for text in questions if not shown.isdisjoint(eights(text))] == []
 
 
 def eights(text: str) -> list[str]:
-    words = text.split()
-    return [" ".join(words[i : i + 8]) for i in range(len(words) - 7)]
+    """Return every eight successive words, or all of a shorter text."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return [" ".join(words[i : i + 8]) for i in range(max(1, len(words) - 7))]
 
 
 def test_without_subtasks_nothing_that_is_shown_or_read_words_one() -> None:
     prompting = Prompting(subtasks=False, few_shots="mixed")
-    team = Team([Worker(name="a", model="local/a")] * 3, prompting=prompting, few_shots=load_few_shots(DATA, "mixed"))
+    team = Team([Worker(name="a", model="local/a")] * 3, prompting=prompting, few_shots=SHOTS["mixed"])
     [message] = team.messages(CHOICE)
     shown = re.findall(r"^subtasks = (\[.*\])$", message["content"], re.MULTILINE)
     assert len(shown) == 5  # the instruction's and four examples'

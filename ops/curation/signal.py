@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, gammaln, logsumexp, psi
 
 from ops.config import Curation
 from ops.core.errors import DataError
@@ -97,13 +97,19 @@ def fit_prior(tallies: Iterable[Tally]) -> Beta:
     seen = np.array([(*tally, count) for tally, count in sorted(counts.items())], dtype=float).reshape(-1, 3)
     right, samples, times = seen.T
 
-    def unlikely(logs: NDArray[np.float64]) -> float:
+    def unlikely(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the penalised negative log-likelihood and its gradient."""
         a, b = np.exp(logs)
         fit = times * (betaln(a + right, b + samples - right) - betaln(a, b))
-        return float(-fit.sum() + ((logs - np.log(JEFFREYS)) ** 2).sum() / (2 * _WIDTH**2))
+        both = psi(a + b) - psi(a + b + samples)
+        slopes = [a * (times * (psi(a + right) - psi(a) + both)).sum(),
+                  b * (times * (psi(b + samples - right) - psi(b) + both)).sum()]  # fmt: skip
+        away = logs - np.log(JEFFREYS)
+        return float(-fit.sum() + (away**2).sum() / (2 * _WIDTH**2)), away / _WIDTH**2 - np.array(slopes)
 
-    optimum = minimize(unlikely, np.log(JEFFREYS), method="L-BFGS-B", bounds=[(-6, 6)] * 2)
-    # Rounded, because the last bits of an optimiser differ between machines, and the data must not.
+    # To far more digits than are kept: an optimiser's last ones differ between machines, and the data must not.
+    exact = {"ftol": 0.0, "gtol": 1e-8}
+    optimum = minimize(unlikely, np.log(JEFFREYS), jac=True, method="L-BFGS-B", bounds=[(-6, 6)] * 2, options=exact)
     a, b = (float(f"{value:.4g}") for value in np.exp(optimum.x))
     return Beta(a, b)
 

@@ -106,7 +106,7 @@ def materialize_profiles(setup: Setup) -> Profiles:
             "workers": [worker.as_row() for worker in profiles.workers],
             "oracle": {name: score._asdict() for name, score in profiles.oracle.items()},
             "best_single": profiles.best,
-            "signal_forecast": profiles.forecast,
+            "signal_forecast": round(profiles.forecast, 6),  # further digits differ between processors
         },
         indent=1,
         ensure_ascii=False,

@@ -22,7 +22,7 @@ COMMANDS = (
     (("ledger",), LIBRARIES, 5.5),
     (("recipes", "list"), LIBRARIES, 4.5),
     (("recipes", "show", "quickstart"), LIBRARIES, 4.5),
-    (("plan", "quickstart"), LIBRARIES, 10.0),
+    (("plan", "quickstart"), LIBRARIES, 13.0),
     (("config", "validate"), "import litellm", 1.3),
     (("runs", "list"), STORES, 0.6),
     (("verdict",), STORES, 0.9),

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import betaln
 from scipy.stats import spearmanr
 
 from ops.config import Curation
@@ -270,6 +272,25 @@ def test_the_prior_is_found_again_in_data_drawn_from_it(true: Beta) -> None:
     right = chance.binomial(8, chance.beta(*true, 3000))
     prior = fit_prior(Tally(float(count), 8.0) for count in right)
     assert prior.right == pytest.approx(true.right, rel=0.15) and prior.wrong == pytest.approx(true.wrong, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("true", "seed"), [(Beta(8.8, 56.5), 3), (Beta(7.4, 30.4), 5), (Beta(18.4, 64.2), 6), (Beta(1.6, 9.5), 25)]
+)
+def test_every_digit_of_the_prior_is_that_of_the_optimum(true: Beta, seed: int) -> None:
+    """Digits of an optimiser that stops early would differ between processors, and with them the data."""
+    chance = np.random.default_rng(seed)
+    right = chance.binomial(9, chance.beta(*true, 300))
+
+    def unlikely(logs: np.ndarray) -> float:
+        a, b = np.exp(logs)
+        away = ((logs - np.log(JEFFREYS)) ** 2).sum() / (2 * 1.5**2)
+        return float(away - (betaln(a + right, b + 9 - right) - betaln(a, b)).sum())
+
+    exact = minimize(unlikely, np.log(true), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-13})
+    assert fit_prior(Tally(float(count), 9.0) for count in right) == Beta(
+        *(float(f"{value:.4g}") for value in np.exp(exact.x))
+    )
 
 
 def test_little_data_leave_the_prior_near_jeffreys() -> None:

@@ -14,8 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_suffix(".yaml")
 COPIED = (
-    "assets", "config", "data", "mlflow", "ops", "pipelines", "tests", "pyproject.toml", "dvc.yaml", "params.yaml",
-    "dagster.yaml", "Makefile",
+    "assets", "config", "data", "docs", "mlflow", "ops", "pipelines", "tests", "pyproject.toml", "dvc.yaml",
+    "params.yaml", "dagster.yaml", "Makefile",
 )  # fmt: skip
 TIMEOUT_S = 900
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 GC_THRESHOLDS = (20_000, 20, 20)
-"""Values of `gc.set_threshold` in `rare_gc`. Python's own (700, 10, 10) let the collector take a third of the time of
-calls by LiteLLM, whose modules and requests are hundreds of thousands of objects."""
+"""Values of `gc.set_threshold` in `rare_gc`. With Python's own (700, 10, 10) the collector takes much of the time of
+calls by LiteLLM, which makes many objects; `make bench` measures these calls."""
 
 
 @contextmanager

@@ -25,7 +25,6 @@ FILES = (
     "data/knowledge/*.csv",
     "dvc.yaml",
     "mlflow/agent.py",
-    "params.yaml",
 )
 
 

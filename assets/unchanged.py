@@ -76,8 +76,7 @@ class AssetStep:
     ) -> AssetStep:
         """Return the step of a data stage; each also writes the settings of the recorded data."""
         workspace, before = podium.workspace(), BEFORE[stage]
-        settings = [workspace.data / "settings.yaml", workspace.root / "params.yaml"]
-        outputs = [*data_files(workspace, stage), *settings]
+        outputs = [*data_files(workspace, stage), versioning.settings_file(workspace)]
         return cls(context, podium, data_files(workspace, *before) if before else [], outputs, benchmarks, stage)
 
     @cached_property

@@ -17,21 +17,25 @@ _HEAD = "# Keys, which `podium` reads at its start; a variable of the environmen
 def read_environment_file(workspace: Workspace) -> None:
     """Add the variables of `.env` that have a value and are not in the environment yet.
 
-    Raises `ConfigError` for a line that assigns nothing.
+    Raises `ConfigError` if it is no file that can be read, and for a line that is not an assignment to a variable.
     """
     file = workspace.environment_file
-    if not file.is_file():
+    try:
+        assigned = read_text(file)
+    except FileNotFoundError:
         return
     from dotenv.parser import parse_stream
 
-    for binding in parse_stream(StringIO(read_text(file))):
-        if binding.error:
-            text, line = binding.original.string, binding.original.line
-            blank = text[: len(text) - len(text.lstrip())].count("\n")
-            remedy = "Write NAME=VALUE, or # before a comment"
-            raise ConfigError(file, f"line {line + blank}", "is no assignment", remedy)
-        if binding.key and binding.value:
-            os.environ.setdefault(binding.key, binding.value)
+    for binding in parse_stream(StringIO(assigned)):
+        text, name, value = binding.original.string, binding.key, binding.value
+        blank = text[: len(text) - len(text.lstrip())].count("\n")
+        where = f"line {binding.original.line + blank}"
+        if binding.error or (name is not None and value is None):
+            raise ConfigError(file, where, "is not an assignment", "Write NAME=VALUE, or # before a comment")
+        if "\0" in text:
+            raise ConfigError(file, where, "contains a NUL byte", "Write the line again")
+        if name and value:
+            os.environ.setdefault(name, value)
 
 
 def write_environment_file(workspace: Workspace, values: Mapping[str, str]) -> None:

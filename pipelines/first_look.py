@@ -48,6 +48,7 @@ def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
     except click.exceptions.Exit:
         click.echo(f"Nothing was spent. `podium run {recipe}` runs it later.")
         raise
+    check_sources(setup)
     call_each_worker(setup)
     from pipelines.run import live
 
@@ -106,6 +107,19 @@ def _show_cost(setup: Setup) -> Range:
         f"{usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
     )
     return whole.usd
+
+
+def check_sources(setup: Setup) -> None:
+    """Ask the hub for every dataset of the recipe, before any worker is paid.
+
+    Raises `PodiumError` if the hub cannot be reached or refuses one of them.
+    """
+    from ops.benchmarks.registry import BENCHMARKS
+    from ops.benchmarks.store import raw_files
+
+    for name, source in setup.recipe.benchmarks.items():
+        for split in raw_files(setup.workspace, setup.recipe, name):
+            BENCHMARKS[name].check_source(split, source)
 
 
 def call_each_worker(setup: Setup) -> None:

@@ -42,7 +42,6 @@ CARRIED = (
     ".gitignore",
     "dagster.yaml",
     "dvc.yaml",
-    "params.yaml",
 )
 """What a checkout needs to live through a lifecycle."""
 

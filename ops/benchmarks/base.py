@@ -210,12 +210,24 @@ class Benchmark:
             raise DataError(self.name, "train_file and test_file", problem, "Name one file for each split")
         return self.hub.parts[split].cut(list(rows), ", ".join(names))
 
+    def check_source(self, split: Split, source: BenchmarkSource) -> None:
+        """Ask the hub whether it has `split` at the pinned revision, and load no row; other sources are not checked.
+
+        Raises `ConfigError` without a revision, and `DataError` if the hub cannot be reached or refuses.
+        """
+        if source.source == "hub":
+            self.hub.check(split, self._pinned(source), self.release(split, source) or None)
+
     def _hub_rows(self, split: Split, source: BenchmarkSource, release: str) -> Iterable[Row]:
+        return self.hub.rows(split, self._pinned(source), release or None)
+
+    def _pinned(self, source: BenchmarkSource) -> str:
+        """Return the revision of a hub dataset. Raises `ConfigError` without one."""
         if source.revision is None:
             problem = "is missing: an unpinned dataset can change under every score"
             remedy = f"`git ls-remote https://huggingface.co/datasets/{self.hub.id} HEAD` prints the newest commit"
             raise ConfigError("recipe", f"benchmarks.{self.name}.revision", problem, remedy)
-        return self.hub.rows(split, source.revision, release or None)
+        return source.revision
 
 
 def _regraded(problem: Problem, source: BenchmarkSource) -> Problem:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -80,8 +81,11 @@ class Hub:
         Raises `HubUnreachable`, `HubRefused` or `HubChanged`; nothing is written but the hub's own cache.
         """
         part = self.parts[split]
-        where = f"{config or part.config or 'default'}/{part.split}"
-        table = _load(self.id, config or part.config, part.split, where, revision)
+        where = self._place(split, config)
+        with _explained(self.id, where, revision):
+            builder = _builder(self.id, config or part.config, where, revision)
+            builder.download_and_prepare()
+            table = builder.as_dataset(split=part.split)
         if missing := [column for column in self.columns if column not in table.column_names]:
             names = f"{len(table.column_names)} others" if self.veiled else ", ".join(table.column_names)
             problem = f"lacks {', '.join(missing)}; it has {names}"
@@ -94,24 +98,43 @@ class Hub:
             raise HubChanged(f"hub dataset {self.id}", where, "holds no rows", "Pin another revision")
         yield from part.cut(numbered, place)
 
+    def check(self, split: Split, revision: str | None, config: str | None = None) -> None:
+        """Ask the hub, or its local cache, for the description of `split` and load no row.
 
-def _load(name: str, config: str | None, split: str, where: str, revision: str | None) -> Any:
+        Raises the errors of `rows` that are known before the rows are loaded.
+        """
+        where = self._place(split, config)
+        with _explained(self.id, where, revision):
+            _builder(self.id, config or self.parts[split].config, where, revision)
+
+    def _place(self, split: Split, config: str | None) -> str:
+        part = self.parts[split]
+        return f"{config or part.config or 'default'}/{part.split}"
+
+
+def _builder(name: str, config: str | None, where: str, revision: str | None) -> Any:
+    """Return the dataset's builder at this revision. Raises `HubUnreachable`, and the library's errors."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    import httpx
     from datasets import load_dataset_builder
+
+    builder = load_dataset_builder(name, config, revision=revision)
+    # If the hub fails, `datasets` uses any cached version, also of another revision.
+    if not Path(name).is_dir() and builder.hash != revision:
+        problem = f"cannot be reached, and revision {revision} is not in the local cache"
+        raise HubUnreachable(f"hub dataset {name}", where, problem, _OFFLINE)
+    return builder
+
+
+@contextmanager
+def _explained(name: str, where: str, revision: str | None) -> Iterator[None]:
+    """Turn the library's errors inside the block into `HubUnreachable`, `HubRefused` or `HubChanged`."""
+    import httpx
     from datasets.exceptions import DatasetsError
 
-    place = f"hub dataset {name}"
     try:
-        builder = load_dataset_builder(name, config, revision=revision)
-        # If the hub fails, `datasets` uses any cached version, also of another revision.
-        if not Path(name).is_dir() and builder.hash != revision:
-            problem = f"cannot be reached, and revision {revision} is not in the local cache"
-            raise HubUnreachable(place, where, problem, _OFFLINE)
-        builder.download_and_prepare()
-        return builder.as_dataset(split=split)
+        yield
     except (OSError, RuntimeError, ValueError, httpx.HTTPError, DatasetsError) as error:
-        _explain(error, place, where, revision)
+        _explain(error, f"hub dataset {name}", where, revision)
 
 
 _OFFLINE = (

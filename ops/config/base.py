@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
 """Regular expression of names that may become part of a file name."""
@@ -21,6 +21,10 @@ Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 PoolName = Annotated[str, Field(pattern=f"^{NAME}(:{NAME})?$")]
 """`NAME` of a file in config/pools, or `NAME:VARIANT`."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+DAY_S = 86_400.0
+"""Seconds of a day: the longest time-out or pause that a file may set."""
 
 
 class Settings(BaseModel):
@@ -115,6 +119,24 @@ def find_in_url(url: str) -> str | None:
         if names_a_key(name) or KEY_SHAPE.search(value):
             return f"holds a key in its query ({name}=…): {_REMEDY}"
     return None
+
+
+def http_url(url: str) -> str:
+    """Return the URL. Raises `ValueError` unless it is the address of an HTTP server and contains no key."""
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port or of an IPv6 address
+        is_http = False
+    if is_http and (secret := find_in_url(url)):
+        raise ValueError(secret)
+    if not is_http or any(character <= " " for character in url):
+        raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT or https://HOST with its path")
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(http_url)]
+"""The address of an HTTP server, without a key."""
 
 
 def find_in(values: Mapping[str, Any]) -> str | None:

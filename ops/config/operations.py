@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ops.config.base import PoolName, Settings
+from ops.config.base import DAY_S, HttpUrl, PoolName, Settings
 from ops.config.pool import Pool
 from ops.config.recipe import Vote
 
@@ -81,11 +81,11 @@ class Alerts(Settings):
     """None: nothing is posted."""
     mail: Mail | None = None
     """None: nothing is sent."""
-    timeout_s: float = Field(default=10.0, gt=0)
+    timeout_s: float = Field(default=10.0, gt=0, le=60)
     """Seconds for one attempt of a channel."""
-    attempts: int = Field(default=3, ge=1)
+    attempts: int = Field(default=3, ge=1, le=10)
     """Attempts after a time-out, a lost connection, 429 or 5xx, with pauses."""
-    ui_url: str | None = None
+    ui_url: HttpUrl | None = None
     """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
 
 
@@ -104,7 +104,7 @@ class Probing(Settings):
 class Retraining(Settings):
     """The reaction to a change of the pool. The gate's settings are in `config/promotion.yaml`."""
 
-    settle_s: float = Field(default=60.0, ge=0)
+    settle_s: float = Field(default=60.0, ge=0, le=DAY_S)
     """Seconds for which the pool's files must be unchanged before anything starts, so that several edits are one
     change."""
     budget_usd: float = Field(default=5.0, ge=0)
@@ -137,42 +137,42 @@ class Serving(Settings):
     endpoints or prices, or some of its workers. Workers are identified by name."""
     budget_usd: float = Field(default=1.0, ge=0)
     """USD that one request may spend on calls; a request may set a lower value, not a higher one."""
-    deadline_s: float = Field(default=600.0, gt=0)
+    deadline_s: float = Field(default=600.0, gt=0, le=DAY_S)
     """Seconds from a request's admission to its answer; a request may set a lower value, not a higher one."""
     month_usd: float | None = Field(default=None, ge=0)
     """USD that all requests of a calendar month (UTC) may spend together, over all servers that share the ledger."""
-    at_once: int = Field(default=256, ge=1)
+    at_once: int = Field(default=256, ge=1, le=100_000)
     """Requests that are processed at once."""
-    waiting: int = Field(default=256, ge=0)
+    waiting: int = Field(default=256, ge=0, le=100_000)
     """Requests that wait for a place; further ones are refused with 429."""
-    batch: int = Field(default=64, ge=1)
+    batch: int = Field(default=64, ge=1, le=10_000)
     """Questions whose workflows are written at once, at most."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads of a policy that generates in this process. More than one pays for models of hundreds of millions of
     parameters on otherwise idle cores; on busy cores, threads wait for each other longer than they compute."""
-    attempts: int = Field(default=3, ge=1)
+    attempts: int = Field(default=3, ge=1, le=10)
     """Number of completions to try for a workflow: a greedy one, then sampled ones."""
-    rewrites: int = Field(default=1, ge=0)
+    rewrites: int = Field(default=1, ge=0, le=10)
     """How often the Conductor may write another workflow without the workers that failed, before the best of the
     remaining workers is called alone."""
     vote: Vote = Vote()
     """How many workflows answer a request that does not say it. One answers where the answer may have any form (grader
     `open`), because such answers cannot be compared."""
-    follow_s: float = Field(default=5.0, gt=0)
+    follow_s: float = Field(default=5.0, gt=0, le=DAY_S)
     """Seconds between checks of the alias `champion`."""
-    drain_s: float = Field(default=30.0, ge=0)
+    drain_s: float = Field(default=30.0, ge=0, le=DAY_S)
     """Seconds that requests in flight may take to finish when the server is stopped."""
-    stalled_s: float = Field(default=180.0, gt=0)
+    stalled_s: float = Field(default=180.0, gt=0, le=DAY_S)
     """Seconds without a finished batch, while requests wait for it, after which `/health` is 503."""
-    keep_alive_s: float = Field(default=15.0, gt=0)
+    keep_alive_s: float = Field(default=15.0, gt=0, le=DAY_S)
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     request_bytes: int = Field(default=1_000_000, ge=1000)
     """Bytes of a request's body; a longer one is refused with 413."""
     held_bytes: int = Field(default=256_000_000, ge=1000)
     """Bytes of all requests' bodies together; a request that would exceed them is refused with 429."""
-    head_s: float = Field(default=15.0, gt=0)
+    head_s: float = Field(default=15.0, gt=0, le=DAY_S)
     """Seconds in which a client must send the headers of a request, from its connection or their first byte."""
-    body_s: float = Field(default=60.0, gt=0)
+    body_s: float = Field(default=60.0, gt=0, le=DAY_S)
     """Seconds in which a client must send a request's body."""
     connections: int | None = Field(default=None, ge=1)
     """Open connections of clients; null: as many as the limit of open files allows, at most 20,000. Beyond them the

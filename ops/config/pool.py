@@ -11,11 +11,10 @@ import os
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Settings, digest, find_in, find_in_url, key_problem
+from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, find_in, key_problem
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
@@ -96,7 +95,7 @@ class Worker(Settings):
     """Raise it if another model answers under the same name: it is part of every cache key."""
     model_in_replies: str | None = None
     """The model's name in the endpoint's replies, if it differs (an alias, a deployment)."""
-    api_base: str | None = None
+    api_base: HttpUrl | None = None
     """Endpoint, for self-hosted models."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
     """The NAME of the environment variable that holds the key; never the key itself."""
@@ -125,7 +124,7 @@ class Worker(Settings):
     """The form of every answer, as OpenAI's parameter of this name says it; a request's own replaces it."""
     price: Price | None = None
     """USD per million tokens. None: LiteLLM's price table."""
-    concurrency: int = Field(default=16, ge=1)
+    concurrency: int = Field(default=16, ge=1, le=10_000)
     """Maximum calls in flight; fewer for a while after a 429."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Maximum requests per minute, spaced evenly. None: no limit."""
@@ -133,39 +132,23 @@ class Worker(Settings):
     """Maximum prompt and completion tokens per minute, estimated before a call and corrected after it."""
     refuses_with: tuple[Annotated[str, Field(min_length=4)], ...] = ()
     """Phrases by which this provider refuses content with a 4xx, in addition to the known ones; any case."""
-    timeout_s: float = Field(default=120.0, gt=0)
+    timeout_s: float = Field(default=120.0, gt=0, le=DAY_S)
     """Seconds for a whole call."""
-    connect_timeout_s: float = Field(default=10.0, gt=0)
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=DAY_S)
     """Seconds to connect."""
-    retries: int = Field(default=4, ge=0)
+    retries: int = Field(default=4, ge=0, le=20)
     """Further attempts after a transient failure (429, 5xx, connection)."""
     breaker_failures: int = Field(default=5, ge=1)
     """Consecutive failed calls, each after its retries, after which the worker is paused."""
-    breaker_rest_s: float = Field(default=30.0, gt=0)
+    breaker_rest_s: float = Field(default=30.0, gt=0, le=DAY_S)
     """Seconds of that pause: calls fail at once, then one call is made as a test."""
-    latency_s: float | None = Field(default=None, ge=0)
+    latency_s: float | None = Field(default=None, ge=0, le=DAY_S)
     """Declared latency of a worker that answers at once (embedded tools). None: as measured."""
     serve: Serve | None = None
     """How Podium serves this worker's model with vLLM while assets use it. None: Podium does not serve it."""
     tags: tuple[Tag, ...] = ()
     retired: date | None = None
     """The day from which its provider no longer answers, if known. Earlier responses stay valid."""
-
-    @field_validator("api_base")
-    @classmethod
-    def _is_an_http_address_without_a_key(cls, url: str | None) -> str | None:
-        if url is None:
-            return None
-        try:
-            parts = urlsplit(url)
-            is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # of the port or of an IPv6 address
-            is_http = False
-        if is_http and (secret := find_in_url(url)):
-            raise ValueError(secret)
-        if not is_http or any(character <= " " for character in url):
-            raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT/v1 or https://HOST/v1")
-        return url
 
     @field_validator("extra_body", "extra_headers")
     @classmethod

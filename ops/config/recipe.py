@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, Strict, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Seed, Settings, find_in_url
+from ops.config.base import Name, PoolName, Seed, Settings, http_url
 from ops.config.graders import BenchmarkGrader, JudgeGrader
 from ops.config.training import (
     Adaptive,
@@ -267,11 +266,10 @@ class Evaluation(Settings):
     def _can_write(cls, writer: str) -> str:
         if writer in (TRANSFORMERS, VLLM):
             return writer
-        if urlsplit(writer).scheme not in ("http", "https") or not urlsplit(writer).hostname:
-            raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM} nor a server's URL (http://HOST:PORT)")
-        if secret := find_in_url(writer):
-            raise ValueError(secret)
-        return writer
+        try:
+            return http_url(writer)
+        except ValueError as error:
+            raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM}, and {error}") from None
 
     @property
     def votes(self) -> bool:

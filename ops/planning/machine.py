@@ -20,6 +20,8 @@ from ops.planning.memory import GIB
 
 USABLE = 0.99
 """GiB available to a program per advertised GB of GPU memory: 79.2 of an H100's 80, 139.6 of an H200's 141."""
+MOST_GPUS, MOST_GB = 4096, 2000
+"""The most GPUs, and GB of memory on each, for which a run can be planned."""
 PACKAGES = ("deepspeed", "vllm")
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 
@@ -82,9 +84,10 @@ def named_gpus(text: str) -> tuple[Gpu, ...]:
     """Parse "2x80" (two GPUs of 80 GB) or "0" (no GPU). Raises `PodiumError` for any other text."""
     if text == "0":
         return ()
-    match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)(?:\s*GB)?", text.strip(), re.IGNORECASE)
-    if match is None or not int(match[1]) or not int(match[2]):
-        raise PodiumError(f"--gpus {text}: is not a number of GPUs and their GB. Write 2x80, 1x141 or 0")
+    match = re.fullmatch(r"([0-9]{1,5})\s*[x×]\s*([0-9]{1,5})(?:\s*GB)?", text.strip(), re.IGNORECASE)
+    if match is None or not 1 <= int(match[1]) <= MOST_GPUS or not 1 <= int(match[2]) <= MOST_GB:
+        problem = f"is not a number of GPUs (1 to {MOST_GPUS:,}) and the memory of each in GB (1 to {MOST_GB:,})"
+        raise PodiumError(f"--gpus {text:.40}: {problem}. Write 2x80, 1x141 or 0")
     return (Gpu(f"GPU of {match[2]} GB", int(match[2]) * USABLE),) * int(match[1])
 
 

@@ -1,9 +1,10 @@
-"""The recipe of the recorded data: params.yaml and `data/settings.yaml`.
+"""The recipe of the recorded data, in `data/settings.yaml`.
 
-`params.yaml` names the recipe for the commands of dvc.yaml. `data/settings.yaml` has the resolved settings of recipe
-and pool that change data: the stages use its sections as parameters, so an edit elsewhere (a learning rate, a worker's
-limits) leaves the data current, and writing out a default changes nothing. No stage depends on a file in `config/`: a
-run reads its snapshot, and dvc.lock must not record a later edit as its input.
+The file names the recipe and the seed for the commands of dvc.yaml, and has the resolved settings of recipe and pool
+that change data. The stages use its sections as parameters, so an edit elsewhere (a learning rate, a worker's limits)
+leaves the data current, and writing out a default changes nothing. No stage depends on a file in `config/`: a run reads
+its snapshot, and dvc.lock must not record a later edit as its input. Git ignores the file, as everything that a run
+writes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import yaml
 
 from ops.config import BenchmarkSource, Pool, Recipe, Snapshot
 from ops.core.atomic import write_text
-from ops.core.settings_files import parse_yaml, read_text
+from ops.core.errors import DataError
+from ops.core.settings_files import read_yaml
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import commit, push
 from ops.versioning.plain import has_dvc, unrecorded
@@ -31,8 +33,7 @@ def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     Returns its version: without DVC, a hash of its output. Raises `DataError`.
     """
     recipe = snapshot.recipe
-    use_recipe(workspace, recipe, snapshot.recipe_file)
-    write_settings(workspace, recipe, snapshot.pool)
+    write_settings(workspace, recipe, snapshot.pool, snapshot.recipe_file)
     if not has_dvc(workspace):
         return unrecorded(workspace, stage)
     made = commit(workspace, "settings", stage)
@@ -41,15 +42,20 @@ def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     return made
 
 
-def use_recipe(workspace: Workspace, recipe: Recipe, name: str) -> None:
-    """Set the recipe file `name` and the seed of this run in params.yaml."""
-    file = workspace.root / "params.yaml"
-    wanted = {"recipe": name, "seed": recipe.seed}
-    text = read_text(file) if os.path.lexists(file) else ""
-    if parse_yaml(text, file) == wanted:
-        return
-    kept = [line for line in text.splitlines() if line.startswith("#")]
-    write_text(file, "\n".join([*kept, *(f"{key}: {value}" for key, value in wanted.items())]) + "\n")
+def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
+    """Return the recipe and the seed of the recorded data; the quickstart and None before any data was recorded.
+
+    Raises `PodiumError` if the file is not one that `write_settings` wrote.
+    """
+    file = settings_file(workspace)
+    if not os.path.lexists(file):
+        return "quickstart", None
+    values = read_yaml(file)
+    recipe, seed = (values.get("recipe"), values.get("seed")) if isinstance(values, dict) else (None, None)
+    if not isinstance(recipe, str) or not isinstance(seed, int) or isinstance(seed, bool):
+        problem = "does not name the recipe and the seed of the recorded data"
+        raise DataError(file, "recipe, seed", problem, "Write it again with `podium data settings RECIPE`")
+    return recipe, seed
 
 
 def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
@@ -65,10 +71,18 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     return stated | {"grpo": grpo, "workers": workers, "prices": prices}
 
 
-def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool) -> Path:
-    """Write the settings to `data/settings.yaml`, the output of the stage `settings`; equal settings give equal
-    bytes."""
-    file = workspace.data / "settings.yaml"
+def settings_file(workspace: Workspace) -> Path:
+    """Return the path of the settings of the recorded data."""
+    return workspace.data / "settings.yaml"
+
+
+def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool, name: str) -> Path:
+    """Write `data/settings.yaml`, the output of the stage `settings`; equal settings give equal bytes.
+
+    `name`: the recipe as commands take it (a file in config/recipes, or RECIPE@POOL).
+    """
+    file = settings_file(workspace)
     note = "# Written from the recipe and its pool; the data stages of dvc.yaml depend on these values.\n"
-    write_text(file, note + yaml.safe_dump(data_settings(recipe, pool), sort_keys=True, allow_unicode=True))
+    values = data_settings(recipe, pool) | {"recipe": name}
+    write_text(file, note + yaml.safe_dump(values, sort_keys=True, allow_unicode=True))
     return file

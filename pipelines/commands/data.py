@@ -10,7 +10,14 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import OrderedGroup
-from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, recipe_option, seed_option, yes_option
+from pipelines.commands.options import (
+    AS_JSON,
+    data_recipe_argument,
+    dry_run_option,
+    recipe_option,
+    seed_option,
+    yes_option,
+)
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
@@ -21,24 +28,29 @@ if TYPE_CHECKING:
 def data() -> None:
     """The data, stage by stage, and its checks.
 
-    The stages are dvc.yaml's: `dvc repro` runs those that are out of date, in order.
+    The stages are those of dvc.yaml: `dvc repro` runs the ones that are out of date, in order. A command without RECIPE
+    uses the recipe and the seed of the recorded data, or the quickstart before there is any.
     """
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @seed_option
 def settings(recipe: str, seed: int | None) -> None:
-    """Write data/settings.yaml, what the data depends on."""
+    """Write data/settings.yaml, what the data depends on.
+
+    `dvc repro` then makes the data of this recipe. Without RECIPE the settings are read again from the recipe that the
+    file names.
+    """
     from ops.config import Setup
     from ops.versioning.settings import write_settings
 
     setup = Setup.read(Workspace.find(), recipe, seed)
-    write_settings(setup.workspace, setup.recipe, setup.pool)
+    write_settings(setup.workspace, setup.recipe, setup.pool, recipe)
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @seed_option
 def raw(recipe: str, seed: int | None) -> None:
     """Load every benchmark into data/raw."""
@@ -58,7 +70,7 @@ def raw(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @seed_option
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the decontaminated candidates."""
@@ -70,7 +82,7 @@ def shortlist(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @dry_run_option
 @yes_option
 def responses(recipe: str, dry_run: bool, yes: bool) -> None:
@@ -114,7 +126,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 def profiles(recipe: str) -> None:
     """Measure the workers from their responses."""
     from ops.config import Setup
@@ -125,7 +137,7 @@ def profiles(recipe: str) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @seed_option
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training mix and write its card."""
@@ -137,7 +149,7 @@ def mix(recipe: str, seed: int | None) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 def check(recipe: str) -> None:
     """Run every quality suite; exit code 1 if one fails.
 
@@ -149,7 +161,7 @@ def check(recipe: str) -> None:
 
 
 @data.command()
-@recipe_argument
+@data_recipe_argument
 @click.option(
     "--answers", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Labelled answers for judges: rows with problem (school/7), answer, right.",

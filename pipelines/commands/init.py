@@ -22,10 +22,11 @@ LAID_OUT = (
     "data/cold_start/*.yaml",
     "data/few_shots/*.yaml",
     "dvc.yaml",
-    "params.yaml",
 )
 """Files that a user edits or a run reads in the workspace; fact tables and the serving agent stay in the package."""
-_BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
+_WITHOUT_GIT = "    no_scm = true\n"
+_CHECKOUTS_ONLY = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?", re.MULTILINE)
+"""The block of .gitignore that hides the versions of the data: in a repository of a user's own they are tracked."""
 
 
 @click.command()
@@ -85,23 +86,24 @@ def lay_out(root: Path) -> None:
     for file in new:
         target = root / file.relative_to(resources())
         target.parent.mkdir(parents=True, exist_ok=True)
-        copyfile(file, target)
-        if target.name == "dvc.yaml":
-            target.write_text(without_code(target.read_text(encoding="utf-8")), encoding="utf-8")
+        if file.name == ".gitignore":
+            target.write_text(ignored_in_workspace(file.read_text(encoding="utf-8")), encoding="utf-8")
+        else:
+            copyfile(file, target)
     kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
     click.echo(f"{root}: {len(new)} files laid out{kept}")
     click.echo(_start_dvc(Workspace(root)))
 
 
-def without_code(stages: str) -> str:
-    """Return dvc.yaml without the folders of `ops`, which a workspace lacks."""
-    head = "# The code is the installed package's, and no stage depends on it: after an upgrade, `dvc repro --force`.\n"
-    return head + _BLOCK.sub(_kept, stages)
+def ignored_in_workspace(ignored: str) -> str:
+    """Return the text of .gitignore for a workspace, whose versions of the data git may track."""
+    return _CHECKOUTS_ONLY.sub("", ignored)
 
 
-def _kept(block: re.Match[str]) -> str:
-    lines = [line for line in block[0].splitlines(keepends=True) if "- ops/" not in line]
-    return "".join(lines) if len(lines) > 1 else ""
+def dvc_settings(with_git: bool) -> str:
+    """Return DVC's configuration for a workspace; `with_git`: it is the root of a git repository of the user's own."""
+    settings = (resources() / ".dvc" / "config").read_text(encoding="utf-8")
+    return settings.replace(_WITHOUT_GIT, "") if with_git else settings
 
 
 def _start_dvc(workspace: Workspace) -> str:
@@ -117,10 +119,9 @@ def _start_dvc(workspace: Workspace) -> str:
     folder.mkdir()
     copyfile(resources() / ".dvcignore", workspace.root / ".dvcignore")
     copyfile(resources() / ".dvc" / ".gitignore", folder / ".gitignore")
-    settings = (resources() / ".dvc" / "config").read_text(encoding="utf-8")
-    alone = "" if (workspace.root / ".git").exists() else "    no_scm = true\n"
-    (folder / "config").write_text(settings.rstrip("\n") + "\n" + alone, encoding="utf-8")
-    return "DVC records the data here" + (", without git." if alone else ".")
+    with_git = (workspace.root / ".git").exists()
+    (folder / "config").write_text(dvc_settings(with_git), encoding="utf-8")
+    return "DVC records the data here" + ("." if with_git else ", without git.")
 
 
 @click.command()

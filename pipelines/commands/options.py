@@ -59,6 +59,27 @@ def recipe_argument(command: F) -> F:
     return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
 
 
+def data_recipe_argument(command: F) -> F:
+    """Give a command of `podium data` the arguments of `recipe_argument`, by default the recipe of the recorded data.
+
+    If the command has a seed, its default is the seed of that data, too. `dvc repro` calls the commands so.
+    """
+
+    @wraps(command)
+    def joined(*arguments: Any, recipe: str | None, pool: str | None, **options: Any) -> Any:
+        from ops.config import with_pool
+        from ops.versioning.settings import recorded_recipe
+
+        if recipe is None:
+            recipe, seed = recorded_recipe(Workspace.find())
+            if "seed" in options and options["seed"] is None:
+                options["seed"] = seed
+        return command(*arguments, recipe=with_pool(recipe, pool), **options)
+
+    replaced = click.option("--pool", type=POOL, help="Replaces the recipe's pool: a file in config/pools.")
+    return cast("F", click.argument("recipe", type=RECIPE, required=False)(replaced(joined)))
+
+
 recipe_option = click.option(
     "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
 )

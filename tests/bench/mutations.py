@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_suffix(".yaml")
 COPIED = (
     "assets", "config", "data", "docs", "mlflow", "ops", "pipelines", "tests", "pyproject.toml", "dvc.yaml",
-    "params.yaml", "dagster.yaml", "Makefile",
+    "dagster.yaml", "Makefile",
 )  # fmt: skip
 TIMEOUT_S = 900
 

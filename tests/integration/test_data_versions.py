@@ -23,7 +23,7 @@ from pipelines.home import prepare
 from tests.command import script
 from tests.integration import checkouts
 from tests.integration.checkouts import UNTRAINED, changed, configure, sizes
-from tests.integration.test_versioning import git
+from tests.integration.test_versioning import git, versions_in_git
 
 pytestmark = [
     pytest.mark.long,  # `make test` versions, restores and pushes single files (test_versioning.py)
@@ -58,6 +58,13 @@ def dvc(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def set_recipe(root: Path, *arguments: str) -> None:
+    """Run `podium data settings` in a new process, as a person does before `dvc repro`."""
+    command = [str(script(root.with_name("bin"))), "data", "settings", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
+    subprocess.run(command, cwd=root, env=environment, check=True, timeout=240)
+
+
 def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
     """Materialize every data asset over all its partitions, in pipeline order; return the mix's first check.
 
@@ -87,6 +94,7 @@ def state(workspace: Workspace) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Workspace]) -> History:
     workspace = make(tmp_path_factory.mktemp("versions") / "project")
+    versions_in_git(workspace.root)
     states = []
     for tag, curation in (("first", RECIPE["curation"]), ("second", {**RECIPE["curation"], "per_domain": 2})):
         configure(workspace, {"recipes/versioned": RECIPE | {"curation": curation}})
@@ -103,21 +111,29 @@ def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_
     clone = Workspace(tmp_path / "clone")
     git(history.workspace.root, "clone", "--quiet", "--branch", "first", str(history.workspace.root), str(clone.root))
     (clone.root / "dvc.lock").unlink()
+    set_recipe(clone.root, "versioned", "--seed", str(SEED))
     dvc(clone.root, "repro")
     made, first = state(clone), dict(history.first)
-    assert f"--seed {SEED}" in made["dvc.lock"].decode()
+    assert f"seed: {SEED}" in made["dvc.lock"].decode()
     # The file lists the stages in the order in which they were first made; their records are the same.
     assert yaml.safe_load(made.pop("dvc.lock")) == yaml.safe_load(first.pop("dvc.lock"))
     assert made == first
-    assert list(yaml.safe_load(dvc(clone.root, "status", "--json"))) == ["settings"]  # which is never up to date
+    assert yaml.safe_load(dvc(clone.root, "status", "--json")) == {}
 
 
-def test_an_edit_that_changes_no_data_leaves_every_stage_but_the_settings_current(history: History) -> None:
-    edited = changed(RECIPE, curation={"per_domain": 2}, grpo={"learning_rate": 1e-7})
-    configure(history.workspace, {"recipes/versioned": edited})
-    stale = yaml.safe_load(dvc(history.workspace.root, "status", "--json"))
-    assert list(stale) == ["settings"]
-    git(history.workspace.root, "checkout", "--quiet", ".")
+@pytest.mark.parametrize(("edit", "stale"), [
+    ({"curation": {"per_domain": 2}, "grpo": {"learning_rate": 1e-7}}, set()),
+    ({"curation": {"per_domain": 1}}, {"settings", "shortlist", "training_mix"}),
+])  # fmt: skip
+def test_an_edit_makes_the_stages_stale_whose_data_it_changes(
+    history: History, edit: dict[str, Any], stale: set[str]
+) -> None:
+    root = history.workspace.root
+    configure(history.workspace, {"recipes/versioned": changed(RECIPE, **edit)})
+    set_recipe(root)
+    assert set(yaml.safe_load(dvc(root, "status", "--json"))) == stale
+    git(root, "checkout", "--quiet", ".")
+    dvc(root, "checkout", "--quiet", "--force")
 
 
 def test_the_difference_lists_the_changed_settings(history: History) -> None:

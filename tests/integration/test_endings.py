@@ -18,11 +18,10 @@ from uuid import uuid4
 
 import pytest
 
-from ops.config import Snapshot
 from ops.core import sqlite
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.versioning import git_commit, use_recipe
+from ops.versioning import git_commit
 from ops.versioning.dvc import commit
 from pipelines import ending
 from tests.command import PODIUM, default_signals, podium, start_run
@@ -35,7 +34,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace without any run."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     shutil.copytree(ROOT / "data" / "few_shots", tmp_path / "data" / "few_shots")
-    for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
+    for file in ("dvc.yaml", "dagster.yaml"):
         shutil.copy(ROOT / file, tmp_path)
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     return Workspace(tmp_path)
@@ -155,14 +154,6 @@ def test_an_error_of_a_full_disk_is_one_line() -> None:
 def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert git_commit(Workspace(ROOT)) == "unknown"
-
-
-@pytest.mark.parametrize("text", ["recipe: [", "recipe: a\nrecipe: b", "a: 010", "\x00"])
-def test_a_broken_params_file_is_named(workspace: Workspace, text: str) -> None:
-    (workspace.root / "params.yaml").write_text(text, encoding="utf-8")
-    snapshot = Snapshot.take(workspace.config, "quickstart", None, "commit")
-    with pytest.raises(ConfigError, match=r"params\.yaml"):
-        use_recipe(workspace, snapshot.recipe, "quickstart")
 
 
 @pytest.mark.parametrize("text", ["no section", "[core]\nno_scm = perhaps\n", "[core", "[core]\na = 1\na = 2\n"])

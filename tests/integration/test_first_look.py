@@ -261,6 +261,21 @@ def test_a_missing_key_is_one_line_and_env_has_a_place_for_it(
     assert stopped.environment_file.read_text(encoding="utf-8") == f"GEMINI_API_KEY={KEY}\nOTHER=1\n"
 
 
+def test_the_hub_is_asked_before_a_worker_is_paid(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    workspace = laid_out(tmp_path / "work", generated()).workspace
+    file = workspace.config / "recipes" / "first-look.yaml"
+    recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
+    recipe["benchmarks"]["math500"] = {"source": "hub", "revision": "a" * 40, "test": 3}
+    configure(workspace, {"recipes/first-look": recipe})
+    environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    environment.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with Provider("openai", [], latency_s=0.0) as provider:
+        called(provider, environment, workspace)
+        status, printed = command(workspace.root, "init", str(workspace.root), "--pool", "openai", "--yes")
+    assert status == 1 and "hub dataset " in printed.splitlines()[-1] and "Traceback" not in printed
+    assert provider.bill.calls.total() == 0
+
+
 def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_server(
     stopped: Workspace, environment: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_pool_change_makes_the_problems_and_profiles_again(made: Made) -> None
         ("data/responses/guesser/mmlu.parquet", "worker_responses", "missing"),
         ("data/profiles.json", "worker_profiles", "flipped"),
         ("data/training_mix.jsonl", "training_mix", "cut"),
-        ("params.yaml", "raw_problems", "flipped"),
+        ("data/settings.yaml", "raw_problems", "flipped"),
     ],
 )
 def test_an_output_that_is_not_as_it_was_written_is_made_again(place: str, first: str, damage: str, made: Made) -> None:

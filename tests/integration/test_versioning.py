@@ -14,15 +14,16 @@ import yaml
 from ops.config import Pool, Price, Recipe, Versions, Worker
 from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.versioning import commit, data_settings, git_commit, push, revision, use_recipe, version
+from ops.versioning import commit, data_settings, git_commit, push, recorded_recipe, revision, version, write_settings
 from ops.versioning.dvc import program
 from ops.versioning.settings import SECTIONS
+from pipelines.commands.init import dvc_settings, ignored_in_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 DVC_YAML = """
 stages:
   one:
-    cmd: python -m absent --recipe ${recipe}
+    cmd: python -m absent
     deps: [code]
     outs: [data/raw]
   two:
@@ -45,19 +46,24 @@ def dvc(root: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """A copy of the project's DVC configuration in a fresh git repository, with two stages of its own."""
+    """A fresh git repository with the DVC configuration that `podium init` writes, and two stages of its own."""
     root = tmp_path / "checkout"
     (root / "code").mkdir(parents=True)
     (root / "code" / "a.py").write_text("1", encoding="utf-8")
     (root / "data" / "raw").mkdir(parents=True)
     (root / ".dvc").mkdir()
-    shutil.copy(ROOT / ".dvc" / "config", root / ".dvc")
     shutil.copy(ROOT / ".dvc" / ".gitignore", root / ".dvc")
-    shutil.copy(ROOT / ".gitignore", root)
     (root / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
-    (root / "params.yaml").write_text("# A note.\nrecipe: quickstart\nseed: 0\n", encoding="utf-8")
     git(root, "init", "--quiet")
+    versions_in_git(root)
     return Workspace(root)
+
+
+def versions_in_git(root: Path) -> None:
+    """Let git track the versions of the data, as `podium init` does in a repository of the user's own."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8")
+    (root / ".gitignore").write_text(ignored_in_workspace(ignored), encoding="utf-8")
+    (root / ".dvc" / "config").write_text(dvc_settings(with_git=True), encoding="utf-8")
 
 
 def write(workspace: Workspace, name: str, text: str) -> None:
@@ -226,17 +232,37 @@ def recipe() -> Recipe:
     return Recipe.model_validate(values)
 
 
-def test_params_name_the_recipe_that_runs(workspace: Workspace, recipe: Recipe) -> None:
-    file = workspace.root / "params.yaml"
-    before = file.read_bytes()
-    use_recipe(workspace, recipe, "quickstart")
-    assert file.read_bytes() == before
-    use_recipe(workspace, recipe, "other")
-    text = file.read_text(encoding="utf-8")
-    assert text.startswith("# A note.\n")
-    assert yaml.safe_load(text) == {"recipe": "other", "seed": 0}
-    use_recipe(workspace, recipe.model_copy(update={"seed": 3}), "other")
-    assert yaml.safe_load(file.read_text(encoding="utf-8")) == {"recipe": "other", "seed": 3}
+def test_the_settings_of_the_data_name_the_recipe_and_the_seed(workspace: Workspace, recipe: Recipe) -> None:
+    pool = Pool(name="mine", workers=(Worker(name="a", model="local/a"),))
+    assert recorded_recipe(workspace) == ("quickstart", None)
+    file = write_settings(workspace, recipe.model_copy(update={"seed": 3}), pool, "other@mine")
+    assert recorded_recipe(workspace) == ("other@mine", 3)
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert values["recipe"] == "other@mine" and values["curation"] == recipe.model_dump(mode="json")["curation"]
+
+
+@pytest.mark.parametrize(
+    "text", ["recipe: [", "recipe: a\nrecipe: b", "a: 010", "\x00", "[]", "seed: 1", "recipe: a\nseed: no"]
+)
+def test_damaged_settings_of_the_data_are_one_line(workspace: Workspace, text: str) -> None:
+    (workspace.data / "settings.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(PodiumError, match=r"^\S+data/settings\.yaml: .+[.] \S.+$"):
+        recorded_recipe(workspace)
+
+
+@pytest.mark.parametrize("with_git", [False, True])
+def test_git_ignores_the_lock_in_a_checkout_of_the_project_alone(tmp_path: Path, with_git: bool) -> None:
+    git(tmp_path, "init", "--quiet")
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8")
+    (tmp_path / ".gitignore").write_text(ignored_in_workspace(ignored) if with_git else ignored, encoding="utf-8")
+    recipe = tmp_path / "config" / "recipes" / "first-look-openai.yaml"
+    recipe.parent.mkdir(parents=True)
+    for file in (recipe, tmp_path / "dvc.lock", recipe.with_name("own.yaml")):
+        file.touch()
+    untracked = set(git(tmp_path, "status", "--porcelain", "--untracked-files=all").split()) - {"??", ".gitignore"}
+    mine = {"config/recipes/first-look-openai.yaml", "dvc.lock"} if with_git else set()
+    assert untracked == {"config/recipes/own.yaml"} | mine
+    assert ("no_scm" in dvc_settings(with_git)) is not with_git
 
 
 def test_the_data_depends_on_the_settings_that_change_it_and_on_no_other(recipe: Recipe) -> None:
@@ -280,13 +306,17 @@ def test_the_projects_own_stages_name_commands_and_folders_that_exist() -> None:
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     names = ["settings", "raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix"]
     assert list(stages) == names
-    outs = [out for stage in stages.values() for out in stage["outs"]]
+    outs = [path for stage in stages.values() for out in stage["outs"] for path in _paths(out)]
     for stage in stages.values():
         assert stage["cmd"].startswith("podium data ")  # tests/unit/test_commands.py knows them
         for dep in stage.get("deps", ()):
-            assert dep in outs or "${" in dep or (ROOT / dep).exists(), dep
+            assert dep in outs, "code decides what has to be made again, and not DVC"
         for file, sections in (pair for params in stage.get("params", ()) for pair in params.items()):
             assert file in outs
             assert set(sections) <= {*SECTIONS, "grpo", "workers", "prices"}
     ignored = (ROOT / "data" / ".gitignore").read_text(encoding="utf-8").split()
     assert sorted(ignored) == sorted(out.removeprefix("data") for out in outs)
+
+
+def _paths(out: str | dict[str, object]) -> list[str]:
+    return [out] if isinstance(out, str) else list(out)

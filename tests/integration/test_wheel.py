@@ -77,7 +77,7 @@ def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
     carried = ("config/recipes/quickstart.yaml", "config/pools/paper.yaml", "config/promotion.yaml", "mlflow/agent.py")
     carried += ("config/recipes/paper-code.yaml", "config/deepspeed/zero3-offload.json")
     carried += ("config/deepspeed/zero3.json", "data/knowledge/units.csv", "data/few_shots/mixed.yaml")
-    carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "params.yaml", "constraints.txt")
+    carried += ("data/cold_start/subtasks.yaml", "dvc.yaml", "dagster.yaml", "constraints.txt")
     assert {f"ops/files/{name}" for name in carried} <= names
     folders = {"ops", "assets", "pipelines", "podium_conductor-0.1.0.dist-info"}
     assert {name.partition("/")[0] for name in names} <= folders

@@ -31,7 +31,7 @@ def remote_in(store: S3, workspace: Workspace, name: str = "dvc") -> None:
 
 def pulled(workspace: Workspace, folder: Path, stage: str, environment: Mapping[str, str]) -> Workspace:
     """Return a checkout in `folder` with the files in git and those that `dvc pull` of the stage fetches."""
-    for name in (".dvc/config", "dvc.yaml", "dvc.lock", "params.yaml"):
+    for name in (".dvc/config", "dvc.yaml", "dvc.lock"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(workspace.root / name, folder / name)
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True, timeout=240)

@@ -25,7 +25,7 @@ from tests.command import tried
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(
-    file for pattern in ("config/*.yaml", "config/pools/*", "config/recipes/*", "data/*/*.yaml", "*.yaml", "dvc.lock")
+    file for pattern in ("config/*.yaml", "config/pools/*", "config/recipes/*", "data/*/*.yaml", "*.yaml")
     for file in ROOT.glob(pattern) if file.is_file()
 )  # fmt: skip
 POOL = "name: mine\nworkers:\n  - name: a\n    model: openai/gpt\n"
@@ -37,7 +37,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     for folder in ("few_shots", "cold_start"):
         shutil.copytree(ROOT / "data" / folder, tmp_path / "data" / folder)
-    for file in ("dvc.yaml", "params.yaml", "dagster.yaml"):
+    for file in ("dvc.yaml", "dagster.yaml"):
         shutil.copy(ROOT / file, tmp_path)
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     return tmp_path
@@ -133,6 +133,31 @@ READERS: dict[str, Callable[[Path], object]] = {
     "config/studies.yaml": lambda root: load_studies(root / "config"),
     "data/few_shots/mixed.yaml": lambda root: load_few_shots(root / "data", "mixed"),
 }
+
+
+@pytest.mark.parametrize(("file", "text", "said"), [
+    ("alerts", "attempts: 1000000000\n", "attempts: should be less than or equal to 10"),
+    ("alerts", "timeout_s: 1e9\n", "timeout_s: should be less than or equal to 60"),
+    ("alerts", 'ui_url: "javascript:alert(1)"\n', "ui_url: is not the URL of an HTTP server"),
+    ("alerts", 'ui_url: "https://me:secret@host"\n', "ui_url: holds a user or a password"),
+    ("alerts", "ui_url: https://a b\n", "ui_url: is not the URL of an HTTP server"),
+    ("retraining", "settle_s: 1e12\n", "settle_s: should be less than or equal to 86400"),
+    ("serving", "attempts: 1000000000\n", "attempts: should be less than or equal to 10"),
+    ("serving", "threads: 1000000000\n", "threads: should be less than or equal to 1024"),
+    ("serving", "drain_s: 1e12\n", "drain_s: should be less than or equal to 86400"),
+    ("pools/mine", f"{POOL}    retries: 1000000000\n", "workers.0.retries: should be less than or equal to 20"),
+    ("pools/mine", f"{POOL}    timeout_s: 1e12\n", "workers.0.timeout_s: should be less than or equal to 86400"),
+    ("pools/mine", f"{POOL}    api_base: file:///etc\n", "workers.0.api_base: is not the URL of an HTTP server"),
+    ("recipes/mine", "grpo: {processes: 1000000000}\n", "grpo.processes: should be less than or equal to 4096"),
+    ("recipes/mine", "grpo: {vllm_server_url: 'javascript:1'}\n", "vllm_server_url: is not the URL of an HTTP server"),
+    ("recipes/mine", "evaluation: {writer: 'ftp://host'}\n", "evaluation.writer: 'ftp://host' is neither"),
+])  # fmt: skip
+def test_a_number_or_an_address_that_cannot_be_meant_is_refused(root: Path, file: str, text: str, said: str) -> None:
+    head = "base: quickstart\nname: mine\n" if file == "recipes/mine" else ""
+    (root / "config" / f"{file}.yaml").write_text(head + text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        READERS[f"config/{file}.yaml"](root)
+    assert "\n" not in str(caught.value)
 
 
 def spoil(file: Path, what: str) -> None:

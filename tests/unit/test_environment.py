@@ -158,8 +158,20 @@ def test_the_environment_file_adds_what_is_not_set(root: Path) -> None:
     assert [os.environ.get(name) for name in names] == ["from the file", "mine", None, "x"]
 
 
-def test_a_line_that_assigns_nothing_is_refused_without_its_text(root: Path) -> None:
-    (root / ".env").write_text("MY_KEY=a\n\n'sk secret\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"\.env: line 3: is no assignment\. Write NAME=VALUE") as refused:
+@pytest.mark.parametrize(("text", "said"), [
+    ("MY_KEY=a\n\n'sk secret\n", "line 3: is not an assignment. Write NAME=VALUE"),
+    ("MY_KEY=a\nsecret\n", "line 2: is not an assignment. Write NAME=VALUE"),
+    ("# keys\nMY_KEY=secret\0\n", "line 2: contains a NUL byte. Write the line again"),
+    ("MY_KEY='a\0secret'\n", "line 1: contains a NUL byte"),
+    (None, "is a folder, not a text file. Put a text file there"),
+])  # fmt: skip
+def test_a_broken_environment_file_is_one_line_without_its_text(root: Path, text: str | None, said: str) -> None:
+    file = root / ".env"
+    if text is None:
+        file.mkdir()
+    else:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
         read_environment_file(Workspace(root))
-    assert "secret" not in str(refused.value)
+    assert str(refused.value).startswith(f"{file}: {said}")
+    assert "\n" not in str(refused.value) and "secret" not in str(refused.value)

@@ -38,7 +38,8 @@ def test_gpus_are_named_by_number_and_size(text: str, count: int, gb: int) -> No
 
 def test_no_gpus_are_named_0_and_nothing_else_is_taken() -> None:
     assert named_gpus("0") == ()
-    for text in ("80", "0x80", "2x0", "two", "2x80x3", ""):
+    beyond = ("1000000000x80", "4097x80", "2x2001", "٢x٨٠", f"{'9' * 5000}x80")
+    for text in ("80", "0x80", "2x0", "two", "2x80x3", "", *beyond):
         with pytest.raises(PodiumError, match="2x80"):
             named_gpus(text)
 

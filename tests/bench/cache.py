@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ops.cache import ResponseCache
 from ops.cache.backend import CacheRow, encode
-from ops.config import Pool, Setup, Worker, load_pool, load_recipe
+from ops.config import Grading, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
@@ -43,11 +43,6 @@ TURNS = sized(40, 2)
 LOOK_UPS = sized(1000, 100)
 """Number of look-ups in one turn."""
 PAGE = 50_000
-
-
-def rows() -> list[Row]:
-    """Return the rows of all three measurements."""
-    return [*_warm(), *_again(), *_large(int(os.environ.get("PODIUM_BENCH_ENTRIES", sized(1_000_000, 5_000))))]
 
 
 # ── warm, through the client ─────────────────────────────────────────────────
@@ -152,9 +147,10 @@ def _grade_and_write(workspace: Workspace) -> Table:
     """Measure the reference: read each file of responses, grade its texts, and write it again."""
     from ops.benchmarks.store import read_problems
     from ops.core.rows import load_responses, response_file
-    from ops.grading import grade
+    from ops.grading import configure, grade
     from ops.precaching.precache import write_responses
 
+    configure(Grading(isolation="resource_limits"), workspace.root)  # programs of our own, on any machine
     data = workspace.data
     problems = {(problem.benchmark, problem.id): problem for problem in read_problems(data / "shortlist.jsonl")}
     grade(next(iter(problems.values())), "")  # imports
@@ -172,12 +168,13 @@ def _grade_and_write(workspace: Workspace) -> Table:
 def _materialize(workspace: Workspace) -> Table:
     from ops.benchmarks.registry import training_benchmarks
     from ops.benchmarks.store import write_problems
-    from ops.grading import grade
+    from ops.grading import configure, grade
     from ops.precaching.opening import open_client
     from ops.stages.responses import materialize_responses
     from ops.synthetic.problems import generate
 
     config = Workspace.find().config
+    configure(Grading(isolation="resource_limits"), workspace.root)
     os.environ.pop("PODIUM_CACHE_URL", None)
     pool, recipe = load_pool(config, "quickstart"), load_recipe(config, "quickstart")
     seventh = pool.worker("guesser").model_copy(update={"name": "seventh", "revision": "seventh"})
@@ -194,10 +191,11 @@ def _materialize(workspace: Workspace) -> Table:
 # ── a large cache ────────────────────────────────────────────────────────────
 
 
-def _large(entries: int) -> list[Row]:
+def _large() -> list[Row]:
     """Measure look-ups of random keys, half of them stored, in the large
     cache and in one of ten thousand entries, without a memory cache.
     """
+    entries = int(os.environ.get("PODIUM_BENCH_ENTRIES", sized(1_000_000, 5_000)))
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder) / "small", Path(folder) / "large"
         _fill(small, SMALL)
@@ -260,6 +258,10 @@ def _look_up(places: Sequence[tuple[Path, int]]) -> list[float]:
     for cache in caches:
         cache.close()
     return [sorted(times)[TURNS // 2] for times in taken]
+
+
+PARTS = (_warm, _again, _large)
+"""The measurements of `make bench`."""
 
 
 if __name__ == "__main__":

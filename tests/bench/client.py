@@ -9,7 +9,7 @@ import asyncio
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -61,10 +61,9 @@ class Cost(NamedTuple):
     cpu: float
 
 
-def rows() -> list[Row]:
+def _calls() -> Iterator[Row]:
     """Measure a remote worker that answers in 0.1 s, one that answers at once, and an embedded tool."""
     tool = load_pool(Workspace.find().config, "quickstart").worker("guesser")
-    table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, FaultServer(Path(folder)) as server:
         slow = server.worker(concurrency=AT_ONCE, timeout_s=120)
         for name, worker, latency_s in (
@@ -74,16 +73,23 @@ def rows() -> list[Row]:
         ):
             server.order(latency_s=latency_s)
             ours, bare = _compare(worker, Path(folder) / worker.name)
-            table.append(Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms"))
-            table.append(Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms"))
+            yield Row(f"new call, {name}", ours.wall * 1e3, BARE, bare.wall * 1e3, AT_MOST, "ms")
+            yield Row(f"CPU of a new call, {name}", ours.cpu * 1e3, BARE, bare.cpu * 1e3, AT_MOST, "CPU ms")
+
+
+def _two_processes() -> Iterator[Row]:
+    """Measure a call of two processes that ask at the same time, beside one process."""
     with tempfile.TemporaryDirectory() as folder, fast_worker(ANSWER_S) as url:
         one, two = _by_processes(url, Path(folder), 1), _by_processes(url, Path(folder), 2)
-        table.append(Row("a call, two processes asking", two * 1e3, "one process", one * 1e3, MOST_OF_TWO, "ms"))
+        yield Row("a call, two processes asking", two * 1e3, "one process", one * 1e3, MOST_OF_TWO, "ms")
+
+
+def _precaching() -> Iterator[Row]:
+    """Measure precaching beside the time that the workers' limits impose."""
     with tempfile.TemporaryDirectory() as folder, fast_worker(THOUGHT_S, prompt_tokens=60) as url:
         shortest = QUESTIONS / SLOTS * THOUGHT_S
         name, limits = f"precaching, {WORKERS} workers × {QUESTIONS:,} questions", "questions ÷ slots × latency"
-        table.append(Row(name, _precached(url, Path(folder)), limits, shortest, MOST_OF_LIMITS, "s"))
-    return table
+        yield Row(name, _precached(url, Path(folder)), limits, shortest, MOST_OF_LIMITS, "s")
 
 
 def _precached(url: str, folder: Path) -> float:
@@ -179,3 +185,7 @@ async def _round(way: Ask, number: int) -> Cost:
     await asyncio.gather(*(asker() for _ in range(AT_ONCE)))
     await asyncio.sleep(0.02)  # pending logs of LiteLLM are part of its cost
     return Cost((time.perf_counter() - wall) / CALLS, (time.process_time() - cpu) / CALLS)
+
+
+PARTS = (_calls, _two_processes, _precaching)
+"""The measurements of `make bench`."""

@@ -105,5 +105,9 @@ def _perturbed(question: str, chance: random.Random, words: list[str]) -> str:
     return re.sub(r"\d+", lambda digits: str(int(digits[0][:6]) + chance.randrange(1, 9)), " ".join(other))
 
 
+PARTS = (rows,)
+"""The measurements of `make bench`."""
+
+
 if __name__ == "__main__":
     main(int(sys.argv[1]))

@@ -117,3 +117,7 @@ def _prompts() -> list[list[Message]]:
     names = training_benchmarks()
     problems = [each for name in names for each in generate(name, "test", QUESTIONS // len(names), 1)]
     return [conductor_messages(problem, offered, recipe.prompting, ()) for problem in problems]
+
+
+PARTS = (rows,)
+"""The measurements of `make bench`."""

@@ -215,5 +215,9 @@ def main(rows: int, given: Sequence[str]) -> None:
     simulation.note_peak()
 
 
+PARTS = (rows,)
+"""The measurements of `make bench`."""
+
+
 if __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2:])

@@ -43,11 +43,6 @@ BATCHES = sized(3, 1)
 CALLS = sized(400, 20)
 
 
-def rows() -> list[Row]:
-    """Return the rows of fan-in, batch and CPU."""
-    return [*fan_in(), *batch(), *cpu()]
-
-
 def fan_in() -> list[Row]:
     """Measure five steps of fixed latency: four independent ones, and one that sees all."""
     offered = [Worker(name=f"w{i}", model="local/none") for i in range(5)]
@@ -206,3 +201,7 @@ def _median(way: Callable[[], Awaitable[object]]) -> float:
         return taken
 
     return statistics.median(asyncio.run(timed()))
+
+
+PARTS = (fan_in, batch, cpu)
+"""The measurements of `make bench`."""

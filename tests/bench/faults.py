@@ -85,3 +85,7 @@ def _union(spans: Iterable[tuple[float, float]]) -> float:
         total += max(0.0, end - max(begin, reached))
         reached = max(reached, end)
     return total
+
+
+PARTS = (rows,)
+"""The measurements of `make bench`."""

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,7 +21,7 @@ from ops.grading import grade_many
 from ops.grading.isolation import bubblewrap, isolation, own_libraries
 from tests.bench.forms import bare_math_verify, cpu_s
 from tests.bench.real_data import RowsFile, problems_of
-from tests.bench.row import Row, sized
+from tests.bench.row import Absent, Row, sized
 
 PROGRAMS, AT_ONCE, ROUNDS = sized(40, 4), 2, sized(4, 1)
 CHOICES, FORMULAS, EVERY = sized(14_042, 500), sized(5_000, 100), 10
@@ -39,28 +39,22 @@ MMLU = [RowsFile(name, "mmlu", "mmlu", "choice") for name in ("mmlu_test_part", 
 MATH = [RowsFile("math_train", "math500", "math", "math")]
 
 
-def rows() -> list[Row]:
-    """Measure the time per response: wall-clock for programs, which run in separate processes, otherwise CPU time."""
-    if isolation() != "bubblewrap":
-        print("grading: bubblewrap does not work on this machine: the row on programs is left out")
-        return [_choices(), _formulas()]
-    return [_programs(), _choices(), _formulas()]
-
-
 # ── programs ─────────────────────────────────────────────────────────────────
 
 
-def _programs() -> Row:
-    """Run `AT_ONCE` programs at a time on both sides; the fastest of
-    alternating rounds counts, since other work only adds.
+def _programs() -> Iterator[Row]:
+    """Measure a program's wall-clock time: `AT_ONCE` run at a time on both sides, and the fastest of alternating rounds
+    counts, since other work only adds.
     """
+    if isolation() != "bubblewrap":
+        raise Absent("bubblewrap")
     ours, bare = [], []
     for number in range(ROUNDS):
         sources = [_source(number * PROGRAMS + i) for i in range(PROGRAMS)]
         ours.append(_wall_s(lambda sources=sources: _grade_programs(sources)))
         bare.append(_wall_s(lambda sources=sources: _start_programs(sources)))
     name = f"grading: a short program, {AT_ONCE} at once"
-    return Row(name, min(ours) * 1e3, "the same in bare bwrap", min(bare) * 1e3, 3.0, "ms")
+    yield Row(name, min(ours) * 1e3, "the same in bare bwrap", min(bare) * 1e3, 3.0, "ms")
 
 
 def _source(number: int) -> str:
@@ -101,7 +95,8 @@ def _wall_s(work: Callable[[], None]) -> float:
 # ── choices and formulas ─────────────────────────────────────────────────────
 
 
-def _choices() -> Row:
+def _choices() -> Iterator[Row]:
+    """Measure the CPU time of reading the letter of a choice in many responses."""
     problems = problems_of(MMLU, "test", 1000, SEED)
     chance = random.Random(SEED)
     pairs = []
@@ -113,10 +108,10 @@ def _choices() -> Row:
     ours = _cpu_s(lambda: grade_many(pairs))
     bare = _cpu_s(lambda: [LETTER.findall(response)[-1:] for _, response in pairs])
     name = f"grading: {CHOICES:,} responses to MMLU"
-    return Row(name, ours, "the last capital letter, by re", bare, 60, "CPU s")
+    yield Row(name, ours, "the last capital letter, by re", bare, 60, "CPU s")
 
 
-def _formulas() -> Row:
+def _formulas() -> Iterator[Row]:
     """Read all responses, including hostile ones, with Podium's
     grader; math-verify reads every tenth other one, times ten.
     """
@@ -131,7 +126,7 @@ def _formulas() -> Row:
     sampled = pairs[::EVERY]
     bare = EVERY * _cpu_s(lambda: [bare_math_verify(problem.answer, response) for problem, response in sampled])
     name = f"grading: {FORMULAS:,} responses to MATH and {len(HOSTILE)} hostile ones"
-    return Row(name, ours, "math-verify without those", bare, 0.3, "CPU s")
+    yield Row(name, ours, "math-verify without those", bare, 0.3, "CPU s")
 
 
 def _cpu_s(work: Callable[[], Any]) -> float:
@@ -141,3 +136,7 @@ def _cpu_s(work: Callable[[], Any]) -> float:
         work()
         times += 1
     return (cpu_s() - began) / times
+
+
+PARTS = (_programs, _choices, _formulas)
+"""The measurements of `make bench`."""

@@ -71,3 +71,7 @@ def _fastest(count: int, *ways: Callable[[], None]) -> list[float]:
             way()
             times.append((time.process_time() - began) / count)
     return [min(times) for times in taken]
+
+
+PARTS = (rows,)
+"""The measurements of `make bench`."""

@@ -199,5 +199,9 @@ def _plan(folder: Path) -> Any:
     )  # fmt: skip
 
 
+PARTS = (rows,)
+"""The measurements of `make bench`."""
+
+
 if __name__ == "__main__":
     staleness(int(sys.argv[1]) if len(sys.argv) > 1 else 60)

@@ -23,13 +23,17 @@ import psutil
 import yaml
 
 from ops.core.workspace import Workspace
+from tests.bench import serving
 from tests.bench.client import EMBEDDED
+from tests.bench.row import Absent, Row
 from tests.bench.serving import CORES, START_S, Cells, Server, fresh, loaded, publish, range_of
 
 MARK = "<!-- made by `python -m tests.bench.proxy` -->"
 PROVIDER = Path(__file__).with_name("embedded_provider.py")
 WORKER = "solver"
 PORT = 4017
+PROGRAM = "PODIUM_LITELLM_PROXY"
+"""The environment variable that names the proxy's program for `make bench`."""
 
 
 @contextmanager
@@ -78,6 +82,18 @@ def under_load(server: Server, clients: int, seconds: float) -> Cells:
     return clients, done.statuses, range_of(times), *rates, f"{done.mib:,.0f} MiB"
 
 
+def _served() -> Iterator[Row]:
+    """Measure the server's CPU time of an answer with every request traced, beside one call through the proxy."""
+    program = shutil.which(os.environ.get(PROGRAM, "litellm-proxy"))
+    if program is None:
+        raise Absent(f"the program of LiteLLM's proxy (name it in ${PROGRAM})")
+    ours = serving.under_load(serving.champions_workspace(), serving.AT_ONCE, serving.SECONDS, 1.0).cpu_ms
+    with proxy(Path(program)) as server:
+        done = loaded(server, serving.AT_ONCE, serving.SECONDS, fresh(10_000))
+    theirs = 1000 * done.cpu_s / len(done.whole)
+    yield Row(f"a served answer, {serving.AT_ONCE} clients, traced", ours, "LiteLLM's proxy", theirs, 2.0, "CPU ms")
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("program", type=Path)
@@ -92,6 +108,10 @@ def main() -> None:
     )
     columns = ("clients", "responses", "whole request", "requests/s", "requests per core second", "memory")
     publish(MARK, head, columns, rows)
+
+
+PARTS = (_served,)
+"""The measurements of `make bench`."""
 
 
 if __name__ == "__main__":

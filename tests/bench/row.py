@@ -7,12 +7,15 @@ import math
 import os
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 
 SMALL = bool(os.environ.get("PODIUM_BENCH_SMALL"))
@@ -63,14 +66,63 @@ class Row:
         return self.ratio <= self.at_most
 
 
-def report(rows: list[Row], file: Path) -> bool:
-    """Print the table and write it as JSON. Returns whether every bound holds."""
-    table = Table("", "benchmark", "ours", "against", "reference", "unit", "ratio", "at most", title="make bench")
-    for row in rows:
-        measured = (f"{row.ours:.4g}", row.against, f"{row.reference:.4g}", row.unit)
-        table.add_row("✓" if row.holds else "✗", row.name, *measured, f"{row.ratio:.3f}", f"{row.at_most:g}")
-    Console(width=160).print(table)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    entries = [{**asdict(row), "ratio": round(row.ratio, 4), "holds": row.holds} for row in rows]
-    file.write_text(json.dumps(entries, indent=1, ensure_ascii=False), encoding="utf-8")
-    return all(row.holds for row in rows)
+class Absent(Exception):
+    """Something that a measurement needs is not on this machine; the message names it."""
+
+
+class Report:
+    """The rows of a call of `make bench`, in a file that is written anew after each of them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._rows: list[Row] = []
+        self._left_out: list[dict[str, str]] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether every row is within its bound."""
+        return all(row.holds for row in self._rows)
+
+    @property
+    def failed(self) -> int:
+        """The number of parts that ended with an error."""
+        return sum("failed" in entry for entry in self._left_out)
+
+    def run(self, name: str, part: Callable[[], Iterable[Row]]) -> None:
+        """Measure one part of the benchmark `name`: keep each row, or why there is none. Only Ctrl-C ends it early."""
+        where = f"{name}: {part.__name__.strip('_').replace('_', ' ')}"
+        print(f"running {where} …", flush=True)
+        try:
+            for row in part():
+                self._rows.append(row)
+                self._write()
+        except Absent as absent:
+            self._leave_out({"benchmark": where, "skipped": f"{absent} is absent"})
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a failed row does not stop the others)
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            self._leave_out({"benchmark": where, "failed": reason, "traceback": traceback.format_exc()})
+
+    def _leave_out(self, entry: dict[str, str]) -> None:
+        self._left_out.append(entry)
+        print(_line(entry), flush=True)
+        self._write()
+
+    def _write(self) -> None:
+        entries = [{**asdict(row), "ratio": round(row.ratio, 4), "holds": row.holds} for row in self._rows]
+        write_text(self.file, json.dumps([*entries, *self._left_out], indent=1, ensure_ascii=False))
+
+    def show(self) -> None:
+        """Print the table, and a line for each part that was skipped or failed."""
+        table = Table("", "benchmark", "ours", "against", "reference", "unit", "ratio", "at most", title="make bench")
+        for row in self._rows:
+            measured = (f"{row.ours:.4g}", row.against, f"{row.reference:.4g}", row.unit)
+            table.add_row("✓" if row.holds else "✗", row.name, *measured, f"{row.ratio:.3f}", f"{row.at_most:g}")
+        Console(width=160).print(table)
+        for entry in self._left_out:
+            print(_line(entry))
+
+
+def _line(entry: Mapping[str, str]) -> str:
+    if "skipped" in entry:
+        return f"skipped {entry['benchmark']}: {entry['skipped']}"
+    return f"failed {entry['benchmark']}: {entry['failed']} (its traceback is in bench.json)"

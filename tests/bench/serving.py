@@ -41,8 +41,11 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
+from ops.release import registry
 from ops.release.champion import champion_of
 from ops.synthetic.problems import generate
+from tests.bench.row import SMALL, Absent, Row, sized
+from tests.bench.waiting import finished
 from tests.command import PODIUM
 from tests.serving.misbehaving import Misbehaving
 
@@ -257,6 +260,26 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
     return Load(start, row, 1000 * done.cpu_s / len(whole), kept)
 
 
+AT_ONCE, SECONDS = sized(50, 4), sized(20.0, 3.0)
+
+
+def champions_workspace() -> Workspace:
+    """Return this workspace if it has a champion, or else the one in which `make bench` ran the quickstart."""
+    here = Workspace.find()
+    if registry.champion(here) is not None:
+        return here
+    if SMALL:
+        raise Absent("a champion (`make run` makes one)")
+    return Workspace(finished().root)
+
+
+def _tracing() -> Iterator[Row]:
+    """Measure the server's CPU time of an answer with every request traced, beside none."""
+    workspace = champions_workspace()
+    without, traced = (under_load(workspace, AT_ONCE, SECONDS, share).cpu_ms for share in (0.0, 1.0))
+    yield Row(f"a served answer, {AT_ONCE} clients, traced", traced, "without traces", without, 1.3, "CPU ms")
+
+
 def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> list[Cells]:
     """Measure the normal clients alone and beside five misbehaving ones, in turn on one server: two rows of a table."""
     rows = []
@@ -341,6 +364,10 @@ def main() -> None:
         "memory",
     )  # fmt: skip
     return publish(MARK, head, columns, [each.row for each in loads])
+
+
+PARTS = (_tracing,)
+"""The measurements of `make bench`."""
 
 
 if __name__ == "__main__":

@@ -54,11 +54,6 @@ SCORED = ("conductor", "cold_start", *(f"worker {number}" for number in range(7)
 """The systems whose rows a leaderboard reads."""
 
 
-def rows() -> list[Row]:
-    """Measure CPU time: means with their errors, without and with every comparison, and all steps from stored rows."""
-    return [*_figures(), *_growth()]
-
-
 def _growth() -> list[Row]:
     """Compare each number of rows with the next smaller one, multiplied to the same number."""
     measured = {rows: measured_alone("tests.bench.summary", rows, 900) for rows in ROWS}
@@ -183,6 +178,10 @@ def _systems() -> Systems:
         ]
         for s in range(SYSTEMS)
     }
+
+
+PARTS = (_figures, _growth)
+"""The measurements of `make bench`."""
 
 
 if __name__ == "__main__":

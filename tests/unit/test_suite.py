@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from tests.bench.mutations import FAULTS, ROOT
 from tests.bench.real_rows import Answers, Rows, questions, table
-from tests.bench.row import Row, report
+from tests.bench.row import Absent, Report, Row
 from tests.conftest import UNIT, pytest_collection_modifyitems
 from tests.report import skipped_lines
 
@@ -179,14 +180,42 @@ def test_a_row_whose_gold_answer_fails_is_not_asked(tmp_path: Path, count: int) 
     assert drawn == questions(tmp_path, Rows("rlpr", "few"), count)
 
 
-def test_a_bound_on_the_ratio_is_kept_or_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fast, slow = Row("quick", 2.0, "by hand", 4.0, 1.1, "µs"), Row("late", 6.0, "by hand", 4.0, 1.1, "µs")
+def test_a_row_is_written_when_it_is_measured_and_a_failure_or_an_absent_program_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "made" / "bench.json"
-    assert report([fast], file)
-    assert not report([fast, slow], file)
-    assert capsys.readouterr().out.count("✗") == 1
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    assert [(row["ratio"], row["holds"]) for row in kept] == [(0.5, True), (1.5, False)]
+    report, seen = Report(file), []
+
+    def entries() -> list[dict[str, Any]]:
+        return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+    def quick() -> Iterator[Row]:
+        yield Row("quick", 2.0, "by hand", 4.0, 1.1, "µs")
+        seen.append(len(entries()))
+        raise RuntimeError("two\nlines")
+
+    def absent() -> Iterator[Row]:
+        raise Absent("bubblewrap")
+
+    def stopped() -> Iterator[Row]:
+        raise SystemExit("the server did not start")
+
+    def late() -> Iterator[Row]:
+        yield Row("late", 6.0, "by hand", 4.0, 1.1, "µs")
+
+    report.run("first", quick)
+    assert (report.holds, report.failed, seen) == (True, 1, [1])
+    for part in (absent, stopped, late):
+        report.run("second", part)
+    report.show()
+    assert (report.holds, report.failed) == (False, 2)
+    rows = [(row["name"], row["ratio"], row["holds"]) for row in entries() if "name" in row]
+    assert rows == [("quick", 0.5, True), ("late", 1.5, False)]
+    left_out = [row.get("skipped") or row["failed"] for row in entries() if "name" not in row]
+    assert left_out == ["RuntimeError: two lines", "bubblewrap is absent", "SystemExit: the server did not start"]
+    printed = capsys.readouterr().out
+    assert printed.count("✗") == 1 and "skipped second: absent: bubblewrap is absent" in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize(("against", "reference"), [("", 4.0), ("by hand", 0.0), ("by hand", float("nan"))])

@@ -20,6 +20,7 @@ FILES = (
     "config/team/*.yaml",
     "constraints.txt",
     "dagster.yaml",
+    "data/.gitignore",
     "data/cold_start/*.yaml",
     "data/few_shots/*.yaml",
     "data/knowledge/*.csv",

@@ -31,6 +31,7 @@ LONGEST_S = 1000.0
 CARRIED = (
     "assets",
     "config",
+    "data/.gitignore",
     "data/cold_start",
     "data/few_shots",
     "data/knowledge",

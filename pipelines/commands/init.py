@@ -19,6 +19,7 @@ LAID_OUT = (
     "config/**/*.json",
     "config/**/*.yaml",
     "dagster.yaml",
+    "data/.gitignore",
     "data/cold_start/*.yaml",
     "data/few_shots/*.yaml",
     "dvc.yaml",

@@ -101,7 +101,7 @@ def without_emphasis(line: str, before: str = "") -> str:
         if len(opening.findall(before)) > len(closing.findall(before)):
             closed = line.rstrip(".,;:!")
             closes = closing.search(line)
-            place = len(closed) - len(mark) if closed.endswith(mark) else closes.start() if closes else len(line)
+            place = closes.start() if closes else len(closed) - len(mark) if closed.endswith(mark) else len(line)
             line = line[:place] + line[place + len(mark) :]
         elif line.startswith(mark) and line.endswith(mark) and inner.strip() and mark not in inner:
             line = inner

@@ -19,7 +19,7 @@ from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
 from ops.grading import isolation as walls
-from ops.grading.grader import GRADERS, OwnGrader, is_final, take_graders, worker_prompt
+from ops.grading.grader import GRADERS, HANGS, HANGS_ALWAYS, OwnGrader, is_final, take_graders, worker_prompt
 from ops.grading.isolation import GradingSettings, isolation
 from ops.grading.verdicts import VerdictStore, is_stored
 
@@ -96,21 +96,46 @@ def grade_many(
 
 
 def _judge(problem: Problem, answer: str, failures_again: bool = False) -> Grade:
-    key = (problem, answer)
-    with _MEMO_LOCK:
-        if (known := _MEMO.get(key)) is not None and (known.correct or not failures_again):
-            return known
-    if (judge := GRADERS[problem.grader].judge) is None:
+    grader = GRADERS[problem.grader]
+    if grader.judge is None:
         what = f"is {problem.grader!r}, which grades no single answer here"
         remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
         raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
-    store = _KEPT.store if is_stored(problem, answer) else None
-    verdict = store.get(problem, answer) if store else None
-    if verdict is None or (failures_again and not verdict.correct):
-        verdict = judge(problem, answer)
-        if store and is_final(verdict):
-            store.keep(problem, answer, verdict)
-    if is_final(verdict) and len(answer) <= _MEMO_CHARACTERS:
-        with _MEMO_LOCK:
-            _MEMO[key] = verdict
+    if (known := _known(problem, answer)) and (known.correct or HANGS in known.reason or not failures_again):
+        return known
+    every_answer = grader.every_answer(problem) if grader.every_answer and answer.strip() else None
+    if every_answer and (hangs := _known(*every_answer)):
+        return hangs._replace(extracted=answer)
+    verdict = grader.judge(problem, answer)
+    if every_answer and HANGS_ALWAYS in verdict.reason:
+        _keep(*every_answer, verdict)
+    _keep(problem, answer, verdict)
     return verdict
+
+
+def _known(problem: Problem, answer: str) -> Grade | None:
+    """Return the verdict that this process remembers, or that is stored."""
+    with _MEMO_LOCK:
+        if (known := _MEMO.get((problem, answer))) is not None:
+            return known
+    if (store := _store(problem, answer)) and (known := store.get(problem, answer)):
+        _remember(problem, answer, known)
+    return known
+
+
+def _keep(problem: Problem, answer: str, verdict: Grade) -> None:
+    """Remember and store a verdict that would be the same at any time."""
+    if is_final(verdict):
+        if store := _store(problem, answer):
+            store.keep(problem, answer, verdict)
+        _remember(problem, answer, verdict)
+
+
+def _store(problem: Problem, answer: str) -> VerdictStore | None:
+    return _KEPT.store if is_stored(problem, answer) else None
+
+
+def _remember(problem: Problem, answer: str, verdict: Grade) -> None:
+    if len(answer) <= _MEMO_CHARACTERS:
+        with _MEMO_LOCK:
+            _MEMO[problem, answer] = verdict

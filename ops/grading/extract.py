@@ -81,9 +81,31 @@ def boxed(response: str) -> str | None:
 def last_line(response: str) -> str:
     """Return the last line with content."""
     for line in reversed(tail(response).splitlines()):
-        if bare := line.strip().strip("*_`").strip():
+        if line.strip("*_` \t\r") and (bare := without_emphasis(line)):
             return bare
     return ""
+
+
+_EMPHASIS = {
+    mark: (re.compile(rf"(?<![\w*^]){re.escape(mark)}(?![\s*_])"), re.compile(rf"(?<=[^\s*_]){re.escape(mark)}(?![\w*])"))
+    for mark in ("***", "**", "__", "`", "*", "_")
+}
+"""Mark of emphasis → its opening and its closing form, so that `M*`, `2*3` and `x_1` are none."""
+
+
+def without_emphasis(line: str, before: str = "") -> str:
+    """Return a line without the marks of emphasis around it, some of which `before`, the text before it, may open."""
+    line = line.strip()
+    for mark, (opening, closing) in _EMPHASIS.items():
+        inner = line[len(mark) : -len(mark)]
+        if len(opening.findall(before)) > len(closing.findall(before)):
+            closed = line.rstrip(".,;:!")
+            closes = closing.search(line)
+            place = closes.start() if closes else len(closed) - len(mark) if closed.endswith(mark) else len(line)
+            line = line[:place] + line[place + len(mark) :]
+        elif line.startswith(mark) and line.endswith(mark) and inner.strip() and mark not in inner:
+            line = inner
+    return line.strip()
 
 
 MAX_STATEMENT = 1_000
@@ -257,7 +279,8 @@ def _stated(text: str, announced: Announcement) -> Statement:
             start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
         end = _line_end(text, start)
         line = text[start:end]
-    return Statement(announced.start, end, line.strip().strip("*_").strip()[:MAX_STATEMENT], announced.formal)
+    before = text[text.rfind("\n", 0, announced.start) + 1 : announced.end]
+    return Statement(announced.start, end, without_emphasis(line, before)[:MAX_STATEMENT], announced.formal)
 
 
 def _line_end(text: str, position: int) -> int:

@@ -18,6 +18,10 @@ MAX_CHARACTERS = 200_000
 """The longest answer that a grader runs; a longer one scores 0."""
 NOT_FINAL = "not final"
 """Part of the reason of a verdict that may differ on another or a quieter machine."""
+HANGS = "it is not called again"
+"""Part of the reason of a verdict on a function that was stopped, which is final: the function never runs again on the
+same answer. `HANGS_ALWAYS`: on no answer."""
+HANGS_ALWAYS = f"{HANGS} with any answer"
 NO_REPORT = "ended without an answer"
 _OF_THE_MACHINE = re.compile(
     rf"{NOT_FINAL}|{NO_REPORT}|malformed report|crashed|killed by signal|{STATUS_OF_THE_MACHINE}"
@@ -67,6 +71,8 @@ class Grader:
     needs_gold: bool = True
     runs: bool = False
     """Whether it starts a process for each answer."""
+    every_answer: Callable[[Problem], tuple[Problem, str]] | None = None
+    """The problem and the answer under which a verdict on every answer is stored (`HANGS_ALWAYS`)."""
     own: bool = False
     """Whether a benchmark that uses it needs settings of its own: `benchmarks.NAME.grader` of the recipe."""
 

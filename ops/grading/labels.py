@@ -99,6 +99,22 @@ _UNREAL = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
+_OTHER_WORDS = re.compile(
+    r"\b(?:as well as|and|or|nor|to|both|either|neither|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|answers?|"
+    r"letters?|labels?)\b|[\s()\[\]{}*_`\"'“”.,;:?|/&+=–—-]+",
+    re.IGNORECASE,
+)
+_EXPLAINED = re.compile(
+    r",?\s*\b(?:because|since|as (?:it|they|he|she|this|that|the)|so that|given that|due to|whereas|while|unlike)\b"
+    r"|,\s+(?:which|who|where|meaning|i\.e\.)",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[…)\]%\d]))[.!?]\s+")
+_HEDGE = re.compile(r"\b(?:or|also|possibly|maybe|perhaps|alternatively|equally|might|could)\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"\b(?:is|are|was|were|would|can|cannot|has|have|does|do|did|will|fails?|describes?|refers?|means?|contradicts?|not)\b",
+    re.IGNORECASE,
+)
 MOST = 100
 """How many groups of a text, the last ones, are examined."""
 
@@ -126,6 +142,42 @@ def groups(text: str, offered: str, *, everywhere: bool = False) -> list[LetterG
         else:
             made.append([(letter, start, end)])
     return [_group(text, members) for members in made[-MOST:]]
+
+
+def offers_several(text: str, offered: str) -> bool:
+    """Return whether an answer offers more than one label: "(A) or (B)", "A/B", "A B", "(A) Up (B) Down".
+
+    A label that the answer denies, or that only its reason or a later sentence of explanation names, is not offered.
+    """
+    letters = _OTHER_WORDS.sub(" ", text).split()
+    if all(len(letter) == 1 for letter in letters):
+        return len({letter.upper() for letter in letters} & {*offered}) > 1
+    reason = _EXPLAINED.search(text)
+    first, *later = _SENTENCE.split(text[: reason.start()] if reason else text)
+    stated = _offered_in(first, offered)
+    for sentence in later:
+        begins = _LABEL.match(sentence.lstrip()) is not None and not _CLAUSE.search(sentence)
+        if begins or _HEDGE.search(sentence):
+            stated |= _offered_in(sentence, offered)
+    return len(stated) > 1
+
+
+def _offered_in(sentence: str, offered: str) -> set[str]:
+    """Return the letters that a sentence names as labels and does not deny."""
+    return {
+        letter
+        for number, group in enumerate(groups(sentence, offered, everywhere=True))
+        if group.stance != "denied" and (not number or _is_label(sentence, group))
+        for letter in group.letters
+    }
+
+
+def _is_label(sentence: str, group: LetterGroup) -> bool:
+    """Return whether a later group is marked as a label or joined to others, and no name such as "firm B"."""
+    if len(group.letters) > 1 or not sentence[group.start].isalpha() or len(sentence[group.start : group.end]) > 2:
+        return True
+    is_item = re.match(r"[).:]\s*\S", sentence[group.end :]) is not None
+    return is_item or re.search(r"(?:\b(?:or|and|also|either|both)|[,;/&|])\s*$", sentence[: group.start]) is not None
 
 
 def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, int, int]]:

@@ -152,7 +152,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"<=|=<", r"\\le "),
         (r">=", r"\\ge "),
         (r"(?<![\\A-Za-z])(" + "|".join(GREEK + _FUNCTIONS) + r")(?![A-Za-z])", r"\\\1 "),
-        (r"(?<![\\A-Za-z])sqrt\s*\(([^()]{1,200})\)", r"\\sqrt{\1}"),
+        (r"(?<![\\A-Za-z])sqrt(?=\s*\()", r"\\sqrt"),
         (r"(?<![\\A-Za-z])sqrt\s*(\d+|[a-z])", r"\\sqrt{\1}"),
         (r"(?<=[\w)}])\s*\*\s*(?=[\w(\\])", r"\\cdot "),
         (r"\^\(([^()]{1,60})\)", r"^{\1}"),
@@ -167,6 +167,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"([\^_])\s*\{\s*(\w)\s*\}", r"\1\2"),
     )
 )  # fmt: skip
+_BRACKETED = re.compile(r"\\(?:(?P<frac>frac)|sqrt(?:\s*\[\d+\])?)(?=\s*\()")
 _ROOT_SIGN = re.compile(r"(√|∛)\s*(?:\(([^()]{1,200})\)|(\d+|(?=[a-zπ])[a-zπ]))")
 _LEVEL = re.compile(f"([{_RAISED}]+)|([{_LOWERED}]+)")
 _SPACE = re.compile(r"(\\[A-Za-z]+)\s+(?=[A-Za-z])|(?<=\d)(\s+)(?=\d)|\s+")
@@ -208,12 +209,38 @@ def spelled(text: str) -> str:
     text = _without_fonts(_COMMAND.sub(lambda m: _COMMANDS[m[1]], text.translate(_CHARACTERS)))
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
+    text = _braced(text)
     if "base" in text or "_" in text:
         text = _BASE_BELOW.sub(lambda m: _below(m[1] or m[2]), text)
         text = _BASE_BEHIND.sub(lambda m: _below(m[1]), text)
     text = _SCALE.sub(lambda m: rf"\cdot {SCALES[m[1]]} " + ("" if m[2] or r"\text" not in m[0] else r"\text{"), text)
     text = _without_braces(_PLAIN.sub(" ", text).strip())
     return text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
+
+
+def _braced(text: str) -> str:
+    r"""Return `\sqrt{3}` for `\sqrt(3)` and `\frac{1}{2}` for `\frac(1)(2)`, with any brackets inside."""
+    for command in _BRACKETED.finditer(text):  # a bracket becomes a brace, so that no place changes
+        spans, place = [], command.end()
+        for _ in range(2 if command["frac"] else 1):
+            place += len(text[place:]) - len(text[place:].lstrip())
+            if text[place : place + 1] == "(" and (close := _closing(text, place)) > 0:
+                spans.append((place, close))
+                place = close + 1
+        if len(spans) == (2 if command["frac"] else 1):
+            for start, close in spans:
+                text = f"{text[:start]}{{{text[start + 1 : close]}}}{text[close + 1 :]}"
+    return text
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place of the bracket that closes the one at `start`; -1 without it."""
+    depth = 0
+    for position in range(start, len(text)):
+        depth += (text[position] == "(") - (text[position] == ")")
+        if not depth:
+            return position
+    return -1
 
 
 def _in_signs(text: str) -> str:

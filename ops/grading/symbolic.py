@@ -18,6 +18,8 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
+from ops.grading.domains import Domain
+
 MAX_CHARACTERS = 400
 START_S = 120.0
 """Wall-clock seconds for one comparison, including the import of SymPy; the CPU limit is far lower."""
@@ -42,9 +44,9 @@ class SymbolicWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def equal(self, gold: str, answer: str) -> bool | None:
+    def equal(self, gold: str, answer: str, domain: Domain = ()) -> bool | None:
         """Return whether the two are equal; None if either cannot be read or the comparison took too long."""
-        line = json.dumps([gold, answer]).encode() + b"\n"
+        line = json.dumps([gold, answer, domain]).encode() + b"\n"
         with self._lock:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -97,17 +99,23 @@ def _worker() -> SymbolicWorker:
     return SymbolicWorker()
 
 
+def equal(gold: str, answer: str, domain: Domain = ()) -> bool | None:
+    """Return whether two LaTeX expressions are equal for every value of their unknowns in `domain`; None if this cannot
+    be decided (unreadable, too costly)."""
+    letters = {match.group().rstrip("'") for text in (gold, answer) for match in _LETTER.finditer(text)}
+    return _equal(gold, answer, tuple(bounds for bounds in domain if bounds[0] in letters))
+
+
 @lru_cache(maxsize=16_384)
-def equal(gold: str, answer: str) -> bool | None:
-    """Return whether two LaTeX expressions are equal; None if this cannot be decided (unreadable, too costly)."""
+def _equal(gold: str, answer: str, domain: Domain) -> bool | None:
     for text in (gold, answer):
         if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text) or _MISREAD.search(text):
             return None
-    return _worker().equal(*_spelled_apart(gold, answer))
+    return _worker().equal(*_spelled_apart(gold, answer, domain))
 
 
-def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
-    """Return both with new names for letters that math-verify confuses with each other or misreads.
+def _spelled_apart(gold: str, answer: str, domain: Domain = ()) -> tuple[str, str, Domain]:
+    """Return all three with new names for letters that math-verify confuses with each other or misreads.
 
     math-verify converts capitals to lower case (prevented here if an expression has both cases of one letter), drops
     primes, reads a `d` as a differential, and reads `i` as the imaginary unit only if it stands alone.
@@ -127,7 +135,7 @@ def _spelled_apart(gold: str, answer: str) -> tuple[str, str]:
         return "{d}" if letter == "d" and not differential else letter
 
     left, right = (_IMAGINARY.sub(" i", _LETTER.sub(renamed, text)) for text in (gold, answer))
-    return left, right
+    return left, right, tuple((_LETTER.sub(renamed, name), low, high) for name, low, high in domain)
 
 
 def close() -> None:

@@ -1,6 +1,6 @@
 """The process in which SymPy runs: it reads pairs of expressions and answers whether they are equal.
 
-It reads one JSON line (`[gold, answer]`) and writes one line (`1`, `0`, or `?` for neither). Two expressions are equal
+It reads one JSON line (`[gold, answer, domain]`, see `ops.grading.domains`) and writes one line (`1`, `0`, or `?` for neither). Two expressions are equal
 if they agree at generic points; rational ones are evaluated in exact arithmetic, others to many digits. A point at
 which either is infinite, undefined or not a number decides nothing; if no point decides, only a symbolic proof does.
 """
@@ -35,6 +35,8 @@ MOST_BITS = 1 << 17
 CLOSE = 1e-5
 """Relative difference above which a decimal is not a rounded form of the other value."""
 SEED = "generic points"
+Domain = dict[str, tuple[Fraction | None, Fraction | None]]
+"""The name of a symbol → the ends of the open interval of its values, which are real; None without an end."""
 _UNIT = 1 << 64
 _STYLES: tuple[tuple[float, float, str], ...] = (
     (0.2, 3.2, "positive"), (0.2, 3.2, "mixed"), (0.2, 3.2, "negative"), (3.0, 12.0, "positive"), (0.2, 9.0, "mixed"),
@@ -71,27 +73,36 @@ def _expressions(text: str) -> list[Any]:
     )
 
 
-def equal(gold: str, answer: str) -> str:
+def equal(gold: str, answer: str, bounds: Any = ()) -> str:
     """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if unreadable."""
     from sympy import Expr
     from sympy.core.relational import Relational
 
-    left, right = _expressions(gold), _expressions(answer)
+    left, right, domain = _expressions(gold), _expressions(answer), _domain(bounds)
     if not left or not right:
         return "?"
     a, b = left[0], right[0]
     if _is_too_large(a) or _is_too_large(b):
         return "0"
     if isinstance(a, Relational) and isinstance(b, Relational):
-        return "1" if _same_relation(a, b) else "0"
+        return "1" if _same_relation(a, b, domain) else "0"
     if not isinstance(a, Expr) or not isinstance(b, Expr):
         return "1" if not _is_undefined(a) and _verified(left, right) else "0"
     if _is_infinite(a) or _is_infinite(b):
         return "1" if a == b and not _is_undefined(a) else "0"
-    if (verdict := _compared(_prepared(a), _prepared(b))) == "close":
+    if (verdict := _compared(_prepared(a), _prepared(b), domain)) == "close":
         # A decimal with enough places equals the value that it rounds.
         return "1" if "." in gold + answer and _verified(left, right) else "0"
     return "1" if verdict == "same" else "0"
+
+
+def _domain(bounds: Any) -> Domain:
+    """Return the bounds by the names that math-verify gives to the symbols."""
+    domain: Domain = {}
+    for text, low, high in bounds:
+        for symbol in _expressions(text)[:1]:
+            domain[str(symbol)] = (Fraction(low) if low else None, Fraction(high) if high else None)
+    return domain
 
 
 def _verified(left: Any, right: Any) -> bool:
@@ -150,7 +161,7 @@ def _is_undefined(expression: Any) -> bool:
     return any(not set(d.variables) <= d.expr.free_symbols for d in expression.atoms(Derivative))
 
 
-def _compared(left: Any, right: Any) -> str:
+def _compared(left: Any, right: Any, domain: Domain) -> str:
     """Return `same`, `close` (equal as rounded decimals) or `different`."""
     if _is_undefined(left) or _is_undefined(right):
         return "different"
@@ -161,12 +172,12 @@ def _compared(left: Any, right: Any) -> str:
     names = sorted({symbol.name for side in (left, right) for symbol in side.free_symbols})
     if not names and (monomial := _monomial(left)) is not None and monomial == _monomial(right):
         return "same"
-    return _at_points(left, right, names)
+    return _at_points(left, right, names, domain)
 
 
-def _at_points(left: Any, right: Any, names: list[str]) -> str:
+def _at_points(left: Any, right: Any, names: list[str], domain: Domain) -> str:
     compared, close = 0, False
-    for at in _points(names, left, right):
+    for at in _points(names, left, right, domain):
         verdict = _at(left, right, at)
         if verdict == "different":
             return verdict
@@ -177,7 +188,7 @@ def _at_points(left: Any, right: Any, names: list[str]) -> str:
     return "close" if close else "same"
 
 
-def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]:
+def _points(names: list[str], left: Any, right: Any, domain: Domain) -> Iterator[dict[str, Any]]:
     """Return seeded values of the symbols, independent of each other; one empty point if there are no symbols."""
     from sympy import Abs, Max, Min, Rational, ceiling, floor, sign
 
@@ -185,23 +196,44 @@ def _points(names: list[str], left: Any, right: Any) -> Iterator[dict[str, Any]]
         yield {}
         return
     # Answers with roots, logarithms or absolute values refer to real unknowns.
-    styles = _STYLES if _is_meromorphic(left) and _is_meromorphic(right) else _STYLES[:5]
+    is_complex = _is_meromorphic(left) and _is_meromorphic(right) and not domain
+    styles = _STYLES if is_complex else _STYLES[:5]
     for index, style in enumerate(styles):
-        yield {name: _value_of(f"{index}/{name}", *style) for name in names}
+        yield {name: _value_of(f"{index}/{name}", *style, within=_within(name, domain)) for name in names}
     if any(side.has(Abs, Max, Min, floor, ceiling, sign) for side in (left, right)):
         # The two may agree up to a number that they contain, and differ beyond it.
         numbers = {number for side in (left, right) for number in side.atoms(Rational)}
         largest = 2 * max([Fraction(1), *(abs(Fraction(int(number.p), int(number.q))) for number in numbers)])
         for index, kind in enumerate(("negative", "positive", "mixed", "mixed")):
-            yield {name: _value_of(f"far {index}/{name}", largest / 2, largest, kind) for name in names}
+            yield {
+                name: _value_of(f"far {index}/{name}", largest / 2, largest, kind, within=_within(name, domain))
+                for name in names
+            }
     if any(side.has(floor, ceiling, sign) for side in (left, right)):
         for index, (low, high, kind) in enumerate(_STEPS):
             for part in (1, 2):
-                yield {name: _value_of(f"step {index}/{name}", low, high, kind, part) for name in names}
+                yield {
+                    name: _value_of(f"step {index}/{name}", low, high, kind, part, _within(name, domain))
+                    for name in names
+                }
 
 
-def _value_of(key: str, low: float | Fraction, high: float | Fraction, kind: str, part: int = 0) -> Any:
-    """Return a number that depends on `key` alone; a multiple of `1/part` if `part` is given."""
+def _within(name: str, domain: Domain) -> tuple[Fraction | None, Fraction | None]:
+    return domain.get(name.rstrip("'"), (None, None))
+
+
+def _value_of(
+    key: str,
+    low: float | Fraction,
+    high: float | Fraction,
+    kind: str,
+    part: int = 0,
+    within: tuple[Fraction | None, Fraction | None] = (None, None),
+) -> Any:
+    """Return a number that depends on `key` alone; a multiple of `1/part` if `part` is given.
+
+    With one end in `within` it is at that distance from it, with two between them.
+    """
     from sympy import I, Rational
 
     digest = hashlib.sha256(f"{SEED}/{key}".encode()).digest()
@@ -210,10 +242,17 @@ def _value_of(key: str, low: float | Fraction, high: float | Fraction, kind: str
     value = Fraction(low) + spread * first / _UNIT
     if part:
         value = Fraction(math.floor(value) * part + part - 1, part)
-    if kind == "negative" or (kind != "positive" and digest[16] % 2):
+    least, most = within
+    if least is not None and most is not None:
+        value = least + (most - least) * Fraction(2 * first + 1, 2 * _UNIT)
+    elif least is not None:
+        value = least + value
+    elif most is not None:
+        value = most - value
+    elif kind == "negative" or (kind != "positive" and digest[16] % 2):
         value = -value
     number = Rational(value.numerator, value.denominator)
-    if kind == "complex":
+    if kind == "complex" and within == (None, None):
         imaginary = Fraction(low) + spread * second / _UNIT
         number += I * Rational(imaginary.numerator, imaginary.denominator)
     return number
@@ -381,7 +420,7 @@ def _proven(left: Any, right: Any) -> bool:
 # ── equations and inequalities ───────────────────────────────────────────────
 
 
-def _same_relation(left: Any, right: Any) -> bool:
+def _same_relation(left: Any, right: Any, domain: Domain) -> bool:
     """Return whether one relation is a constant multiple of the other; the constant is positive for inequalities."""
     from sympy import Eq, Ne
 
@@ -393,7 +432,7 @@ def _same_relation(left: Any, right: Any) -> bool:
         return False
     if symmetric and (whole := (_numerator(a), _numerator(b)))[0] is not None and whole[1] is not None:
         a, b = whole
-    return _proportional(a, b) and (symmetric or _same_sign(a, b))
+    return _proportional(a, b, domain) and (symmetric or _same_sign(a, b, domain))
 
 
 def _kind(relation: Any) -> str:
@@ -418,7 +457,7 @@ def _numerator(expression: Any) -> Any:
     return top if bottom.is_number or gcd(top, bottom).is_number else None
 
 
-def _proportional(left: Any, right: Any) -> bool:
+def _proportional(left: Any, right: Any, domain: Domain) -> bool:
     """Return whether `left / right` is the same at any two points, and neither is zero everywhere."""
     from sympy import Integer, Symbol
 
@@ -426,14 +465,14 @@ def _proportional(left: Any, right: Any) -> bool:
         return False
     elsewhere = {symbol: Symbol(f"{symbol.name}'") for symbol in left.free_symbols}
     other_left, other_right = left.xreplace(elsewhere), right.xreplace(elsewhere)
-    if any(_compared(side, Integer(0)) != "different" for side in (left, right)):
+    if any(_compared(side, Integer(0), domain) != "different" for side in (left, right)):
         return False
-    return _compared(left * other_right, right * other_left) == "same"
+    return _compared(left * other_right, right * other_left, domain) == "same"
 
 
-def _same_sign(left: Any, right: Any) -> bool:
+def _same_sign(left: Any, right: Any, domain: Domain) -> bool:
     names = sorted(symbol.name for symbol in left.free_symbols)
-    for at in _points(names, left, right):
+    for at in _points(names, left, right, domain):
         a, b = _numeric(left, at, DIGITS), _numeric(right, at, DIGITS)
         if a and b:
             return bool((a / b).real > 0)
@@ -448,13 +487,13 @@ def main() -> None:
     for name in ("sympy", "math_verify"):  # a slow machine's import is no part of a comparison's CPU time
         importlib.import_module(name)
     for line in sys.stdin:
-        gold, answer = json.loads(line)
+        gold, answer, bounds = json.loads(line)
         used = resource.getrusage(resource.RUSAGE_SELF)
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + KILL_S, resource.RLIM_INFINITY))
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
             try:
-                verdict = equal(gold, answer)
+                verdict = equal(gold, answer, bounds)
             finally:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except Exception as error:  # noqa: BLE001 (SymPy's are of every kind; each means "cannot tell")

@@ -2,22 +2,46 @@
 
 A function that fails gives no credit: an answer that makes it fail would otherwise be left out of every mean. One that
 always fails is found by the gold answers, which are graded before any worker is asked.
+
+A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each times this machine's `slowness`. A
+function that does not end in it is stopped once, and the failure is final (`HANGS`). Whether it concerns this answer
+only is found by a second call, with the reference answer: if that ends, other answers are graded as before; if not, the
+function is called with no other answer until its source changes (`every_answer`).
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import MAX_CHARACTERS, NOT_FINAL, Grader, own_grader
-from ops.grading.graders.code import GRACE, LIMITS, slowness
+from ops.grading.grader import HANGS, HANGS_ALWAYS, MAX_CHARACTERS, NOT_FINAL, Grader, own_grader
+from ops.grading.graders.code import LIMITS, slowness
 from ops.grading.isolation import libraries
+from ops.grading.values import shortened
+
+_LOG = logging.getLogger(__name__)
+_OTHER_ANSWER = "0"
+"""The answer of the second call where the function hangs on the reference answer, or there is none."""
+_AT_ONCE = "def grade(problem, answer):\n    return 1\n"
+"""A function that ends at once, which shows whether the machine runs programs at all."""
+_ENDED: dict[str, bool] = {}
+"""Version of a function that was called in this process → whether any call of it ended."""
+_ASKING = threading.Lock()
 
 
 class Function(Protocol):
     """The settings of `ops.config.FunctionGrader`."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def file(self) -> str: ...
 
     @property
     def function(self) -> str: ...
@@ -33,25 +57,57 @@ def judge(problem: Problem, answer: str) -> Grade:
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
     own = cast("Function", own_grader(problem))
-    for grace in (1.0, GRACE):
-        ran = _run(problem, answer, own, grace)
-        if not ran.overran:
-            break
+    ran = _run(problem, answer, own.function, own.source)
+    if ran.overran:
+        return Grade(0.0, answer, f"the grader's function {own.function} failed: {_why_late(problem, answer, own, ran)}")
+    _ENDED[own.version] = True
     score, why = _score(ran)
     if score is None:
-        late = f" ({NOT_FINAL}: a faster machine may say otherwise)" if ran.overran else ""
-        return Grade(0.0, answer, f"the grader's function {own.function} failed: {why}{late}")
+        return Grade(0.0, answer, f"the grader's function {own.function} failed: {why}")
     return Grade(score, answer, f"{own.function} gave {score:g}")
 
 
-def _run(problem: Problem, answer: str, own: Function, grace: float) -> sandbox.SandboxResult:
+def every_answer(problem: Problem) -> tuple[Problem, str]:
+    """Return the key of the verdict on a function that hangs on every answer: its version, and no question."""
+    names = ("id", "question", "answer", "subject", "level", "family", "source")
+    return replace(problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")), HANGS_ALWAYS
+
+
+def _why_late(problem: Problem, answer: str, own: Function, ran: sandbox.SandboxResult) -> str:
+    """Return why the function did not end, after calls that tell the answer, the function and the machine apart."""
+    limits = _limits()
+    in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)  # it was killed before any time was up
+    if in_memory or _run(problem, answer, "grade", _AT_ONCE).overran:
+        return f"{ran.why} ({NOT_FINAL}: a faster machine may say otherwise)"
+    what = f"{own.function} of {own.file} was stopped ({ran.why}) on the answer {shortened(answer)!r} to {problem.key}"
+    if _ends(problem, answer, own):
+        why = f"{what}; {HANGS} with this answer until its source changes. Other answers are graded"
+    else:
+        why = f"{what}, and on another answer, too; {HANGS_ALWAYS} until its source changes"
+    _LOG.warning("the grader's function %s", why)
+    return why
+
+
+def _ends(problem: Problem, answer: str, own: Function) -> bool:
+    """Return whether the function ends on another answer; it is called once in a process to find out."""
+    with _ASKING:
+        if own.version not in _ENDED:
+            other = problem.answer if problem.answer.strip() not in ("", answer.strip()) else _OTHER_ANSWER
+            _ENDED[own.version] = not _run(problem, other, own.function, own.source).overran
+        return _ENDED[own.version]
+
+
+def _limits() -> sandbox.ProgramLimits:
+    return LIMITS["call"].times(slowness())
+
+
+def _run(problem: Problem, answer: str, function: str, source: str) -> sandbox.SandboxResult:
     shown = {
         "id": problem.id, "question": problem.question, "answer": problem.answer, "choices": list(problem.choices),
         "subject": problem.subject, "level": problem.level,
     }  # fmt: skip
-    call = f"{own.function}({shown!r}, {answer!r})"
-    limits = LIMITS["call"].times(slowness(), grace)
-    return sandbox.run("call", own.source, [call], limits, chosen=libraries(problem.benchmark))
+    call = f"{function}({shown!r}, {answer!r})"
+    return sandbox.run("call", source, [call], _limits(), chosen=libraries(problem.benchmark))
 
 
 def _score(ran: sandbox.SandboxResult) -> tuple[float | None, str]:
@@ -75,4 +131,6 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-GRADER = Grader("function", judge=judge, gold="{}", needs_gold=False, runs=True, own=True)
+GRADER = Grader(
+    "function", judge=judge, gold="{}", needs_gold=False, runs=True, own=True, every_answer=every_answer
+)

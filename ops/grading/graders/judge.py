@@ -2,14 +2,16 @@
 
 The judge's reply is a claim, and the answer that it reads may contain instructions. The answer therefore stands between
 marks with a code, the SHA-256 of everything that is judged, which no text can contain beforehand; and the reply must be
-the one line with that code. A reply of another form gives no credit: an answer that spoils the judge's reply would
-otherwise be left out of every mean.
+the one line with that code. Quotation marks, backticks, emphasis, brackets, a colon and a full stop around its two words
+are allowed, because the prompt itself prints some of them. A reply of another form gives no credit: an answer that
+spoils the judge's reply would otherwise be left out of every mean.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Protocol, cast
 
 from ops.core.problem import Grade, Problem
@@ -19,6 +21,8 @@ from ops.grading.grader import Grader, own_grader
 
 UNREADABLE = "the judge's reply is not the one line that was asked for"
 """The beginning of the reason of a verdict that could not be read."""
+_AROUND = r"[\s\"'`“”‘’*_()\[\]<>]*"
+"""What may stand around the code and the verdict. A question mark, a cross or struck text is none of it."""
 PROMPT = """\
 You grade one answer to a question by a rubric. You do not answer the question yourself.
 
@@ -57,9 +61,10 @@ def ask(problem: Problem, answer: str) -> list[Message]:
 
 def read(problem: Problem, answer: str, reply: str) -> Grade:
     """Read the judge's reply."""
-    said, own = after_thought(reply).strip(), code(problem, answer)
-    if said in (f"{own} RIGHT", f"{own} WRONG"):
-        return Grade(float(said.endswith("RIGHT")), answer, f"the judge says {said.rpartition(' ')[2].lower()}")
+    said = after_thought(reply).strip()
+    form = rf"{_AROUND}{code(problem, answer)}{_AROUND}[:,.=–—-]?{_AROUND}(RIGHT|WRONG){_AROUND}\.?{_AROUND}"
+    if match := re.fullmatch(form, said):
+        return Grade(float(match[1] == "RIGHT"), answer, f"the judge says {match[1].lower()}")
     return Grade(0.0, answer, f"{UNREADABLE}: {said!r:.80}")
 
 

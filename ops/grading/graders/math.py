@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ops.core.problem import Grade, Problem
-from ops.grading import extract, latex, numbers, numerals, statement, symbolic, units
+from ops.grading import domains, extract, latex, numbers, numerals, statement, symbolic, units
+from ops.grading.domains import Domain
 from ops.grading.grader import Grader
 from ops.grading.structure import MathNode, as_list, as_matrix, split, take_apart
 
@@ -58,7 +59,8 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Return whether two answers are mathematically equal; `question` decides whether a set was asked for."""
+    """Return whether two answers are mathematically equal; `question` says whether a set was asked for, and which
+    values the unknowns can have."""
     left, right = (latex.spelled(numerals.in_figures(text)) for text in (gold, answer))
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
@@ -67,12 +69,13 @@ def same_answer(gold: str, answer: str, question: str = "") -> bool:
     gold_node = take_apart(left.removeprefix("\\approx").strip())
     if gold_node == MathNode("leaf"):
         return False
+    domain = domains.stated(question)
     for reading in _exact_readings(right):
         node = take_apart(reading)
-        if _same(gold_node, node) or _same_set(gold_node, node, question):
+        if _same(gold_node, node, domain) or _same_set(gold_node, node, question, domain):
             return True
         # `30,150` is a number or two; beside a list it is two.
-        if {gold_node.kind, node.kind} == {"leaf", "list"} and _same(as_list(left), as_list(reading)):
+        if {gold_node.kind, node.kind} == {"leaf", "list"} and _same(as_list(left), as_list(reading), domain):
             return True
     return False
 
@@ -90,7 +93,7 @@ def _exact_readings(text: str) -> list[str]:
     return [part for part in parts if part and not _NAME.fullmatch(part)] if len(parts) > 1 else parts
 
 
-def _same_set(gold: MathNode, answer: MathNode, question: str) -> bool:
+def _same_set(gold: MathNode, answer: MathNode, question: str, domain: Domain) -> bool:
     """Return whether a list and a tuple have the same members in any order, if the question asks for a set.
 
     Two numbers in brackets in a gold answer may be an interval, so they do not count as a set.
@@ -100,7 +103,7 @@ def _same_set(gold: MathNode, answer: MathNode, question: str) -> bool:
     if gold.interval or answer.interval:
         return False
     wants_set = _SET.search(question) is not None and _ORDERED.search(question) is None
-    return wants_set and _in_any_order(gold.items, answer.items)
+    return wants_set and _in_any_order(gold.items, answer.items, domain)
 
 
 # ── units ────────────────────────────────────────────────────────────────────
@@ -123,12 +126,12 @@ def _nouns(text: str) -> set[str]:
     return {word.strip(".").removesuffix("es").removesuffix("s") for word in text.split()}
 
 
-def _same_percent(gold: MathNode, answer: MathNode) -> bool:
+def _same_percent(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
     if gold.unit or answer.unit:
         return False
     left, right = numbers.exact(gold.text), numbers.exact(answer.text)
     if left is None or right is None:
-        return _same_text(gold.text, answer.text)
+        return _same_text(gold.text, answer.text, domain)
     if left == right:
         return True
     if answer.percent:
@@ -139,56 +142,56 @@ def _same_percent(gold: MathNode, answer: MathNode) -> bool:
 # ── comparing ────────────────────────────────────────────────────────────────
 
 
-def _same(gold: MathNode, answer: MathNode) -> bool:
+def _same(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
     if not _units_agree(gold.unit, answer.unit):
         return False
     kinds = (gold.kind, answer.kind)
     if "equation" in kinds:
-        return _same_equation(gold, answer)
+        return _same_equation(gold, answer, domain)
     if kinds == ("leaf", "leaf"):
         if gold.percent or answer.percent:
-            return _same_percent(gold, answer)
-        return _same_text(gold.text, answer.text)
+            return _same_percent(gold, answer, domain)
+        return _same_text(gold.text, answer.text, domain)
     if "matrix" in kinds:
         left, right = as_matrix(gold), as_matrix(answer)
-        return left is not None and right is not None and left.shape == right.shape and _in_order(left, right)
+        return left is not None and right is not None and left.shape == right.shape and _in_order(left, right, domain)
     if kinds == ("row", "row"):
-        return gold.brackets == answer.brackets and _in_order(gold, answer)
+        return gold.brackets == answer.brackets and _in_order(gold, answer, domain)
     if gold.kind == answer.kind and gold.kind in ("list", "union"):
-        return _in_any_order(gold.items, answer.items)
+        return _in_any_order(gold.items, answer.items, domain)
     by_kind = {gold.kind: gold, answer.kind: answer}
     if set(by_kind) == {"list", "row"}:
         # `1, -2` written as `(1, -2)` or `[1, -2]`: the order matters; a set in braces is not a tuple.
         row = by_kind["row"]
         if row.interval or (row is gold and row.brackets == "[]" and len(row.items) == 2):
             return False
-        return not by_kind["list"].brackets and row.brackets in ("()", "[]") and _in_order(gold, answer)
+        return not by_kind["list"].brackets and row.brackets in ("()", "[]") and _in_order(gold, answer, domain)
     if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
         # `-b+2` or `2-b`: two spellings of one value.
         items = by_kind["list"].items
-        return bool(items) and all(_same(gold, item) if gold.kind == "leaf" else _same(item, answer) for item in items)
+        return bool(items) and all(_same(gold, item, domain) if gold.kind == "leaf" else _same(item, answer, domain) for item in items)
     return False
 
 
-def _in_order(gold: MathNode, answer: MathNode) -> bool:
+def _in_order(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
     return len(gold.items) == len(answer.items) and all(
-        _same(left, right) for left, right in zip(gold.items, answer.items, strict=True)
+        _same(left, right, domain) for left, right in zip(gold.items, answer.items, strict=True)
     )
 
 
-def _in_any_order(gold: Sequence[MathNode], answer: Sequence[MathNode]) -> bool:
+def _in_any_order(gold: Sequence[MathNode], answer: Sequence[MathNode], domain: Domain) -> bool:
     if len(gold) != len(answer) or len(gold) > 40:
         return False
     left = list(answer)
     for item in gold:
-        match = next((other for other in left if _same(item, other)), None)
+        match = next((other for other in left if _same(item, other, domain)), None)
         if match is None:
             return False
         left.remove(match)
     return True
 
 
-def _same_text(gold: str, answer: str) -> bool:
+def _same_text(gold: str, answer: str, domain: Domain) -> bool:
     if gold == answer:
         return True
     if not gold or not answer:
@@ -203,7 +206,7 @@ def _same_text(gold: str, answer: str) -> bool:
         return _same_based(gold, answer)
     if (a is None) != (b is None) and _unknowns(gold + " " + answer) - {"e", "i"}:
         return False
-    return symbolic.equal(gold, answer) is True
+    return symbolic.equal(gold, answer, domain) is True
 
 
 def _same_based(gold: str, answer: str) -> bool:
@@ -219,35 +222,35 @@ def _same_based(gold: str, answer: str) -> bool:
 # ── equations ────────────────────────────────────────────────────────────────
 
 
-def _same_equation(gold: MathNode, answer: MathNode) -> bool:
+def _same_equation(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
     if gold.kind == "equation" and gold.items[0].kind == "row" and (wanted := _values_by_name(gold)):
         given = _values_by_name(answer)
         if given or "equation" in (answer.kind, *(item.kind for item in answer.items)):
-            return given.keys() == wanted.keys() and all(_same(wanted[name], given[name]) for name in wanted)
-        return _same(gold.items[-1], answer)
+            return given.keys() == wanted.keys() and all(_same(wanted[name], given[name], domain) for name in wanted)
+        return _same(gold.items[-1], answer, domain)
     if gold.kind == answer.kind:
         if all(numbers.exact(side.text) is not None for side in gold.items):
-            return all(_same(gold.items[-1], side) for side in answer.items)
+            return all(_same(gold.items[-1], side, domain) for side in answer.items)
         names = _called(gold.items[0]), _called(answer.items[0])
         if all(map(_OF_POINTS.fullmatch, names)) and names[0] not in (names[1], _called(answer.items[-1])):
             # SymPy reads `ABC` as a product, in which the order has no meaning.
             return False
         if names[0] == names[1] or len(gold.items) + len(answer.items) > 4:
             # The last member of a chain `x = 2 + 3 = 5` is its value.
-            return _same(gold.items[-1], answer.items[-1])
-        return symbolic.equal(gold.text, answer.text) is True
+            return _same(gold.items[-1], answer.items[-1], domain)
+        return symbolic.equal(gold.text, answer.text, domain) is True
     if gold.kind == "equation":
         # `x + y = 0` is the equation of a line, not a requested sum.
         if _NAMED.fullmatch(_called(gold.items[0])) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
-            return _same(gold.items[-1], answer)
-        return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer)
-    if _same(gold, answer.items[-1]):
+            return _same(gold.items[-1], answer, domain)
+        return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer, domain)
+    if _same(gold, answer.items[-1], domain):
         # The last member of a chain is its value; `2x = 70` does not give a value of x.
         other = answer.items[0]
-        return len(answer.items) > 2 or _names_value(other) or not _unknowns(other.text) or _agrees(gold, other)
+        return len(answer.items) > 2 or _names_value(other) or not _unknowns(other.text) or _agrees(gold, other, domain)
     # `70 = 50 + 20` has the value first.
     first, others = answer.items[0], answer.items[1:]
-    return not _names_value(first) and _same(gold, first) and all(_agrees(gold, side) for side in others)
+    return not _names_value(first) and _same(gold, first, domain) and all(_agrees(gold, side, domain) for side in others)
 
 
 def _called(side: MathNode) -> str:
@@ -304,17 +307,17 @@ def _unknowns(text: str) -> set[str]:
     return unknowns
 
 
-def _agrees(gold: MathNode, side: MathNode) -> bool:
+def _agrees(gold: MathNode, side: MathNode, domain: Domain) -> bool:
     """Return whether a side that is not a name equals the value; True if this cannot be decided."""
     if gold.kind != "leaf" or side.kind != "leaf":
-        return _same(gold, side)
+        return _same(gold, side, domain)
     left, right = numbers.exact(gold.text), numbers.exact(side.text)
     if left is not None and right is not None:
         left, right = (left / 100 if gold.percent else left), (right / 100 if side.percent else right)
         return abs(left - right) * 100 <= abs(left)
     if right is not None and "." in side.text:
         return True
-    verdict = symbolic.equal(gold.text, side.text)
+    verdict = symbolic.equal(gold.text, side.text, domain)
     return verdict is True or (verdict is None and not _unknowns(side.text))
 
 

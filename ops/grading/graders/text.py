@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
-from ops.grading import dates, extract, latex, numbers, numerals, sentences, units
+from ops.grading import dates, extract, labels, latex, numbers, numerals, sentences, units
 from ops.grading.grader import Grader
+from ops.grading.spelling import plain, same, spelled, symbols
 
 TOLERANCE = Fraction(1, 100)
 """Relative tolerance for an answer with fewer places than the gold number."""
@@ -34,6 +35,9 @@ _ALTERING = re.compile(
 _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
 """A digit with a letter that is more likely a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
+_BARE = re.compile(r"(?:option|choice)?\s*(?:\(?([A-Za-z0-9])\)|([A-Za-z0-9]))[.:]?", re.I)
+_USUAL = "abcdefgh"
+"""The usual labels; another one, such as the "(S)" of some benchmarks, may be a part of the text or a Roman numeral."""
 _LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
 _APPROXIMATELY = re.compile(
     r"^(?:in(?: the year)?(?= \d)|approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
@@ -41,13 +45,27 @@ _APPROXIMATELY = re.compile(
 _QUANTITY = re.compile(
     r"(?P<sign>[-+]?)\s*(?P<currency>US\$|USD|EUR|GBP|JPY|INR|\$|€|£|¥|₹|Rs\.?)?\s*"
     r"(?P<number>[-+]?(?:\d+(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
-    r"(?:\s*[x×*]\s*10\s*\^\s*\{?[-+]?\d{1,3}\}?)?(?:\s*/\s*\d+(?:\.\d+)?)?)"
+    r"(?:\s*[x×*·]\s*10\s*\^\([-+]?\d{1,3}\))?(?:\s*/\s*\d+(?:\.\d+)?)?)"
     r"(?![\d]|[.,]\d)\s*(?P<rest>.*)",
     re.S,
 )
-_ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*[=≈]\s*(?=[^=])(.*)", re.S)
+_ASSIGNED = re.compile(r"([A-Za-z][\w*' ]{0,30}?)\s*(?:=|(?=≈))\s*(?=[^=])(.*)", re.S)
+"""A name and its value, which keeps the sign of an approximation."""
 _SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re.IGNORECASE)
 """Signs of a second number after a number: a hedge, a range, a list or a sum ("3 hours 20 minutes")."""
+_ABOUT = re.compile(r"(?:=\s*)?[~≈]")
+"""A sign that the number behind it is rounded."""
+_NOT_PROSE = re.compile(r"[^\w\s.,:;?'\"()/-]")
+_NOUN = re.compile(r"(?:(?!or\b)[^\W\d](?:[^\W\d]|[\s'\".,:;()/-])*)?")
+"""A counted noun, and what may follow a unit: words and the punctuation between them, but no operator."""
+_SIGNS = {
+    "%": re.compile(
+        r"%|per ?cent|\b(?:rate|share|proportion|fraction|ratio|probabilit|chance|return|yield|margin|growth|inflation)",
+        re.I,
+    ),
+    "°": re.compile(r"°|\b(?:degree|angle|temperature|latitude|longitude|bearing|slope)", re.I),
+}  # fmt: skip
+"""Signs that change a number's value, and the words of a question that ask for a number with them."""
 _MINUS = re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE)
 _SAID = re.compile(r"\b(?:is|are|was|be|equals|of|by|to|at|=|approximately|about)\s+(?=[-+$€£¥]?\s*[\d.])")
 _TRUTH = {
@@ -60,6 +78,8 @@ _TRUTH = {
     "no": "no",
     "n": "no",
 }
+_OR = re.compile(r"\bor\b")
+_SEPARATOR = re.compile(r"(?P<bracket>[(\[{)\]}])|\s*(?:;|\n+|,(?!\d{3}\b)|\band\b|\bor\b)\s*")
 _MONEY = tuple(((name, 1),) for name in ("dollar", "euro", "pound", "rupee"))
 """Dimensions of the currencies that have hundredths."""
 _CURRENCIES = {"US$": "$", "USD": "$", "Rs": "rupee", "Rs.": "rupee"}
@@ -109,40 +129,42 @@ def judge(problem: Problem, answer: str) -> Grade:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS and len(answer) > 2 * len(problem.answer):
         return Grade(0.0, answer[:200], "far longer than an answer")
-    if same_answer(problem.answer, answer):
+    if same_answer(problem.answer, answer, problem.question):
         return Grade(1.0, answer, "equal")
     return Grade(0.0, answer, f"not equal to {problem.answer[:80]}")
 
 
-def same_answer(gold: str, answer: str) -> bool:
-    """Return whether two short answers are equal in meaning."""
-    gold, answer = _tidy(gold), _tidy(answer)
+def same_answer(gold: str, answer: str, question: str = "") -> bool:
+    """Return whether two short answers are equal in meaning; `question` says which unit a gold number without one has."""
+    gold, answer = spelled(gold), spelled(answer)
     if not gold or not answer:
         return False
-    return _same(gold, answer) or any(_same(gold, _tidy(part)) for part in sentences.reductions(answer))
+    if (_LETTERS.fullmatch(gold) or _label(gold)) and _offers_several(gold, answer):
+        return False
+    readings = (answer, *map(spelled, sentences.reductions(answer)))
+    return any(_same(gold, reading, question) for reading in readings)
 
 
-def _same(gold: str, answer: str) -> bool:
+def _same(gold: str, answer: str, question: str) -> bool:
     if gold == answer:
         return True
     if _LETTERS.fullmatch(gold):
         return _same_letters(gold, answer)
     if (label := _label(gold)) is not None:
-        return _same_labelled(label, answer)
+        return _same_labelled(label, answer, question)
     if plain(gold) in _TRUTH:
         return _same_truth(gold, answer)
     if (ratio := numerals.ratio(gold)) is not None and numerals.ratio(answer) == ratio:
         return True
     if (wanted := quantity(gold)) is not None:
-        return _same_quantity(wanted, answer)
-    if plain(gold) == plain(answer) != "" or _abbreviated(gold, answer):
+        is_exact = wanted.integer and wanted.unit is None
+        alike = not is_exact or (_ABOUT.match(gold) is None) == (_ABOUT.match(answer) is None)
+        return alike and _same_quantity(wanted, answer, question)
+    if same(gold, answer) or _abbreviated(gold, answer):
         return True
     if (date := dates.read(gold)) is not None:
         return dates.read(answer) == date
-    parts, others = _parts(gold), _parts(answer)
-    if len(parts) > 1:
-        return len(parts) == len(others) and all(map(_same, map(_tidy, parts), map(_tidy, others)))
-    return _same_assigned(gold, answer)
+    return _same_parts(gold, answer, question) or _same_assigned(gold, answer, question)
 
 
 # ── sentences ────────────────────────────────────────────────────────────────
@@ -154,7 +176,7 @@ def _abbreviated(gold: str, answer: str) -> bool:
     if match is None:
         return False
     initials = "".join(word[0] for word in plain(match[1]).split() if word not in ("of", "and", "for", "in"))
-    return plain(match[2]) == initials and plain(answer) in (plain(match[1]), plain(match[2]))
+    return plain(match[2]) == initials and any(same(half, answer) for half in match.groups())
 
 
 # ── labels, letters and truth ────────────────────────────────────────────────
@@ -168,39 +190,55 @@ def _label(text: str) -> tuple[str, str] | None:
     return (match.group(1) or match.group(3)).lower(), (match.group(2) or match.group(4) or "").strip()
 
 
+def _offers_several(gold: str, answer: str) -> bool:
+    """Return whether an answer offers more labels than the gold answer, whose text may name some itself."""
+    label, own = _label(gold), _label(answer)
+    text = label[1] if label else ""
+    if same(gold, answer) or (text and same(text, own[1] if own else answer)) or len(re.findall(r"\b[A-Za-z]\b", gold)) > 1 > len(text):
+        return False
+    start = answer.casefold().find(text.casefold()) if text else -1
+    if start >= 0:
+        answer = f"{answer[:start]}{labels.QUOTED}{answer[start + len(text) :]}"
+    return labels.offers_several(answer, _USUAL.upper())
+
+
 def _same_letters(gold: str, answer: str) -> bool:
     wanted = re.findall(r"\b[a-z]\b", gold.lower())
     if len(wanted) == 1:
-        label = _label(answer)
-        bare = re.fullmatch(r"(?:option|choice)?\s*\(?([a-z])\)?[.:]?", answer.strip(), re.I)
-        letter = label[0] if label else bare.group(1).lower() if bare else ""
-        return bool(letter == wanted[0])
+        return _letter(answer) == wanted[0]
     told_letters = re.findall(r"\b[a-z]\b", answer.lower())
     return _LETTERS.fullmatch(answer) is not None and sorted(told_letters) == sorted(wanted)
 
 
-def _same_labelled(gold: tuple[str, str], answer: str) -> bool:
+def _letter(answer: str) -> str:
+    """Return the letter of an answer that is a label, alone or before its text; "" for any other answer."""
+    if label := _label(answer):
+        return label[0]
+    bare = _BARE.fullmatch(answer.strip())
+    return (bare[1] or bare[2]).lower() if bare else ""
+
+
+def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:
     letter, text = gold
     label = _label(answer)
-    if label is None:
-        bare = re.fullmatch(r"(?:option|choice)?\s*\(?([A-Za-z0-9])\)?[.:]?", answer.strip(), re.I)
-        label = (bare.group(1).lower(), "") if bare else None
-    # An unusual gold label (the "(S)" of some benchmarks) is ignored, and the text after it decides.
-    if label is not None and letter in "abcdefgh" and label[0] in "abcdefgh":
-        return label[0] == letter and not _contradict(text, label[1])
+    if label is None and (bare := _letter(answer)):
+        label = (bare, "")
+    # An unusual gold label is ignored, and the text after it decides.
+    if label is not None and letter in _USUAL and label[0] in _USUAL:
+        return label[0] == letter and not _contradict(text, label[1], question)
     if label is not None and not label[1]:
-        return label[0] == letter and letter in "abcdefgh0123456789"
+        return label[0] == letter and letter in f"{_USUAL}0123456789"
     if not text:
         return False
     inner = _label(text)
     texts = (text, inner[1]) if inner and inner[1] else (text,)
-    return any(same_answer(t, label[1] if label and label[1] else answer) for t in texts)
+    return any(same_answer(t, label[1] if label and label[1] else answer, question) for t in texts)
 
 
-def _contradict(gold: str, answer: str) -> bool:
+def _contradict(gold: str, answer: str, question: str) -> bool:
     """Return whether the texts after one letter are two different numbers, so that the letter does not decide."""
-    numbers_both = all(quantity(_tidy(text)) is not None for text in (gold, answer))
-    return numbers_both and not same_answer(gold, answer)
+    numbers_both = all(quantity(spelled(text)) is not None for text in (gold, answer))
+    return numbers_both and not same_answer(gold, answer, question)
 
 
 def _same_truth(gold: str, answer: str) -> bool:
@@ -226,29 +264,33 @@ def quantity(text: str) -> Quantity | None:
     match = _QUANTITY.fullmatch(text)
     if match is None or not match.group("number"):
         return _in_words(text)
-    number = re.sub(r"\s+", "", match.group("number")).replace("{", "").replace("}", "")
+    number = re.sub(r"[\s()]+", "", match.group("number"))
     if (value := numbers.exact(number)) is None:
         return None
     rest = match.group("rest").strip().rstrip(".").strip()
-    if _SECOND.search(rest):
+    if _SECOND.search(rest) or rest.count("(") != rest.count(")"):
         return None
     if match.group("currency") and rest.lower() in _SUFFIXES:
         rest = _SUFFIXES[rest.lower()]
     rest, scale = _scaled(rest)
     value *= scale * (-1 if match.group("sign") == "-" else 1)
     step = scale * _step(number)
-    spelled = _CURRENCIES.get(match.group("currency") or "", match.group("currency") or "")
-    if spelled and rest and not rest.lower().startswith(("dollar", "usd", "euro", "pound", "yen", "rupee")):
-        spelled = spelled + (rest if rest.startswith("/") or rest.lower().startswith("per ") else "")
-        noun = rest
+    currency = _CURRENCIES.get(match.group("currency") or "", match.group("currency") or "")
+    if currency and rest and not rest.lower().startswith(("dollar", "usd", "euro", "pound", "yen", "rupee")):
+        is_rate = rest.startswith("/") or rest.lower().startswith("per ")
+        measure, noun = (currency + rest, "") if is_rate else (currency, rest)
     else:
-        noun, spelled = ("", rest or spelled) if spelled else (rest, rest)
-    unit = units.parse(spelled) or units.parse(units.longest(spelled))
+        measure, noun = (rest or currency, "") if currency else (rest, rest)
     integer = not re.search(r"[./eE]", number)
+    unit = units.parse(measure)
+    if unit is None and (head := units.longest(measure)):
+        unit, noun = units.parse(head), measure[len(head) :].strip() if measure is rest else noun
+    elif unit is not None and measure is rest:
+        noun = ""
+    if len(noun) > 60 and unit is None or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
+        return None  # "-1 ≤ x ≤ 2", "3-p", "5 or 6" and "5 km!" are not quantities
     if unit is None:
-        # "-1 ≤ x ≤ 2", "3-p" and "5 or 6" are not quantities.
-        is_noun = len(noun) <= 60 and re.fullmatch(r"(?:(?!or\b)[^\W\d][^\d<>=≤≥]*)?", noun) is not None
-        return Quantity(value, value, None, plain(noun), integer, step) if is_noun else None
+        return Quantity(value, value, None, plain(noun), integer, step)
     return Quantity(value, value * unit.factor, unit, "", integer, step)
 
 
@@ -275,7 +317,7 @@ def _scaled(rest: str) -> tuple[str, int]:
     return tail, factor * more
 
 
-def _same_quantity(gold: Quantity, answer: str) -> bool:
+def _same_quantity(gold: Quantity, answer: str, question: str) -> bool:
     answer = _MINUS.sub("-", answer)
     measure = quantity(_tidy_number(answer)) or _only_quantity(answer)
     if measure is None:
@@ -287,11 +329,17 @@ def _same_quantity(gold: Quantity, answer: str) -> bool:
         if not gold.noun and _VARIABLE.fullmatch(answer.strip()[-2:]):
             return False
         is_share = measure.unit is not None and not measure.unit.dimension
-        return nouns_agree and (_close(gold, measure, in_base=False) or (is_share and _close(gold, measure)))
+        as_written = _asks_for_sign(question, answer) and _close(gold, measure, in_base=False)
+        return nouns_agree and (as_written or (is_share and _close(gold, measure)))
     if measure.unit is None:
         # 20 % equals 0.20; every other unit must be stated.
         return not gold.unit.dimension and not measure.noun and not measure.integer and _close(gold, measure)
     return gold.unit.dimension == measure.unit.dimension and _close(gold, measure)
+
+
+def _asks_for_sign(question: str, answer: str) -> bool:
+    """Return whether the question asks for per cent or degrees, if the answer has such a sign."""
+    return all(sign not in answer or asks.search(question) for sign, asks in _SIGNS.items())
 
 
 def _close(gold: Quantity, measure: Quantity, *, in_base: bool = True) -> bool:
@@ -323,37 +371,13 @@ def _only_quantity(answer: str) -> Quantity | None:
         return quantity(_tidy_number(match.group(2)))
     if len(re.findall(r"(?<![\w.,])[-+]?[$€£¥]?\d[\d,]*(?:\.\d+)?", answer)) != 1:
         return None
-    if match := re.search(_SAID.pattern, answer):
-        return quantity(_tidy_number(answer[match.end() :]))
-    return None
+    match = _SAID.search(answer)
+    if match is None or _NOT_PROSE.search(answer[: match.start()]):
+        return None
+    return quantity(_tidy_number(answer[match.end() :]))
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
-
-
-def plain(text: str) -> str:
-    """Normalise case, articles, punctuation and spacing; keep signs, decimal points and operators."""
-    text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    text = unicodedata.normalize("NFKC", text).casefold().replace("&", " and ")
-    text = re.sub(r"(?<!\d)\.|\.(?!\d)|(?<=\d),(?=\d{3}\b)|['’]", "", text)
-    text = re.sub(r"[^\w%$€£+*/^<>=.-]+|(?<=\w)-(?=[^\W\d])", " ", text)
-    return " ".join(word for word in text.split() if word not in ("a", "an", "the"))
-
-
-def _tidy(text: str) -> str:
-    """Remove LaTeX wrapping, emphasis, quotes and a final stop."""
-    text = text.strip().replace("−", "-").replace("–", "-").replace("\\%", "%").replace("\\$", "$")
-    text = re.sub(r"(?:\*\*|__|`)(\.?)$", r"\1", re.sub(r"\{/?eq\}", "", text))
-    text = re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r"\1", text)
-    for old, new in (("\\,", " "), ("\\ ", " "), ("{,}", ","), ("\\times", "×"), ("^\\circ", "°")):
-        text = text.replace(old, new)
-    text = text.strip().strip('*`"“”').strip()
-    if text.count("$") == 2 and text.startswith("$") and text.endswith("$"):
-        text = text[1:-1]
-    if text.startswith("\\(") and text.endswith("\\)"):
-        text = text[2:-2]
-    return re.sub(r"(?<!\.)\.$", "", text.strip()).strip()
 
 
 def _tidy_number(text: str) -> str:
@@ -361,29 +385,58 @@ def _tidy_number(text: str) -> str:
     return re.sub(r"\\d?frac\{([\d.]+)\}\{([\d.]+)\}", r"\1/\2", text)
 
 
+def _same_parts(gold: str, answer: str, question: str) -> bool:
+    """Return whether two lists such as "quantity, price" or "(0.00, 4.00)" have the same members in the same order.
+
+    Between numbers and equations "or" lists solutions, as "and" and a comma do; between words it offers alternatives.
+    """
+    parts, others = _parts(gold), _parts(answer)
+    if not 1 < len(parts) == len(others):
+        return False
+    if not all(map(_same, map(spelled, parts), map(spelled, others), [question] * len(parts))):
+        return False
+    are_values = all(quantity(spelled(part)) is not None or _ASSIGNED.fullmatch(part) for part in parts)
+    return are_values or len(_OR.findall(gold)) == len(_OR.findall(answer))
+
+
 def _parts(text: str) -> list[str]:
-    """Return the members of "x = 591, y = 310", "quantity, price" or "(0.00, 4.00)"."""
+    """Return the members of a list; a separator within brackets separates none."""
     text = text.strip()
-    if text.startswith("(") and text.endswith(")"):
+    if text.startswith("(") and _closing(text) == len(text) - 1:
         text = text[1:-1]
-    pieces = re.split(r"\s*(?:;|\n+|,(?!\d{3}\b)|\band\b|\.\s\.\s\.|\bor\b)\s*", text)
-    return [piece for piece in pieces if piece.strip(" .")]
+    pieces, start, depth = [], 0, 0
+    for match in _SEPARATOR.finditer(text):
+        if match["bracket"]:
+            depth += 1 if match["bracket"] in "([{" else -1
+        elif depth <= 0:
+            pieces.append(text[start : match.start()])
+            start = match.end()
+    return [piece for piece in (*pieces, text[start:]) if piece.strip(" .")]
 
 
-def _same_assigned(gold: str, answer: str) -> bool:
+def _closing(text: str) -> int:
+    """Return the place of the bracket that closes the first one; -1 without it."""
+    depth = 0
+    for position, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if not depth:
+            return position
+    return -1
+
+
+def _same_assigned(gold: str, answer: str, question: str) -> bool:
     """Return whether `x = 5` is written as `5`, or the reverse; if both have names, the names must agree."""
     left, right = _ASSIGNED.fullmatch(gold), _ASSIGNED.fullmatch(answer)
     if left and right:
-        return plain(left.group(1)) == plain(right.group(1)) and _same(left.group(2), right.group(2))
+        return same(left.group(1), right.group(1)) and _same(left.group(2), right.group(2), question)
     if left:
-        return _same(left.group(2), answer)
+        return _same(left.group(2), answer, question)
     if right:
         value = right.group(2)
         while chained := _ASSIGNED.fullmatch(value):  # in "total = 5 + 2 = 7", the last value counts
             value = chained.group(2)
-        return _same(gold, value)
-    cleaned = latex.clean(gold).value
-    return "\\" in gold and cleaned == latex.clean(answer).value
+        return _same(gold, value, question)
+    return "\\" in gold and latex.clean(gold) == latex.clean(answer) and symbols(gold) == symbols(answer)
 
 
 def _unreadable(problem: Problem) -> str:
@@ -397,5 +450,5 @@ def _unreadable(problem: Problem) -> str:
 
 GRADER = Grader(
     "text", 'Finish with "Answer: " and a short answer.', extracted, judge,
-    unreadable=_unreadable, same=lambda one, other, _: same_answer(one, other),
+    unreadable=_unreadable, same=lambda one, other, problem: same_answer(one, other, problem.question),
 )  # fmt: skip

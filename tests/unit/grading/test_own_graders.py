@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from ops import grading
 from ops.conductor.rollout import roll_out
 from ops.config import Evaluation, FunctionGrader, Grading, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
@@ -40,6 +41,13 @@ def grade(problem, answer):
     print(REPORT, flush=True)
     os._exit(0)
 """
+
+
+@pytest.fixture(autouse=True)
+def a_new_process() -> None:
+    """What another test's process remembers of its functions is unknown to this one."""
+    grading._MEMO.clear()
+    function._ENDED.clear()
 
 
 def graded_by(body: str, **fields: Any) -> Problem:
@@ -95,13 +103,88 @@ def test_a_failing_or_hostile_function_gives_no_credit_and_says_why(body: str, w
     assert "\n" not in verdict.reason and "Traceback" not in verdict.reason
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "import time\n    time.sleep(1000)"])
-def test_a_function_that_does_not_end_is_stopped_and_not_remembered(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = sandbox.ProgramLimits(cpu_s=0.5, wall_s=2, memory=1 << 30)
-    monkeypatch.setitem(function.LIMITS, "call", quick)
+HANGING = "def grade(problem, answer):\n    {}\n    return answer == problem['answer']\n"
+QUICK = sandbox.ProgramLimits(cpu_s=1, wall_s=6, memory=1 << 30)
+
+
+class Stopped(NamedTuple):
+    """A function that hangs on some answers, the number of its runs for each answer, and whether all count as wrong."""
+
+    hangs: str
+    answers: tuple[str, ...]
+    scores: tuple[float, ...]
+    runs: tuple[int, ...]
+    always: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # The answer itself, a function that ends at once, and the reference answer.
+        pytest.param(Stopped("while True: pass", ("5", "4", "6"), (0, 0, 0), (3, 0, 0), True), id="on each answer"),
+        pytest.param(Stopped("__import__('time').sleep(1000)", ("5", "4"), (0, 0), (3, 0), True), id="by waiting"),
+        pytest.param(
+            Stopped("while answer == 'odd': pass", ("odd", "4", "5", "odd"), (0, 1, 0, 0), (3, 1, 1, 0), False),
+            id="on an odd answer that comes first",
+        ),
+        pytest.param(
+            Stopped("while answer == 'odd': pass", ("4", "odd", "5"), (1, 0, 0), (1, 2, 1), False),
+            id="on an odd answer after another one",
+        ),
+        pytest.param(
+            Stopped("while answer == problem['answer']: pass", ("4", "5"), (0, 0), (3, 1), False),
+            id="on the reference answer alone",
+        ),
+    ],
+)
+def test_a_function_that_hangs_is_stopped_once_until_its_source_changes(
+    case: Stopped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, runs: list[Any], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(function.LIMITS, "call", QUICK)
     monkeypatch.setattr(function, "slowness", lambda: 1.0)
-    verdict = grade(graded_by(body), "4")
-    assert (verdict.score, "not final" in verdict.reason) == (0, True), verdict
+
+    def judged(source: str) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Grade each answer as a new process would, which has the stored verdicts alone."""
+        problem = graded_by(source)
+        own = FunctionGrader(file="own.py", source=source)
+        configure(Grading(isolation=isolation()), ROOT, tmp_path, [own])
+        scores, counts = [], []
+        for answer in case.answers:
+            before = len(runs)
+            scores.append(grade(problem, answer).score)
+            counts.append(len(runs) - before)
+        if source == hanging:
+            before = len(runs)
+            grade_many([(problem, first)], failures_again=True)
+            assert len(runs) == before, "not even where reasons are asked for in full"
+        grading._MEMO.clear()
+        function._ENDED.clear()
+        return tuple(scores), tuple(counts)
+
+    hanging = HANGING.format(case.hangs)
+    first = next(answer for answer in case.answers if answer == "odd" or "odd" not in case.hangs)
+    assert judged(hanging) == (case.scores, case.runs)
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "grade of own.py was stopped (" in message and f"on the answer {first!r} to rlpr/rlpr-000" in message
+    assert ("with any answer" in message) == case.always
+    assert judged(hanging) == (case.scores, (0,) * len(case.runs)), "nothing runs again, and no verdict changes"
+    changed = judged(hanging.replace(case.hangs, "pass"))
+    assert changed[0] == tuple(float(answer == "4") for answer in case.answers)
+
+
+def test_a_machine_that_runs_no_program_in_time_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = sandbox.SandboxResult(None, "still running after 10 s", 10.0, overran=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(function.sandbox, "run", lambda *_, **__: late)
+        verdict = grade(graded_by("return 1"), "4")
+        assert (verdict.score, "not final" in verdict.reason) == (0, True), verdict
+    assert grade(graded_by("return 1"), "4").score == 1
+
+
+def test_a_function_that_fills_the_memory_is_not_said_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = sandbox.SandboxResult(None, "out of CPU time or memory", 0.2, overran=True)
+    monkeypatch.setattr(function.sandbox, "run", lambda *_, **__: killed)
+    assert "not final" in grade(graded_by("return 1 if answer else 0"), "4").reason
 
 
 def test_an_answer_is_data_and_never_code() -> None:
@@ -183,8 +266,24 @@ def test_the_judge_reads_rubric_question_reference_and_the_answer_between_marks(
 @pytest.mark.parametrize(
     "reply",
     [
-        "RIGHT", "right", "{code} RIGHT.", "**{code} RIGHT**", "{code} RIGHT\nIt is right.", "Sure! {code} RIGHT",
-        "{code} RIGHT\n{code} WRONG", "{code} CORRECT", "{code} right", "", "0000000000000000 RIGHT", "{code}",
+        '"{code} RIGHT"', "“{code} RIGHT”", "`{code} RIGHT`", "**{code} RIGHT**", "{code}: RIGHT", "{code} RIGHT.",
+        "**{code}:** RIGHT", '"{code}": "RIGHT"', "`{code}` **RIGHT**.", "```\n{code} RIGHT\n```", "<{code}> RIGHT",
+        "{code} - RIGHT", "{code}\nRIGHT",
+    ],
+)  # fmt: skip
+def test_a_judges_reply_may_have_the_marks_that_its_prompt_prints(reply: str) -> None:
+    assert (verdict(replying(reply)).score, verdict(replying(reply.replace("RIGHT", "WRONG"))).score) == (1.0, 0.0)
+    assert verdict(replying(reply.replace("RIGHT", "WRONG"))).reason == "the judge says wrong"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "RIGHT", "right", "{code} RIGHT\nIt is right.", "Sure! {code} RIGHT", "{code} RIGHT\n{code} WRONG",
+        "{code} RIGHT\n{code} RIGHT", "{code} CORRECT", "{code} right", "", "0000000000000000 RIGHT", "{code}",
+        "{code} RIGHT?", "{code} RIGHT!", "~~{code} RIGHT~~", "{code} RIGHT / WRONG", "{code} RIGHT or {code} WRONG",
+        "{code} NOT RIGHT", "I would say {code} RIGHT.", "The line is {code}: RIGHT, since it fits.", "{code}RIGHTWRONG",
+        "{code} ≠ RIGHT", "-{code} RIGHT", "x{code} RIGHT", "{code}0 RIGHT",
     ],
 )  # fmt: skip
 def test_any_other_reply_of_a_judge_gives_no_credit(reply: str) -> None:

@@ -11,7 +11,7 @@ from ops.grading import latex
 Domain = tuple[tuple[str, str, str], ...]
 r"""The name of each unknown (`k`, `\alpha`) and the open interval of its values; "" without a bound."""
 
-_NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|[A-Za-z](?![\w'’]))"
+_NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|(?<![A-Za-z\\])[A-Za-z](?![\w'’]))"
 _NAMES = rf"{_NAME}(?:\s*(?:,\s*(?:and\s+)?|\band\s+){_NAME})*"
 _NUMBER = r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?"
 _BEFORE = r"(?<![\w)}\]'|^+*/=<>\\-])(?<![+*/=<>|^-]\s)(?<![A-Za-z]\()"
@@ -31,6 +31,7 @@ _WORDS = (
                rf"(?:real\s+and\s+|fixed\s+)?{_KIND}\b(?!\s+(?:or|if|when|multiple|power)\b)", re.I),
 )  # fmt: skip
 _SPELLINGS = (
+    (re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL), " "),
     (re.compile(r"\$|\\[(),;:! ]|\\q?quad(?![A-Za-z])|\\left(?![A-Za-z])|\\right(?![A-Za-z])"), " "),
     (re.compile(r"\\g(?:e|eq|eqslant|t)(?![A-Za-z])|≥|>="), ">"),
     (re.compile(r"\\l(?:e|eq|eqslant|t)(?![A-Za-z])|≤|<="), "<"),

@@ -36,6 +36,7 @@ _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
 """A digit with a letter that is more likely a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _BARE = re.compile(r"(?:option|choice)?\s*(?:\(?([A-Za-z0-9])\)|([A-Za-z0-9]))[.:]?", re.I)
+_LABEL_LINES = re.compile(r"(?:[ \t*_]*\n[ \t*_]*(?:\([A-Ja-j]\)|[A-J](?:[).:](?=\s)|(?=[ \t*_]*(?:\n|$))))[^\n]*)+")
 _USUAL = "abcdefgh"
 """The usual labels; another one, such as the "(S)" of some benchmarks, may be a part of the text or a Roman numeral."""
 _LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
@@ -120,7 +121,8 @@ def extracted(problem: Problem, response: str) -> str:
         stated = statements[-1]
     line = extract.without_phrase(stated.text)
     quoted = _QUOTED.match(line)
-    return quoted[1] if quoted else line
+    answer = quoted[1] if quoted else line
+    return answer + _labels_below(text, stated.end) if _letter(answer) else answer
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -188,6 +190,12 @@ def _label(text: str) -> tuple[str, str] | None:
     if match is None:
         return None
     return (match.group(1) or match.group(3)).lower(), (match.group(2) or match.group(4) or "").strip()
+
+
+def _labels_below(text: str, position: int) -> str:
+    """Return the lines directly below an answer that begin with a label, as it does."""
+    match = _LABEL_LINES.match(text, position)
+    return match[0] if match else ""
 
 
 def _offers_several(gold: str, answer: str) -> bool:

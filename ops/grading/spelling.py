@@ -34,7 +34,7 @@ CHARACTERS = {
     "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
     # the same operator longer, slanted, or beside its form in ASCII
     "⩽": "≤", "≦": "≤", "⩾": "≥", "≧": "≥", "⟶": "→", "⟵": "←", "⟹": "⇒", "⟺": "⇔", "⟷": "↔", "⋅": "·", "∙": "·",
-    "∣": "|", "∕": "/", "⁄": "/", "∗": "*", "∼": "~", "∶": ":",
+    "∣": "|", "∕": "/", "⁄": "/", "∗": "*", "∼": "~",
     # one character for what is usually two, and what is not printed at all
     "℃": "°C", "℉": "°F", "㎡": "m^2", "㎥": "m^3", "ℓ": "l", "ℎ": "h", "\u200b": "", "\u200c": "", "\u200d": "",
     "\u2060": "", "\ufeff": "", "\u00ad": "",
@@ -93,6 +93,7 @@ RULES = (
     _rule(rf"{_OPEN}`([^`]+)`{_CLOSED}", r"\1", "Markdown's typewriter font: a pair"),
     _rule(rf'{_OPEN}"([^"]+)"{_CLOSED}', r"\1", "a pair of quotation marks; one alone may be a prime"),
     _rule(rf"{_OPEN}'([^\W\d_][^']*)'{_CLOSED}", r"\1", "a pair of single quotation marks"),
+    _rule(r"(?<=\d)\s*∶\s*(?=\d)", ":", "the sign of a ratio beside its form in ASCII"),
     _rule(r"\s!=", " ≠", "unequal in programs; without the space before it, `5!=` is a factorial"),
     _rule(r"<={1,2}>", "⇔", "an arrow in ASCII"),
     _rule(r"<-{1,2}>", "↔", "an arrow in ASCII"),
@@ -226,7 +227,8 @@ def _of_character(char: str) -> str:
     kind, _, codes = unicodedata.decomposition(char).partition("> ")
     inner = "".join(chr(int(code, 16)) for code in codes.split())
     is_accent_alone = inner.startswith(" ") and inner != " "
-    if not inner or kind == "<circle" or is_accent_alone or unicodedata.category(char) == "So":
+    is_sign = unicodedata.category(char) == "So" or (unicodedata.category(char) == "Sc" and inner.isalpha())
+    if not inner or kind == "<circle" or is_accent_alone or is_sign:
         return char
     if kind == "<font" and any(style in unicodedata.name(char) for style in _SPECIAL_ALPHABETS):
         return char

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, labels, latex, numbers, numerals, sentences, units
 from ops.grading.grader import Grader
-from ops.grading.spelling import plain, same, spelled, symbols
+from ops.grading.spelling import plain, same, same_words, spelled, symbols, tokens
 
 TOLERANCE = Fraction(1, 100)
 """Relative tolerance for an answer with fewer places than the gold number."""
@@ -39,7 +39,7 @@ _BARE = re.compile(r"(?:option|choice)?\s*(?:\(?([A-Za-z0-9])\)|([A-Za-z0-9]))[.
 _LABEL_LINES = re.compile(r"(?:[ \t*_]*\n[ \t*_]*(?:\([A-Ja-j]\)|[A-J](?:[).:](?=\s)|(?=[ \t*_]*(?:\n|$))))[^\n]*)+")
 _USUAL = "abcdefgh"
 """The usual labels; another one, such as the "(S)" of some benchmarks, may be a part of the text or a Roman numeral."""
-_LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
+_LETTERS = re.compile(r"(?:\([a-z]\)|[a-z]\)?)(?:(?:,| and|, and| &)\s*(?:\([a-z]\)|[a-z]\)?))*", re.I)
 _APPROXIMATELY = re.compile(
     r"^(?:in(?: the year)?(?= \d)|approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
 )
@@ -57,7 +57,7 @@ _SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re
 _ABOUT = re.compile(r"(?:=\s*)?[~≈]")
 """A sign that the number behind it is rounded."""
 _NOT_PROSE = re.compile(r"[^\w\s.,:;?'\"()/-]")
-_NOUN = re.compile(r"(?:(?!or\b)[^\W\d](?:[^\W\d]|[\s'\".,:;()/-])*)?")
+_NOUN = re.compile(r"(?:(?!or\b)[^\W\d_](?:[^\W\d_]|[\s'\".,:;()/-])*)?")
 """A counted noun, and what may follow a unit: words and the punctuation between them, but no operator."""
 _SIGNS = {
     "%": re.compile(
@@ -244,9 +244,15 @@ def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:
 
 
 def _contradict(gold: str, answer: str, question: str) -> bool:
-    """Return whether the texts after one letter are two different numbers, so that the letter does not decide."""
+    """Return whether the texts after one letter are two numbers, or the same words with other symbols: `x ≤ 3`, `x ≥ 3`.
+
+    The letter does not decide then.
+    """
     numbers_both = all(quantity(spelled(text)) is not None for text in (gold, answer))
-    return numbers_both and not same_answer(gold, answer, question)
+    if numbers_both:
+        return not same_answer(gold, answer, question)
+    words = [[token for token in tokens(text) if token[0].isalnum()] for text in (gold, answer)]
+    return bool(words[0]) and same_words(*words) and not same(gold, answer)
 
 
 def _same_truth(gold: str, answer: str) -> bool:
@@ -257,7 +263,7 @@ def _same_truth(gold: str, answer: str) -> bool:
         return _TRUTH[word] == wanted
     # "False, since …" and "No it is not": the first word decides if a stop or a new clause follows it.
     first = re.match(
-        r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
+        r"([A-Za-z]+)\s*(?:[.,;:!—]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
         answer,
     )
     return first is not None and len(first.group(1)) > 1 and _TRUTH.get(first.group(1).lower()) == wanted
@@ -276,7 +282,8 @@ def quantity(text: str) -> Quantity | None:
     if (value := numbers.exact(number)) is None:
         return None
     rest = match.group("rest").strip().rstrip(".").strip()
-    if _SECOND.search(rest) or rest.count("(") != rest.count(")"):
+    is_difference = rest.startswith("-") and text[match.start("rest") - 1].isspace()
+    if is_difference or _SECOND.search(rest) or rest.count("(") != rest.count(")"):
         return None
     if match.group("currency") and rest.lower() in _SUFFIXES:
         rest = _SUFFIXES[rest.lower()]
@@ -298,7 +305,7 @@ def quantity(text: str) -> Quantity | None:
     if len(noun) > 60 and unit is None or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
         return None  # "-1 ≤ x ≤ 2", "3-p", "5 or 6" and "5 km!" are not quantities
     if unit is None:
-        return Quantity(value, value, None, plain(noun), integer, step)
+        return None if currency else Quantity(value, value, None, plain(noun), integer, step)
     return Quantity(value, value * unit.factor, unit, "", integer, step)
 
 
@@ -444,7 +451,8 @@ def _same_assigned(gold: str, answer: str, question: str) -> bool:
         while chained := _ASSIGNED.fullmatch(value):  # in "total = 5 + 2 = 7", the last value counts
             value = chained.group(2)
         return _same(gold, value, question)
-    return "\\" in gold and latex.clean(gold) == latex.clean(answer) and symbols(gold) == symbols(answer)
+    is_latex = re.search(r"\\[A-Za-z]", gold) is not None
+    return is_latex and latex.clean(gold) == latex.clean(answer) and symbols(gold) == symbols(answer)
 
 
 def _unreadable(problem: Problem) -> str:

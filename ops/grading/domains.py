@@ -23,7 +23,10 @@ _CHAIN = re.compile(
     rf"(?:\s*(?P=sign)\s*(?P<high>{_NUMBER}))?{_AFTER}"
 )
 _KIND = r"(?P<kind>positive|non-?negative|negative)"
-_NOUN = r"(?:\s+(?:real|rational|whole|integer|constant|fixed|finite))*\s+(?:numbers?|reals?|integers?|constants?|variables?|parameters?)"
+_NOUN = (
+    r"(?:\s+(?:real|rational|whole|integer|constant|fixed|finite))*"
+    r"\s+(?:numbers?|reals?|integers?|constants?|variables?|parameters?)"
+)
 _WORDS = (
     re.compile(rf"\b{_KIND}{_NOUN}\s+(?P<names>{_NAMES})", re.I),
     re.compile(rf"\bfor\s+(?:all\s+|every\s+|any\s+)?{_KIND}\s+(?P<names>{_NAMES})", re.I),

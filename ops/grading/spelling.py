@@ -88,8 +88,8 @@ RULES = (
     _rule(r"\\([%$&#_{}])", r"\1", "LaTeX requires the backslash before these characters"),
     _rule(rf"{_OPEN}\*\*(?! )([^*]+)(?<! )\*\*{_CLOSED}", r"\1", "Markdown's bold: a pair around words"),
     _rule(rf"{_OPEN}__(?! )([^_]+)(?<! )__{_CLOSED}", r"\1", "Markdown's bold: a pair around words"),
-    _rule(rf"{_OPEN}\*(?! )([^*]*[^\W\d_]{{2}}[^*]*)(?<! )\*{_CLOSED}", r"\1", "Markdown's italics: a pair around words"),
-    _rule(rf"{_OPEN}_(?! )([^_]*[^\W\d_]{{2}}[^_]*)(?<! )_{_CLOSED}", r"\1", "Markdown's italics: a pair around words"),
+    _rule(rf"{_OPEN}\*(?! )([^*]*[^\W\d_]{{2}}[^*]*)(?<! )\*{_CLOSED}", r"\1", "Markdown's italics: a pair, words"),
+    _rule(rf"{_OPEN}_(?! )([^_]*[^\W\d_]{{2}}[^_]*)(?<! )_{_CLOSED}", r"\1", "Markdown's italics: a pair, words"),
     _rule(rf"{_OPEN}`([^`]+)`{_CLOSED}", r"\1", "Markdown's typewriter font: a pair"),
     _rule(rf'{_OPEN}"([^"]+)"{_CLOSED}', r"\1", "a pair of quotation marks; one alone may be a prime"),
     _rule(rf"{_OPEN}'([^\W\d_][^']*)'{_CLOSED}", r"\1", "a pair of single quotation marks"),
@@ -142,9 +142,12 @@ _STOP = re.compile(r"(?<![.\s])\s*(?<!…)(?:\.|(?<=\w)[,;])$")
 _FORMULA = re.compile(r"(?<![^\W_])((?:(?:[A-Z][a-z]?|[()])(?:_\(\d+\)|\d+)?)+)(?![^\W_])(?:\^\(([-+])\)(?![\w(]))?")
 _INDEX = re.compile(r"_\((\d+)\)")
 _ELEMENTS = frozenset(
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb "
-    "Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au "
-    "Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr".split()
+    re.findall(
+        "[A-Z][a-z]?",
+        "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr "
+        "Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir "
+        "Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr",
+    )
 )
 _SPECIAL_ALPHABETS = ("DOUBLE-STRUCK", "SCRIPT", "FRAKTUR", "BLACK-LETTER")
 _MARKS = r"[\u0300-\u036f\u20d0-\u20f0]*"
@@ -153,7 +156,7 @@ _TOKEN = re.compile(
     rf"|[α-ωΑ-Ω]{_MARKS}|(?:[^\W_α-ωΑ-Ω]{_MARKS})+|[^\s\w]{_MARKS}|\S"
 )
 _PAIRED_GENES = re.compile(r"(?:([A-Za-z])(?i:\1))+")
-_FUNCTION_WORDS = frozenset("of in to is on by as at an be if or so up my we he do go no".split())
+_FUNCTION_WORDS = frozenset(re.findall(r"\w+", "of in to is on by as at an be if or so up my we he do go no"))
 _WHOLE_WORD, _ACCENTED_WORD = 5, 3
 """From this length on, the case of a word's letters has no meaning, and a word may be typed without its accents."""
 

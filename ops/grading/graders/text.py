@@ -61,7 +61,8 @@ _NOUN = re.compile(r"(?:(?!or\b)[^\W\d_](?:[^\W\d_]|[\s'\".,:;()/-])*)?")
 """A counted noun, and what may follow a unit: words and the punctuation between them, but no operator."""
 _SIGNS = {
     "%": re.compile(
-        r"%|per ?cent|\b(?:rate|share|proportion|fraction|ratio|probabilit|chance|return|yield|margin|growth|inflation)",
+        r"%|per ?cent|\b(?:rate|share|proportion|fraction|ratio|probabilit|chance|return|yield|margin|growth|"
+        r"inflation)",
         re.I,
     ),
     "°": re.compile(r"°|\b(?:degree|angle|temperature|latitude|longitude|bearing|slope)", re.I),
@@ -137,7 +138,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Return whether two short answers are equal in meaning; `question` says which unit a gold number without one has."""
+    """Return whether two short answers are equal in meaning; `question` says which unit a bare gold number has."""
     gold, answer = spelled(gold), spelled(answer)
     if not gold or not answer:
         return False
@@ -202,7 +203,11 @@ def _offers_several(gold: str, answer: str) -> bool:
     """Return whether an answer offers more labels than the gold answer, whose text may name some itself."""
     label, own = _label(gold), _label(answer)
     text = label[1] if label else ""
-    if same(gold, answer) or (text and same(text, own[1] if own else answer)) or len(re.findall(r"\b[A-Za-z]\b", gold)) > 1 > len(text):
+    if (
+        same(gold, answer)
+        or (text and same(text, own[1] if own else answer))
+        or len(re.findall(r"\b[A-Za-z]\b", gold)) > 1 > len(text)
+    ):
         return False
     start = answer.casefold().find(text.casefold()) if text else -1
     if start >= 0:
@@ -244,9 +249,8 @@ def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:
 
 
 def _contradict(gold: str, answer: str, question: str) -> bool:
-    """Return whether the texts after one letter are two numbers, or the same words with other symbols: `x ≤ 3`, `x ≥ 3`.
-
-    The letter does not decide then.
+    """Return whether the texts after one letter are two numbers, or the same words with other symbols, as `x ≤ 3` and
+    `x ≥ 3` are, so that the letter does not decide.
     """
     numbers_both = all(quantity(spelled(text)) is not None for text in (gold, answer))
     if numbers_both:
@@ -302,7 +306,7 @@ def quantity(text: str) -> Quantity | None:
         unit, noun = units.parse(head), measure[len(head) :].strip() if measure is rest else noun
     elif unit is not None and measure is rest:
         noun = ""
-    if len(noun) > 60 and unit is None or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
+    if (len(noun) > 60 and unit is None) or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
         return None  # "-1 ≤ x ≤ 2", "3-p", "5 or 6" and "5 km!" are not quantities
     if unit is None:
         return None if currency else Quantity(value, value, None, plain(noun), integer, step)

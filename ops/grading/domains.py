@@ -63,8 +63,8 @@ def stated(question: str) -> Domain:
                     low[name] = max(above, low.get(name, above))
                 if below is not None:
                     high[name] = min(below, high.get(name, below))
-    names = sorted({*low, *high} - {"e", "i"})
-    possible = [name for name in names if name not in low or name not in high or low[name] < high[name]]
+    unknowns = sorted({*low, *high} - {"e", "i"})
+    possible = [name for name in unknowns if name not in low or name not in high or low[name] < high[name]]
     return tuple((name, str(low.get(name, "")), str(high.get(name, ""))) for name in possible)
 
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 
-class Rule(NamedTuple):
+class SpellingRule(NamedTuple):
     """A pattern whose matches are replaced, and why texts that become equal by it have the same meaning."""
 
     pattern: re.Pattern[str]
@@ -24,8 +24,8 @@ class Rule(NamedTuple):
     why: str
 
 
-def _rule(pattern: str, replacement: str, why: str) -> Rule:
-    return Rule(re.compile(pattern), replacement, why)
+def _rule(pattern: str, replacement: str, why: str) -> SpellingRule:
+    return SpellingRule(re.compile(pattern), replacement, why)
 
 
 CHARACTERS = {

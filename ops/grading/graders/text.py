@@ -228,7 +228,7 @@ def _letter(answer: str) -> str:
     if label := _label(answer):
         return label[0]
     bare = _BARE.fullmatch(answer.strip())
-    return (bare[1] or bare[2]).lower() if bare else ""
+    return str(bare[1] or bare[2]).lower() if bare else ""
 
 
 def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:

@@ -216,7 +216,7 @@ def _offers_several(gold: str, answer: str) -> bool:
 
 
 def _same_letters(gold: str, answer: str) -> bool:
-    wanted = re.findall(r"\b[a-z]\b", gold.lower())
+    wanted: list[str] = re.findall(r"\b[a-z]\b", gold.lower())
     if len(wanted) == 1:
         return _letter(answer) == wanted[0]
     told_letters = re.findall(r"\b[a-z]\b", answer.lower())

@@ -11,7 +11,7 @@ from ops.grading import latex
 Domain = tuple[tuple[str, str, str], ...]
 r"""The name of each unknown (`k`, `\alpha`) and the open interval of its values; "" without a bound."""
 
-_NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|[A-Za-z](?![\w'’]))"
+_NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|(?<![A-Za-z\\])[A-Za-z](?![\w'’]))"
 _NAMES = rf"{_NAME}(?:\s*(?:,\s*(?:and\s+)?|\band\s+){_NAME})*"
 _NUMBER = r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?"
 _BEFORE = r"(?<![\w)}\]'|^+*/=<>\\-])(?<![+*/=<>|^-]\s)(?<![A-Za-z]\()"
@@ -23,7 +23,10 @@ _CHAIN = re.compile(
     rf"(?:\s*(?P=sign)\s*(?P<high>{_NUMBER}))?{_AFTER}"
 )
 _KIND = r"(?P<kind>positive|non-?negative|negative)"
-_NOUN = r"(?:\s+(?:real|rational|whole|integer|constant|fixed|finite))*\s+(?:numbers?|reals?|integers?|constants?|variables?|parameters?)"
+_NOUN = (
+    r"(?:\s+(?:real|rational|whole|integer|constant|fixed|finite))*"
+    r"\s+(?:numbers?|reals?|integers?|constants?|variables?|parameters?)"
+)
 _WORDS = (
     re.compile(rf"\b{_KIND}{_NOUN}\s+(?P<names>{_NAMES})", re.I),
     re.compile(rf"\bfor\s+(?:all\s+|every\s+|any\s+)?{_KIND}\s+(?P<names>{_NAMES})", re.I),
@@ -31,6 +34,7 @@ _WORDS = (
                rf"(?:real\s+and\s+|fixed\s+)?{_KIND}\b(?!\s+(?:or|if|when|multiple|power)\b)", re.I),
 )  # fmt: skip
 _SPELLINGS = (
+    (re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL), " "),
     (re.compile(r"\$|\\[(),;:! ]|\\q?quad(?![A-Za-z])|\\left(?![A-Za-z])|\\right(?![A-Za-z])"), " "),
     (re.compile(r"\\g(?:e|eq|eqslant|t)(?![A-Za-z])|≥|>="), ">"),
     (re.compile(r"\\l(?:e|eq|eqslant|t)(?![A-Za-z])|≤|<="), "<"),
@@ -59,8 +63,8 @@ def stated(question: str) -> Domain:
                     low[name] = max(above, low.get(name, above))
                 if below is not None:
                     high[name] = min(below, high.get(name, below))
-    names = sorted({*low, *high} - {"e", "i"})
-    possible = [name for name in names if name not in low or name not in high or low[name] < high[name]]
+    unknowns = sorted({*low, *high} - {"e", "i"})
+    possible = [name for name in unknowns if name not in low or name not in high or low[name] < high[name]]
     return tuple((name, str(low.get(name, "")), str(high.get(name, ""))) for name in possible)
 
 

@@ -87,7 +87,10 @@ def last_line(response: str) -> str:
 
 
 _EMPHASIS = {
-    mark: (re.compile(rf"(?<![\w*^]){re.escape(mark)}(?![\s*_])"), re.compile(rf"(?<=[^\s*_]){re.escape(mark)}(?![\w*])"))
+    mark: (
+        re.compile(rf"(?<![\w*^]){re.escape(mark)}(?![\s*_])"),
+        re.compile(rf"(?<=[^\s*_]){re.escape(mark)}(?![\w*])"),
+    )
     for mark in ("***", "**", "__", "`", "*", "_")
 }
 """Mark of emphasis → its opening and its closing form, so that `M*`, `2*3` and `x_1` are none."""

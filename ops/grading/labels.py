@@ -100,8 +100,8 @@ _UNREAL = re.compile(
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 _OTHER_WORDS = re.compile(
-    r"\b(?:as well as|and|or|nor|to|both|either|neither|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|answers?|"
-    r"letters?|labels?)\b|[\s()\[\]{}*_`\"'“”.,;:?|/&+=–—-]+",
+    r"\b(?:as well as|and|or|nor|to|both|either|neither|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|"
+    r"answers?|letters?|labels?)\b|[\s()\[\]{}*_`\"'“”.,;:?|/&+=–—-]+",
     re.IGNORECASE,
 )
 _EXPLAINED = re.compile(

@@ -21,7 +21,7 @@ _TAILS = (
     ),
     re.compile(r"[*\"”)]*\.[*\"”)]*\s+(?=[A-Z*(])"),
     re.compile(r"\s+\((?!not\b|and\b)[^()]*\)\s*$"),
-    re.compile(r"\s+[–—-]\s+(?=[A-Za-z])"),
+    re.compile(r"(?<=[^\W\d_]{2})\s+[–—-]\s+(?=(?:an?|the|this|that|it|its|which|as|in|because|since)\b)", re.I),
 )
 _STOP = _TAILS[1]
 _CONDITION = re.compile(r"\b(?:if|unless|otherwise|would|could|might|suppos\w+)\b", re.IGNORECASE)

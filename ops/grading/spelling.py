@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 
-class Rule(NamedTuple):
+class SpellingRule(NamedTuple):
     """A pattern whose matches are replaced, and why texts that become equal by it have the same meaning."""
 
     pattern: re.Pattern[str]
@@ -24,8 +24,8 @@ class Rule(NamedTuple):
     why: str
 
 
-def _rule(pattern: str, replacement: str, why: str) -> Rule:
-    return Rule(re.compile(pattern), replacement, why)
+def _rule(pattern: str, replacement: str, why: str) -> SpellingRule:
+    return SpellingRule(re.compile(pattern), replacement, why)
 
 
 CHARACTERS = {
@@ -34,7 +34,7 @@ CHARACTERS = {
     "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
     # the same operator longer, slanted, or beside its form in ASCII
     "⩽": "≤", "≦": "≤", "⩾": "≥", "≧": "≥", "⟶": "→", "⟵": "←", "⟹": "⇒", "⟺": "⇔", "⟷": "↔", "⋅": "·", "∙": "·",
-    "∣": "|", "∕": "/", "⁄": "/", "∗": "*", "∼": "~", "∶": ":",
+    "∣": "|", "∕": "/", "⁄": "/", "∗": "*", "∼": "~",
     # one character for what is usually two, and what is not printed at all
     "℃": "°C", "℉": "°F", "㎡": "m^2", "㎥": "m^3", "ℓ": "l", "ℎ": "h", "\u200b": "", "\u200c": "", "\u200d": "",
     "\u2060": "", "\ufeff": "", "\u00ad": "",
@@ -88,11 +88,12 @@ RULES = (
     _rule(r"\\([%$&#_{}])", r"\1", "LaTeX requires the backslash before these characters"),
     _rule(rf"{_OPEN}\*\*(?! )([^*]+)(?<! )\*\*{_CLOSED}", r"\1", "Markdown's bold: a pair around words"),
     _rule(rf"{_OPEN}__(?! )([^_]+)(?<! )__{_CLOSED}", r"\1", "Markdown's bold: a pair around words"),
-    _rule(rf"{_OPEN}\*(?! )([^*]*[^\W\d_]{{2}}[^*]*)(?<! )\*{_CLOSED}", r"\1", "Markdown's italics: a pair around words"),
-    _rule(rf"{_OPEN}_(?! )([^_]*[^\W\d_]{{2}}[^_]*)(?<! )_{_CLOSED}", r"\1", "Markdown's italics: a pair around words"),
+    _rule(rf"{_OPEN}\*(?! )([^*]*[^\W\d_]{{2}}[^*]*)(?<! )\*{_CLOSED}", r"\1", "Markdown's italics: a pair, words"),
+    _rule(rf"{_OPEN}_(?! )([^_]*[^\W\d_]{{2}}[^_]*)(?<! )_{_CLOSED}", r"\1", "Markdown's italics: a pair, words"),
     _rule(rf"{_OPEN}`([^`]+)`{_CLOSED}", r"\1", "Markdown's typewriter font: a pair"),
     _rule(rf'{_OPEN}"([^"]+)"{_CLOSED}', r"\1", "a pair of quotation marks; one alone may be a prime"),
     _rule(rf"{_OPEN}'([^\W\d_][^']*)'{_CLOSED}", r"\1", "a pair of single quotation marks"),
+    _rule(r"(?<=\d)\s*∶\s*(?=\d)", ":", "the sign of a ratio beside its form in ASCII"),
     _rule(r"\s!=", " ≠", "unequal in programs; without the space before it, `5!=` is a factorial"),
     _rule(r"<={1,2}>", "⇔", "an arrow in ASCII"),
     _rule(r"<-{1,2}>", "↔", "an arrow in ASCII"),
@@ -141,9 +142,12 @@ _STOP = re.compile(r"(?<![.\s])\s*(?<!…)(?:\.|(?<=\w)[,;])$")
 _FORMULA = re.compile(r"(?<![^\W_])((?:(?:[A-Z][a-z]?|[()])(?:_\(\d+\)|\d+)?)+)(?![^\W_])(?:\^\(([-+])\)(?![\w(]))?")
 _INDEX = re.compile(r"_\((\d+)\)")
 _ELEMENTS = frozenset(
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb "
-    "Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au "
-    "Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr".split()
+    re.findall(
+        "[A-Z][a-z]?",
+        "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr "
+        "Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir "
+        "Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr",
+    )
 )
 _SPECIAL_ALPHABETS = ("DOUBLE-STRUCK", "SCRIPT", "FRAKTUR", "BLACK-LETTER")
 _MARKS = r"[\u0300-\u036f\u20d0-\u20f0]*"
@@ -152,7 +156,7 @@ _TOKEN = re.compile(
     rf"|[α-ωΑ-Ω]{_MARKS}|(?:[^\W_α-ωΑ-Ω]{_MARKS})+|[^\s\w]{_MARKS}|\S"
 )
 _PAIRED_GENES = re.compile(r"(?:([A-Za-z])(?i:\1))+")
-_FUNCTION_WORDS = frozenset("of in to is on by as at an be if or so up my we he do go no".split())
+_FUNCTION_WORDS = frozenset(re.findall(r"\w+", "of in to is on by as at an be if or so up my we he do go no"))
 _WHOLE_WORD, _ACCENTED_WORD = 5, 3
 """From this length on, the case of a word's letters has no meaning, and a word may be typed without its accents."""
 
@@ -226,7 +230,8 @@ def _of_character(char: str) -> str:
     kind, _, codes = unicodedata.decomposition(char).partition("> ")
     inner = "".join(chr(int(code, 16)) for code in codes.split())
     is_accent_alone = inner.startswith(" ") and inner != " "
-    if not inner or kind == "<circle" or is_accent_alone or unicodedata.category(char) == "So":
+    is_sign = unicodedata.category(char) == "So" or (unicodedata.category(char) == "Sc" and inner.isalpha())
+    if not inner or kind == "<circle" or is_accent_alone or is_sign:
         return char
     if kind == "<font" and any(style in unicodedata.name(char) for style in _SPECIAL_ALPHABETS):
         return char

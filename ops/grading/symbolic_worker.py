@@ -1,8 +1,9 @@
 """The process in which SymPy runs: it reads pairs of expressions and answers whether they are equal.
 
-It reads one JSON line (`[gold, answer, domain]`, see `ops.grading.domains`) and writes one line (`1`, `0`, or `?` for neither). Two expressions are equal
-if they agree at generic points; rational ones are evaluated in exact arithmetic, others to many digits. A point at
-which either is infinite, undefined or not a number decides nothing; if no point decides, only a symbolic proof does.
+It reads one JSON line (`[gold, answer, domain]`, see `ops.grading.domains`) and writes one line (`1`, `0`, or `?` for
+neither). Two expressions are equal if they agree at generic points of the domain; rational ones are evaluated in exact
+arithmetic, others to many digits. A point at which either is infinite, undefined or not a number decides nothing; if no
+point decides, only a symbolic proof does.
 """
 
 from __future__ import annotations

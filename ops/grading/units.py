@@ -90,6 +90,8 @@ _PREFIXES = {
     "μ": ("micro", -6), "n": ("nano", -9), "p": ("pico", -12),
 }  # fmt: skip
 _TOKEN = re.compile(r"([^\W\d_]+\$?|[$€£¥₹¢%°ΩΩ][CF]?)(?:\^?\(?\{?(-?[1-9])\}?\)?)?")
+_DANGLING = re.compile(r"^[*·⋅×]|^-(?![^\W\d])|[-*·⋅×/]\s*$|[-*·⋅×/]\s*[-*·⋅×/]")
+"""An operator without a unit on both sides; only a slash may begin a unit, as in "/s", or a hyphen: "5-km"."""
 _WORDS = (
     (re.compile(r"\bper cent\b", re.I), "percent"),
     (re.compile(r"\bpercentage points?\b", re.I), "percentage-point"),
@@ -153,7 +155,7 @@ def _lookup(word: str) -> Unit | None:
 def parse(text: str) -> Unit | None:
     """Return the unit that `text` spells; None if any part is unknown, or if it is empty or long."""
     text = text.strip().strip(".").strip()
-    if not text or len(text) > 80:
+    if not text or len(text) > 80 or _DANGLING.search(text) or text.count("(") != text.count(")"):
         return None
     for pattern, replacement in _WORDS:
         text = pattern.sub(replacement, text)

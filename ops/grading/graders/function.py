@@ -59,7 +59,9 @@ def judge(problem: Problem, answer: str) -> Grade:
     own = cast("Function", own_grader(problem))
     ran = _run(problem, answer, own.function, own.source)
     if ran.overran:
-        return Grade(0.0, answer, f"the grader's function {own.function} failed: {_why_late(problem, answer, own, ran)}")
+        return Grade(
+            0.0, answer, f"the grader's function {own.function} failed: {_why_late(problem, answer, own, ran)}"
+        )
     _ENDED[own.version] = True
     score, why = _score(ran)
     if score is None:
@@ -131,6 +133,4 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-GRADER = Grader(
-    "function", judge=judge, gold="{}", needs_gold=False, runs=True, own=True, every_answer=every_answer
-)
+GRADER = Grader("function", judge=judge, gold="{}", needs_gold=False, runs=True, own=True, every_answer=every_answer)

@@ -2,9 +2,9 @@
 
 The judge's reply is a claim, and the answer that it reads may contain instructions. The answer therefore stands between
 marks with a code, the SHA-256 of everything that is judged, which no text can contain beforehand; and the reply must be
-the one line with that code. Quotation marks, backticks, emphasis, brackets, a colon and a full stop around its two words
-are allowed, because the prompt itself prints some of them. A reply of another form gives no credit: an answer that
-spoils the judge's reply would otherwise be left out of every mean.
+the one line with that code. Quotation marks, backticks, emphasis, brackets, a colon and a full stop around its two
+words are allowed, because the prompt itself prints some of them. A reply of another form gives no credit: an answer
+that spoils the judge's reply would otherwise be left out of every mean.
 """
 
 from __future__ import annotations

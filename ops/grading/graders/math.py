@@ -169,7 +169,9 @@ def _same(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
     if kinds == ("leaf", "list") or (gold.kind == "list" and len(gold.items) == 1):
         # `-b+2` or `2-b`: two spellings of one value.
         items = by_kind["list"].items
-        return bool(items) and all(_same(gold, item, domain) if gold.kind == "leaf" else _same(item, answer, domain) for item in items)
+        return bool(items) and all(
+            _same(gold, item, domain) if gold.kind == "leaf" else _same(item, answer, domain) for item in items
+        )
     return False
 
 
@@ -243,14 +245,18 @@ def _same_equation(gold: MathNode, answer: MathNode, domain: Domain) -> bool:
         # `x + y = 0` is the equation of a line, not a requested sum.
         if _NAMED.fullmatch(_called(gold.items[0])) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
             return _same(gold.items[-1], answer, domain)
-        return all(numbers.exact(side.text) is not None for side in gold.items) and _same(gold.items[-1], answer, domain)
+        return all(numbers.exact(side.text) is not None for side in gold.items) and _same(
+            gold.items[-1], answer, domain
+        )
     if _same(gold, answer.items[-1], domain):
         # The last member of a chain is its value; `2x = 70` does not give a value of x.
         other = answer.items[0]
         return len(answer.items) > 2 or _names_value(other) or not _unknowns(other.text) or _agrees(gold, other, domain)
     # `70 = 50 + 20` has the value first.
     first, others = answer.items[0], answer.items[1:]
-    return not _names_value(first) and _same(gold, first, domain) and all(_agrees(gold, side, domain) for side in others)
+    return (
+        not _names_value(first) and _same(gold, first, domain) and all(_agrees(gold, side, domain) for side in others)
+    )
 
 
 def _called(side: MathNode) -> str:

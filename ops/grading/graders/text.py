@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, labels, latex, numbers, numerals, sentences, units
 from ops.grading.grader import Grader
-from ops.grading.spelling import plain, same, spelled, symbols
+from ops.grading.spelling import plain, same, same_words, spelled, symbols, tokens
 
 TOLERANCE = Fraction(1, 100)
 """Relative tolerance for an answer with fewer places than the gold number."""
@@ -36,9 +36,10 @@ _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
 """A digit with a letter that is more likely a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
 _LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _BARE = re.compile(r"(?:option|choice)?\s*(?:\(?([A-Za-z0-9])\)|([A-Za-z0-9]))[.:]?", re.I)
+_LABEL_LINES = re.compile(r"(?:[ \t*_]*\n[ \t*_]*(?:\([A-Ja-j]\)|[A-J](?:[).:](?=\s)|(?=[ \t*_]*(?:\n|$))))[^\n]*)+")
 _USUAL = "abcdefgh"
 """The usual labels; another one, such as the "(S)" of some benchmarks, may be a part of the text or a Roman numeral."""
-_LETTERS = re.compile(r"\(?[a-z]\)?(?:(?:,| and|, and| &)\s*\(?[a-z]\)?)*", re.I)
+_LETTERS = re.compile(r"(?:\([a-z]\)|[a-z]\)?)(?:(?:,| and|, and| &)\s*(?:\([a-z]\)|[a-z]\)?))*", re.I)
 _APPROXIMATELY = re.compile(
     r"^(?:in(?: the year)?(?= \d)|approximately|approx\.?|about|around|roughly|nearly|~|≈|=|is|equals?)\s*", re.I
 )
@@ -56,11 +57,12 @@ _SECOND = re.compile(r"\b(?:or|and|to)\s+[-+$€£]?\d|^[^,;(]*[^\W\d]\s+\d", re
 _ABOUT = re.compile(r"(?:=\s*)?[~≈]")
 """A sign that the number behind it is rounded."""
 _NOT_PROSE = re.compile(r"[^\w\s.,:;?'\"()/-]")
-_NOUN = re.compile(r"(?:(?!or\b)[^\W\d](?:[^\W\d]|[\s'\".,:;()/-])*)?")
+_NOUN = re.compile(r"(?:(?!or\b)[^\W\d_](?:[^\W\d_]|[\s'\".,:;()/-])*)?")
 """A counted noun, and what may follow a unit: words and the punctuation between them, but no operator."""
 _SIGNS = {
     "%": re.compile(
-        r"%|per ?cent|\b(?:rate|share|proportion|fraction|ratio|probabilit|chance|return|yield|margin|growth|inflation)",
+        r"%|per ?cent|\b(?:rate|share|proportion|fraction|ratio|probabilit|chance|return|yield|margin|growth|"
+        r"inflation)",
         re.I,
     ),
     "°": re.compile(r"°|\b(?:degree|angle|temperature|latitude|longitude|bearing|slope)", re.I),
@@ -120,7 +122,8 @@ def extracted(problem: Problem, response: str) -> str:
         stated = statements[-1]
     line = extract.without_phrase(stated.text)
     quoted = _QUOTED.match(line)
-    return quoted[1] if quoted else line
+    answer = quoted[1] if quoted else line
+    return answer + _labels_below(text, stated.end) if _letter(answer) else answer
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -135,7 +138,7 @@ def judge(problem: Problem, answer: str) -> Grade:
 
 
 def same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Return whether two short answers are equal in meaning; `question` says which unit a gold number without one has."""
+    """Return whether two short answers are equal in meaning; `question` says which unit a bare gold number has."""
     gold, answer = spelled(gold), spelled(answer)
     if not gold or not answer:
         return False
@@ -190,11 +193,21 @@ def _label(text: str) -> tuple[str, str] | None:
     return (match.group(1) or match.group(3)).lower(), (match.group(2) or match.group(4) or "").strip()
 
 
+def _labels_below(text: str, position: int) -> str:
+    """Return the lines directly below an answer that begin with a label, as it does."""
+    match = _LABEL_LINES.match(text, position)
+    return match[0] if match else ""
+
+
 def _offers_several(gold: str, answer: str) -> bool:
     """Return whether an answer offers more labels than the gold answer, whose text may name some itself."""
     label, own = _label(gold), _label(answer)
     text = label[1] if label else ""
-    if same(gold, answer) or (text and same(text, own[1] if own else answer)) or len(re.findall(r"\b[A-Za-z]\b", gold)) > 1 > len(text):
+    if (
+        same(gold, answer)
+        or (text and same(text, own[1] if own else answer))
+        or len(re.findall(r"\b[A-Za-z]\b", gold)) > 1 > len(text)
+    ):
         return False
     start = answer.casefold().find(text.casefold()) if text else -1
     if start >= 0:
@@ -203,7 +216,7 @@ def _offers_several(gold: str, answer: str) -> bool:
 
 
 def _same_letters(gold: str, answer: str) -> bool:
-    wanted = re.findall(r"\b[a-z]\b", gold.lower())
+    wanted: list[str] = re.findall(r"\b[a-z]\b", gold.lower())
     if len(wanted) == 1:
         return _letter(answer) == wanted[0]
     told_letters = re.findall(r"\b[a-z]\b", answer.lower())
@@ -215,7 +228,7 @@ def _letter(answer: str) -> str:
     if label := _label(answer):
         return label[0]
     bare = _BARE.fullmatch(answer.strip())
-    return (bare[1] or bare[2]).lower() if bare else ""
+    return str(bare[1] or bare[2]).lower() if bare else ""
 
 
 def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:
@@ -236,9 +249,14 @@ def _same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool:
 
 
 def _contradict(gold: str, answer: str, question: str) -> bool:
-    """Return whether the texts after one letter are two different numbers, so that the letter does not decide."""
+    """Return whether the texts after one letter are two numbers, or the same words with other symbols, as `x ≤ 3` and
+    `x ≥ 3` are, so that the letter does not decide.
+    """
     numbers_both = all(quantity(spelled(text)) is not None for text in (gold, answer))
-    return numbers_both and not same_answer(gold, answer, question)
+    if numbers_both:
+        return not same_answer(gold, answer, question)
+    words = [[token for token in tokens(text) if token[0].isalnum()] for text in (gold, answer)]
+    return bool(words[0]) and same_words(*words) and not same(gold, answer)
 
 
 def _same_truth(gold: str, answer: str) -> bool:
@@ -249,7 +267,7 @@ def _same_truth(gold: str, answer: str) -> bool:
         return _TRUTH[word] == wanted
     # "False, since …" and "No it is not": the first word decides if a stop or a new clause follows it.
     first = re.match(
-        r"[\s*(\"']*([A-Za-z]+)[*\"')]*\s*(?:[.,;:!—–]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
+        r"([A-Za-z]+)\s*(?:[.,;:!—]|-\s|(?:because|since|it|they|this|that|there|he|she|we)\b|$)",
         answer,
     )
     return first is not None and len(first.group(1)) > 1 and _TRUTH.get(first.group(1).lower()) == wanted
@@ -268,7 +286,8 @@ def quantity(text: str) -> Quantity | None:
     if (value := numbers.exact(number)) is None:
         return None
     rest = match.group("rest").strip().rstrip(".").strip()
-    if _SECOND.search(rest) or rest.count("(") != rest.count(")"):
+    is_difference = rest.startswith("-") and text[match.start("rest") - 1].isspace()
+    if is_difference or _SECOND.search(rest) or rest.count("(") != rest.count(")"):
         return None
     if match.group("currency") and rest.lower() in _SUFFIXES:
         rest = _SUFFIXES[rest.lower()]
@@ -287,10 +306,10 @@ def quantity(text: str) -> Quantity | None:
         unit, noun = units.parse(head), measure[len(head) :].strip() if measure is rest else noun
     elif unit is not None and measure is rest:
         noun = ""
-    if len(noun) > 60 and unit is None or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
+    if (len(noun) > 60 and unit is None) or not _NOUN.fullmatch(noun.lstrip(" ,;(")):
         return None  # "-1 ≤ x ≤ 2", "3-p", "5 or 6" and "5 km!" are not quantities
     if unit is None:
-        return Quantity(value, value, None, plain(noun), integer, step)
+        return None if currency else Quantity(value, value, None, plain(noun), integer, step)
     return Quantity(value, value * unit.factor, unit, "", integer, step)
 
 
@@ -436,7 +455,8 @@ def _same_assigned(gold: str, answer: str, question: str) -> bool:
         while chained := _ASSIGNED.fullmatch(value):  # in "total = 5 + 2 = 7", the last value counts
             value = chained.group(2)
         return _same(gold, value, question)
-    return "\\" in gold and latex.clean(gold) == latex.clean(answer) and symbols(gold) == symbols(answer)
+    is_latex = re.search(r"\\[A-Za-z]", gold) is not None
+    return is_latex and latex.clean(gold) == latex.clean(answer) and symbols(gold) == symbols(answer)
 
 
 def _unreadable(problem: Problem) -> str:

@@ -282,7 +282,8 @@ def test_a_judges_reply_may_have_the_marks_that_its_prompt_prints(reply: str) ->
         "RIGHT", "right", "{code} RIGHT\nIt is right.", "Sure! {code} RIGHT", "{code} RIGHT\n{code} WRONG",
         "{code} RIGHT\n{code} RIGHT", "{code} CORRECT", "{code} right", "", "0000000000000000 RIGHT", "{code}",
         "{code} RIGHT?", "{code} RIGHT!", "~~{code} RIGHT~~", "{code} RIGHT / WRONG", "{code} RIGHT or {code} WRONG",
-        "{code} NOT RIGHT", "I would say {code} RIGHT.", "The line is {code}: RIGHT, since it fits.", "{code}RIGHTWRONG",
+        "{code} NOT RIGHT", "I would say {code} RIGHT.", "The line is {code}: RIGHT, since it fits.",
+        "{code}RIGHTWRONG",
         "{code} ≠ RIGHT", "-{code} RIGHT", "x{code} RIGHT", "{code}0 RIGHT",
     ],
 )  # fmt: skip

@@ -60,6 +60,7 @@ def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
     yield from written_cases()
     if not folder.is_dir():
         return
+    yield from published_cases(folder.parent / "outcomes")
     problems = {name: gold.load_set(folder, name).problems[:MOST] for name in SETS}
     for name, rows in problems.items():
         yield from gold_cases(name, rows)
@@ -77,6 +78,18 @@ def written_cases() -> Iterator[Case]:
     for source, folder in (("corpus", forms.CORPUS), ("forms", forms.FOLDER)):
         for form in forms.load(folder):
             yield Case(f"{source} {form.kind}", form.why, form.problem, form.response, form.right)
+
+
+def published_cases(folder: Path) -> Iterator[Case]:
+    """Return real responses of models to MMLU-Pro and GSM8K; the expected verdict is the publisher's."""
+    for row in json_lines(folder / "mmlu_pro" / "responses.jsonl.gz")[:MOST]:
+        name, choices = str(row["question_id"]), tuple(map(str, row["options"]))
+        problem = Problem(name, "mmlu", "mmlu", "test", row["question"], row["answer"], "choice", choices)
+        right = row["published_pred"] == row["answer"]
+        yield Case(f"MMLU-Pro {row['model']}", name, problem, row["response"], right)
+    for row in json_lines(folder / "gsm8k" / "responses.jsonl.gz")[:MOST]:
+        problem = Problem("gsm8k", "math500", "math", "test", row["question"], row["answer"], "math")
+        yield Case(f"GSM8K {row['model']}", row["question"][:60], problem, row["response"], row["published_correct"])
 
 
 def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import extract, labels
+from ops.grading.answering import answering
 from ops.grading.grader import Grader
 
 PROSE = 12_000
@@ -82,31 +83,34 @@ _ENOUGH_WORDS = 3
 
 
 class Reading(NamedTuple):
-    """A letter that the response states from `start` to `end`; "" if it hedges or denies."""
+    """A letter that the response states from `start` to `end`; "" if it hedges or denies.
+
+    It is `formal` in a form that is asked for, such as "Answer: C".
+    """
 
     start: int
     end: int
     letter: str
+    formal: bool = False
 
 
 def extracted(problem: Problem, response: str) -> str:
     """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
-    text = _unwrapped(unicodedata.normalize("NFKC", extract.spoken(response)))
     letters, choices = offered(problem), problem.choices
-    if len(text) <= SHORT and (letter := _equal_text(text, choices)):
+
+    def states(before: str) -> bool:
+        return any(reading.letter for reading in _readings(_normalized(before, choices), letters, choices))
+
+    answer = answering(response, states)
+    if len(answer) <= SHORT and (letter := _equal_text(extract.without_html(answer), choices)):
         return letter
-    text = _without_quotations(text, choices)
-    statements = extract.statements(text)
-    formal = _last([statement for statement in statements if statement.formal], letters, choices)
-    readings = _last([statement for statement in statements if not statement.formal], letters, choices)
-    prose, marked = _without_lists(text, letters)
-    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
-    readings.sort(key=lambda reading: reading.start)
-    if formal:
+    text = _normalized(answer, choices)
+    readings = _readings(text, letters, choices)
+    if formal := [reading for reading in readings if reading.formal]:
         return _corrected(text, formal[-1], readings)
     if readings:
         return readings[-1].letter
-    return _named(prose, letters, choices)
+    return _named(_without_lists(text, letters)[0], letters, choices)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -142,12 +146,22 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(groups)
 
 
-def _last(statements: list[extract.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return the last statement about a choice, as a list of at most one."""
-    for statement in reversed(statements):
-        if (letter := stated(statement.text, letters, choices)) is not None:
-            return [Reading(statement.start, statement.end, letter)]
-    return []
+def _normalized(text: str, choices: tuple[str, ...]) -> str:
+    return _without_quotations(_unwrapped(unicodedata.normalize("NFKC", extract.without_html(text))), choices)
+
+
+def _readings(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
+    """Return what the text states about choices, in order; of formal statements and of announced sentences the last."""
+    readings: list[Reading] = []
+    statements = extract.statements(text)
+    for formal in (True, False):
+        for statement in reversed([each for each in statements if each.formal is formal]):
+            if (letter := stated(statement.text, letters, choices)) is not None:
+                readings.append(Reading(statement.start, statement.end, letter, formal))
+                break
+    prose, marked = _without_lists(text, letters)
+    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
+    return sorted(readings, key=lambda reading: reading.start)
 
 
 def _affirmed(text: str, letters: str) -> list[Reading]:

@@ -155,8 +155,12 @@ CORRECTION = re.compile(
 )
 """Words that retract an earlier statement."""
 _SENTENCE_END = re.compile(
-    r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
+    r"[.;!?\n](?=[\"'”’)\]*_]{0,4}(?:\s|$))|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
 )
+
+
+_OPTION = re.compile(r"[ \t>*_-]{0,6}[(\[*_]{0,3}[A-Z](?:[)\].:*_]|[ \t]*$)", re.MULTILINE)
+"""The beginning of a line that names an option by its letter."""
 
 
 class Statement(NamedTuple):
@@ -282,7 +286,9 @@ def _stated(text: str, announced: Announcement) -> Statement:
         if text.startswith(("$$", "\\["), start):
             start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
         end = line_end(text, start)
-        line = text[start:end]
+        while end < len(text) and _OPTION.match(text, start) and _OPTION.match(text, end + 1):
+            end = line_end(text, end + 1)
+        line = text[start:end].replace("\n", ", ")
     return Statement(announced.start, end, line.strip().strip("*_").strip()[:MAX_STATEMENT], announced.formal)
 
 

@@ -20,8 +20,6 @@ PROSE = 12_000
 """Characters at the end of a response that are searched for sentences that affirm a letter."""
 SHORT = 400
 """A response of at most this many characters may be only the answer."""
-LATE = 700
-"""Characters at the end of a response that are searched for a letter that is only mentioned."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
@@ -53,7 +51,7 @@ _LABEL_LINE = re.compile(
     re.IGNORECASE,
 )
 _ITEM = re.compile(
-    r"^[ \t>]*(?:[-*•+][ \t]+)?[*_(\[]{0,3}(?P<letter>[A-Z])(?:[)\]]|[.:](?=[ \t*]))[*_]{0,3}[ \t]*(?P<text>\S.*)$",
+    r"^[ \t>]*(?:[-*•+][ \t]+)?[*_(\[]{0,3}(?P<letter>[A-Z])(?:[)\]]|[.:](?=[ \t*]|$))[*_]{0,3}[ \t]*(?P<text>\S.*|)$",
     re.MULTILINE,
 )
 _MARK = re.compile(
@@ -67,6 +65,11 @@ _NOT_BEFORE = re.compile(
     r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|"
     r"\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
 )
+_NOT_AFTER = re.compile(
+    r"\s*(?:(?:is|are|was|were|does|do|can|could|would)\s+(?:\w+\s+)?(?:not|never|wrong|incorrect|false|impossible|out)|"
+    r"cannot|isn|aren|wasn|doesn|fails|contradicts)\b"
+)
+_ABSENT = re.compile(r"\W*(?:not (?:\w+ ){0,2}(?:in|among|listed|given|provided|available|included)|none of)\b", re.IGNORECASE)
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
 _QUOTING = re.compile(
     r"(?<![\w\\(\[])[(\[]?(?P<letter>[A-Za-z])"
@@ -76,6 +79,8 @@ _QUOTING = re.compile(
 _BEHIND = re.compile(r"[(\[](?P<letter>[A-Z])[)\]]")
 """A label in brackets after the text of its choice."""
 _WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[*_\"'”’)]*\s+(?=[^\W\d_])")
+_FINISHED = re.compile(r"[.!][\s\"'”’)\]}$]*$")
 _BETWEEN = r"[\s()\[\]{}*_`.,;:|/&+-]"
 _ONLY_LETTERS = re.compile(rf"{_BETWEEN}*(?:[A-Z]{_BETWEEN}+)+[A-Z]{_BETWEEN}*")
 _ENOUGH_WORDS = 3
@@ -110,7 +115,7 @@ def extracted(problem: Problem, response: str) -> str:
         return _corrected(text, formal[-1], readings)
     if readings:
         return readings[-1].letter
-    return _named(_without_lists(text, letters)[0], letters, choices)
+    return _closing(_without_lists(text, letters)[0], letters, choices)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -143,7 +148,8 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
             return small[1].upper()
     if groups and _OPENING.fullmatch(line, 0, groups[0].start):
         return _leading(line, groups)
-    return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(groups)
+    letter = _labelled_text(line, letters, choices) or _by_text(line, choices)
+    return letter or _somewhere(labels.groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
 
 
 def _normalized(text: str, choices: tuple[str, ...]) -> str:
@@ -215,17 +221,16 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     return later[-1].letter if later else formal.letter
 
 
-def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
-    """Return the only letter that the end of the text names, or the only choice whose text is in its last line."""
-    late = text[-LATE:]
-    late = late.partition("\n")[2] if len(text) > LATE and "\n" in late else late
-    open_letters = {
-        letter for group in labels.groups(late, letters) if group.stance != "denied" for letter in group.letters
-    }
+def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str:
+    """Return the only letter that the last line names, or the only choice whose text its last sentence contains."""
+    line = extract.last_line(text)
+    if len(text) > SHORT and not _FINISHED.search(line):  # it is cut off
+        return ""
+    groups = labels.groups(line, letters)
+    open_letters = {letter for group in groups if group.stance != "denied" for letter in group.letters}
     if len(open_letters) > 1:
         return ""
-    lines = [line for line in late.splitlines() if line.strip(" *_`")]
-    return _by_text(lines[-1] if lines else "", choices) or (open_letters.pop() if open_letters else "")
+    return _by_text(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters)
 
 
 # ── lines and lists ──────────────────────────────────────────────────────────
@@ -250,6 +255,9 @@ def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...
     if match is None or (letter := match["letter"].upper()) not in letters:
         return None
     said = match["text"]
+    is_small = match["letter"].islower() and text[start:end].strip() == match["letter"]
+    if is_small and re.search(r"\S[^\n]*\n\s{0,3}$", text[:start]) : # a variable
+        return None
     if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
         return None
     is_own = said and (said.strip(" .*_") == labels.QUOTED or _equal_text(said, choices) == letter)
@@ -371,8 +379,9 @@ def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
     mentions = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
     mentions = [(index, choice) for index, choice in mentions if len(choice) > 2 and f" {choice} " in line]
     longest = [(i, c) for i, c in mentions if not any(c != other and c in other for _, other in mentions)]
-    affirmed = [(i, c) for i, c in longest if not _NOT_BEFORE.search(line[: line.index(f" {c} ") + 1])]
-    return string.ascii_uppercase[affirmed[0][0]] if len(affirmed) == 1 else None
+    spans = [(i, line.index(f" {c} ") + 1, len(c)) for i, c in longest]
+    affirmed = [i for i, at, n in spans if not (_NOT_BEFORE.search(line[:at]) or _NOT_AFTER.match(line, at + n))]
+    return string.ascii_uppercase[affirmed[0]] if len(affirmed) == 1 else None
 
 
 def _unreadable(problem: Problem) -> str:

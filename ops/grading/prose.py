@@ -22,7 +22,8 @@ STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu|Rs)\.)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
 _GLOSS = re.compile(r"[,(]?\s*(?:(?:which|that)\s+is\s+)?\(?\b(?:approximately|about|roughly)\s+(?=[-\d$\\])")
-_VERB = re.compile(r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
+_VERB = re.compile(r"\b(?:is|are|be|equals|gives?|yields?|leaves|(?<!in )totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
+_BEFORE_VALUE = " \t\n*_`\"':"
 ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 VALUE = re.compile(
     r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\s*\\[A-Za-z{(\[$!]|[-+]?[A-Za-z](?![A-Za-z])"
@@ -110,14 +111,15 @@ def _sentence_value(sentence: str) -> str:
     for verb in reversed(list(_VERB.finditer(sentence))):
         if any(formula.start() < verb.start() < formula.end() for formula in formulas):
             continue
-        rest = sentence[verb.end() :].lstrip(" \t\n*_`\"':")
+        rest = sentence[verb.end() :].lstrip(_BEFORE_VALUE)
         begins = len(sentence) - len(rest)
         if begins < start:
             break
         if _begins_value(rest):
             return _counted(value_of(rest))
     if start < 0:
-        return ""
+        value = value_of(sentence)
+        return counted if value[:1].isdigit() and (counted := _counted(value)) != value else ""
     scale = _SCALED.match(sentence, formulas[-1].end())
     return value_of(sentence[start : scale.end() if scale else formulas[-1].end()])
 
@@ -137,6 +139,14 @@ def _measured(number: str, behind: str) -> str:
     """Return a number with the unit after it, if there is one."""
     unit = units.longest(behind.lstrip())
     return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
+
+
+def told_value(line: str) -> str:
+    """Return the value that a sentence gives: 34 for "The largest $n$ is 34."; "" if it gives none or several."""
+    formulas = [match.span() for match in extract.FORMULA.finditer(line)]
+    verbs = [verb for verb in _VERB.finditer(line) if not any(start < verb.start() < end for start, end in formulas)]
+    told = [rest for verb in verbs if _begins_value(rest := line[verb.end() :].lstrip(_BEFORE_VALUE))]
+    return _counted(value_of(told[0])) if len(told) == 1 else ""
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:

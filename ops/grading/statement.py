@@ -205,7 +205,10 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
             continue
         block = text[end : end + _BLOCK]
         rounded = _ROUNDED.match(block)
-        value = prose.value_of(_line(block[rounded.end() :] if rounded else block))
+        line = _line(block[rounded.end() :] if rounded else block)
+        value = prose.value_of(line)
+        if is_formal and (prose.ARTICLE.match(value) or not prose.VALUE.match(value)):
+            value = prose.told_value(line) or value
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
             is_word = (not is_formal and not prose.VALUE.match(value)) or prose.ARTICLE.match(value) is not None
             mood = _mood(text, start, start if is_formal else end)

@@ -16,13 +16,18 @@ _MOST = 20
 _MOST_OBJECTS = 100
 _DICTIONARY = 4_000
 """Maximum length in characters of a Python dictionary that is read like a JSON object."""
-_NEXT_QUESTION = re.compile(
+NEXT_QUESTION = re.compile(
     r"^[ \t>#*_-]{0,12}(?:(?:next|new|another)[ \t]+)?(?:question|problem|exercise|instruction|human|user|q)"
-    r"[ \t]*#?\d{0,3}[ \t]*[*_]{0,3}(?:[:.]|$)",
+    r"[ \t]*#?\d{0,3}[ \t]*[*_]{0,3}(?:[:.]|$)|\[INST\]|<\|user\|>|<(?:\|im_start\||start_of_turn)>user",
     re.IGNORECASE | re.MULTILINE,
 )
+"""The beginning of a question that a model asks itself behind its answer, or repeats before it."""
+_NUMBER_ALONE = re.compile(r"^[-+$€£\d.,/% ]+\s*\Z", re.MULTILINE)
+_ASKED_BY_LETTER, _OPTION_B = (re.compile(rf"^{letter}\d?:", re.MULTILINE) for letter in "QB")
+_ANSWERED_BY_LETTER = re.compile(r"^A\d?:(?=.*\S)", re.MULTILINE)
+"""An answer in a dialogue of "Q:" and "A:"; in a list of options, "B:" follows."""
 _MARK = re.compile(r"(?<!#)####(?!#)")
-_VALUE = re.compile(r"(?!\d+[.)]\s+[^\W\d])[-+]?[.\d$\\€£][^=\n]*|\(?[A-J]\)?[*_.]*")
+_VALUE = re.compile(r"(?!\d+(?:[.)]\s+[^\W\d]|[\d.]*\s+[A-Z]))[-+]?[.\d$\\€£][^=\n]*|\(?[A-J]\)?[*_.]*")
 """An answer on a line that could also be a heading: a number, a formula or a letter."""
 _OBJECT = re.compile(r"\{\s*[\"']")
 _FIELD = re.compile(
@@ -44,9 +49,11 @@ def answering(response: str, states: Callable[[str], bool]) -> str:
     stated before it; otherwise the model repeats the question that it was asked. The mark `####` ends the answer, too.
     """
     text = _with_announced_mark(_with_announced_fields(after_thought(response)))
-    for question in islice(_NEXT_QUESTION.finditer(text), _MOST):
+    if _ASKED_BY_LETTER.search(text) and not _OPTION_B.search(text):
+        text = _ANSWERED_BY_LETTER.sub("Answer:", text)
+    for question in islice(NEXT_QUESTION.finditer(text), _MOST):
         before = tail(text[: question.start()])
-        if before.strip() and states(before):
+        if before.strip() and (_NUMBER_ALONE.search(before) or states(before)):
             return before
     return tail(text)
 
@@ -57,7 +64,7 @@ def _with_announced_mark(text: str) -> str:
         start, end = text.rfind("\n", 0, mark.start()) + 1, line_end(text, mark.end())
         before, answer, behind = text[start : mark.start()].strip(), text[mark.end() : end].strip(), text[end:]
         if answer and (before or _VALUE.fullmatch(answer) or not behind.strip()):
-            question = _NEXT_QUESTION.search(behind)
+            question = NEXT_QUESTION.search(behind)
             is_corrected = CORRECTION.search(behind, 0, question.start() if question else len(behind))
             announced = f"{text[: mark.start()].rstrip()}\nAnswer: {answer}\n"
             return announced + (_with_announced_mark(behind) if is_corrected else "")

@@ -107,7 +107,7 @@ _LEAD = re.compile(
     r"[^\w\n]*(?:(?:so|thus|therefore|hence|then|and|now|finally|overall|in (?:conclusion|short|"
     r"summary)|here(?:['’]s| is)|is|this|the|a|my|our|your|his|short|single|one|final|correct|right|best|only|exact|"
     r"required|desired|requested|numerical|numeric)\b[^\w\n]*)*"
-    r"|.*\b(?:is|are|gives?|giving|gets?|getting|yields?|obtain|have|leaves|becomes|reach|arrive at)"
+    r"|(?!\W*to\b).*\b(?:is|are|gives?|giving|gets?|getting|yields?|obtain|have|leaves|becomes|reach|arrive at)"
     r"(?:[ \t]+(?:us|me|with|the|my|our|a|final|correct|right|best|only|exact))*[ \t*_]*",
     re.IGNORECASE,
 )

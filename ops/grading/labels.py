@@ -19,7 +19,7 @@ _VERBS = (
     r"vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|here"
 )
 _DECORATED = (
-    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<![\w\])/·*^+=-])\[(?P<square>[A-Z])\](?!\s*[(\[/_^+=·<>⇌]|\s+-|\w)|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|"
+    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)(?!\s*(?:=(?!>)|[+^_]))|(?<![\w\])/·*^+=-])(?<!\w\()\[(?P<square>[A-Z])\](?!\s*[(\[/_^+=·<>⇌]|\s+-|\w)|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|"
     r"\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)|"
     r"`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
 )
@@ -68,8 +68,9 @@ _ADVERB = (
 _DENIED_AFTER = re.compile(
     r"[\s\"'”’)\]*_.:,…]{0,6}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
     r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|"
-    r"far from\b|eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|inaccurate\b|"
-    r"irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
+    r"(?:far from|nowhere near|by no means|anything but|hardly)\b|eliminated\b|"
+    r"(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|"
+    r"inaccurate\b|irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
     r"does(?:n['’]t| not)\b|do(?:n['’]t| not)\b|can(?:not|['’]t| not| be (?:ruled out|eliminated|excluded|rejected|"
     r"discarded))\b|"
     r"fails?\b|contradicts?\b|✗|✘|❌|×)"

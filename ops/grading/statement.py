@@ -207,13 +207,19 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
         rounded = _ROUNDED.match(block)
         line = _line(block[rounded.end() :] if rounded else block)
         value = prose.value_of(line)
-        if is_formal and (prose.ARTICLE.match(value) or not prose.VALUE.match(value)):
-            value = prose.told_value(line) or value
+        is_word = prose.ARTICLE.match(value) is not None or not prose.VALUE.match(value)
+        if is_formal and is_word:
+            told = prose.told_value(line)
+            value = told or value
+            is_word = not told and _is_sentence(value) and _followed(text, end)
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
-            is_word = (not is_formal and not prose.VALUE.match(value)) or prose.ARTICLE.match(value) is not None
             mood = _mood(text, start, start if is_formal else end)
             statements.append(StatedAnswer(start, value, not rounded and not is_word, is_formal, *mood))
     return statements
+
+
+def _is_sentence(value: str) -> bool:
+    return prose.ARTICLE.match(value) is not None or len(re.findall(r"[A-Za-z]{2,}(?= )", value)) >= 4
 
 
 def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:

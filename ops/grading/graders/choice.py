@@ -69,7 +69,9 @@ _NOT_AFTER = re.compile(
     r"\s*(?:(?:is|are|was|were|does|do|can|could|would)\s+(?:\w+\s+)?(?:not|never|wrong|incorrect|false|impossible|out)|"
     r"cannot|isn|aren|wasn|doesn|fails|contradicts)\b"
 )
-_ABSENT = re.compile(r"\W*(?:not (?:\w+ ){0,2}(?:in|among|listed|given|provided|available|included)|none of)\b", re.IGNORECASE)
+_ABSENT = re.compile(
+    r"\W*(?:not (?:\w+ ){0,2}(?:in|among|listed|given|provided|available|included)|none of)\b", re.IGNORECASE
+)
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
 _QUOTING = re.compile(
     r"(?<![\w\\(\[])[(\[]?(?P<letter>[A-Za-z])"
@@ -101,12 +103,12 @@ class Reading(NamedTuple):
 
 def extracted(problem: Problem, response: str) -> str:
     """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
+    return _settled(problem, answering(response, lambda before: _settled(problem, before) is not None)) or ""
+
+
+def _settled(problem: Problem, answer: str) -> str | None:
+    """Return the letter that a text settles on; "" if it hedges or denies; None if it states nothing."""
     letters, choices = offered(problem), problem.choices
-
-    def states(before: str) -> bool:
-        return any(reading.letter for reading in _readings(_normalized(before, choices), letters, choices))
-
-    answer = answering(response, states)
     if len(answer) <= SHORT and (letter := _equal_text(extract.without_html(answer), choices)):
         return letter
     text = _normalized(answer, choices)
@@ -148,8 +150,9 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
             return small[1].upper()
     if groups and _OPENING.fullmatch(line, 0, groups[0].start):
         return _leading(line, groups)
-    letter = _labelled_text(line, letters, choices) or _by_text(line, choices)
-    return letter or _somewhere(labels.groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
+    if quoted := _labelled_text(line, letters, choices) or _by_text(line, choices):
+        return quoted
+    return _somewhere(labels.groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
 
 
 def _normalized(text: str, choices: tuple[str, ...]) -> str:
@@ -221,33 +224,33 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     return later[-1].letter if later else formal.letter
 
 
-def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str:
+def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the only letter that the last line names, or the only choice whose text its last sentence contains."""
     line = extract.last_line(text)
     if len(text) > SHORT and not _FINISHED.search(line):  # it is cut off
-        return ""
+        return None
     groups = labels.groups(line, letters)
     open_letters = {letter for group in groups if group.stance != "denied" for letter in group.letters}
     if len(open_letters) > 1:
         return ""
-    return _by_text(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters)
+    return _by_text(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters) or None
 
 
 # ── lines and lists ──────────────────────────────────────────────────────────
 
 
 def _lines(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return the first and the last line if they are only a letter, alone or with its choice."""
+    """Return the lines that are only a letter, alone or with its choice: the first and the last one, and the only one.
+
+    Of a text that consists of such lines alone, two different letters are a hedge.
+    """
     spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
-    readings = [_line(text, start, end, letters, choices) for start, end in spans[:1] + spans[1:][-1:]]
-    alone = [reading for reading in readings if reading is not None]
-    if (
-        len(spans) > 1
-        and len(alone) == 2
-        and len(spans) == sum(_LABEL_LINE.fullmatch(text[s:e]) is not None for s, e in spans)
-    ):
+    lines = [_line(text, start, end, letters, choices) for start, end in spans]
+    alone = [reading for reading in lines[:1] + lines[1:][-1:] if reading is not None]
+    if len(spans) > 1 and len(alone) == 2 and all(_LABEL_LINE.fullmatch(text[start:end]) for start, end in spans):
         return [Reading(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")]
-    return alone
+    named = [reading for reading in lines if reading is not None]
+    return alone if alone or len({reading.letter for reading in named}) != 1 else named[-1:]
 
 
 def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...]) -> Reading | None:
@@ -255,9 +258,9 @@ def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...
     if match is None or (letter := match["letter"].upper()) not in letters:
         return None
     said = match["text"]
-    is_small = match["letter"].islower() and text[start:end].strip() == match["letter"]
-    if is_small and re.search(r"\S[^\n]*\n\s{0,3}$", text[:start]) : # a variable
-        return None
+    above = text[max(0, start - SHORT) : start].strip("\n ")
+    if above and match["letter"] == text[start:end].strip().lower() and not above.endswith((".", ":", "?")):
+        return None  # a variable of a calculation
     if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
         return None
     is_own = said and (said.strip(" .*_") == labels.QUOTED or _equal_text(said, choices) == letter)

@@ -194,8 +194,8 @@ def without_html(text: str) -> str:
     """Return the text without HTML emphasis, whose tags come in pairs, and without what is struck out."""
     if "<" not in text and "~~" not in text:
         return text
-    lowered = text.casefold()
-    text = _FORMATTING.sub(lambda tag: "" if f"</{tag[1].casefold()}>" in lowered else tag[0], text)
+    closed = set(re.findall(r"</(\w+)>", text.casefold()))
+    text = _FORMATTING.sub(lambda tag: "" if tag[1].casefold() in closed else tag[0], text)
     return _STRUCK.sub(" ", _BREAK.sub("\n", text))
 
 

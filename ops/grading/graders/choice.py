@@ -138,6 +138,8 @@ def offered(problem: Problem) -> str:
 def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the letter that an announced `line` states; "" if it hedges or denies; None if it names no choice."""
     line = extract.without_phrase(line)
+    if line.lower().startswith("also "):  # beside one that is stated before
+        return ""
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))

@@ -113,13 +113,30 @@ def without_emphasis(line: str, before: str = "") -> str:
 
 MAX_STATEMENT = 1_000
 """Longer statements are cut (characters)."""
+_EMPTY = "*_ \t:$\\[(\"'`"
+"""Characters of a line on which an announced answer has not begun."""
 MOST = 20
 """Number of announcements of each kind to return, the last ones."""
 
-_FORMATTING = re.compile(r"</?(?:b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
+_FORMATTING = re.compile(r"</?(b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~|<(s|del|strike)>[^<\n]{1,200}</\1>", re.IGNORECASE)
 
+_QUANTIFIED = re.compile(
+    r"\b(?:each|every|all|any|other|another|these|those|both|either|neither|remaining|possible|candidate|given|listed|"
+    r"wrong|incorrect|next|previous|of|following|no)(?:[ \t]+the)?[ \t*_]*$",
+    re.IGNORECASE,
+)
+"""Words before an announcing noun that speaks of several answers or of another one."""
+_LEAD = re.compile(
+    r"[^\w\n]*(?:(?:so|thus|therefore|hence|then|and|now|finally|overall|in (?:conclusion|short|"
+    r"summary)|here(?:['’]s| is)|is|this|the|a|my|our|your|his|short|single|one|final|correct|right|best|only|exact|"
+    r"required|desired|requested|numerical|numeric)\b[^\w\n]*)*"
+    r"|(?!\W*to\b).*\b(?:is|are|gives?|giving|gets?|getting|yields?|obtain|have|leaves|becomes|reach|arrive at)"
+    r"(?:[ \t]+(?:us|me|with|the|my|our|a|final|correct|right|best|only|exact))*[ \t*_]*",
+    re.IGNORECASE,
+)
+"""Words before an announcing noun whose answer is on a later line. Other words introduce a list or a step."""
 _NOUN = (
     r"(?:answer|ans|réponse|reponse|antwort|respuesta|resposta|risposta|odpowiedź|ответ|javob|cevap|"
     r"答案|回答|答え|正解|정답|"
@@ -163,8 +180,12 @@ CORRECTION = re.compile(
 )
 """Words that retract an earlier statement."""
 _SENTENCE_END = re.compile(
-    r"[.;!?\n](?=\s|$)|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
+    r"[.;!?\n](?=[\"'”’)\]*_]{0,4}(?:\s|$))|[。!?]|,(?=\s+(?:but|so|however|therefore|thus|hence|yet)\b)", re.IGNORECASE
 )
+
+
+_OPTION = re.compile(r"[ \t>*_-]{0,6}[(\[*_]{0,3}[A-Z](?:[)\].:*_]|[ \t]*$)", re.MULTILINE)
+"""The beginning of a line that names an option by its letter."""
 
 
 class Statement(NamedTuple):
@@ -194,19 +215,20 @@ class Announcement(NamedTuple):
         return self.kind != "sentence"
 
 
-def spoken(response: str) -> str:
-    """Return the end of the response: the text after the reasoning, if there is any, without HTML emphasis."""
-    text = after_thought(tail(response))
-    if "<" in text or "~~" in text:
-        text = _STRUCK.sub(" ", _BREAK.sub("\n", _FORMATTING.sub("", text)))
-    return text
+def without_html(text: str) -> str:
+    """Return the text without HTML emphasis, whose tags come in pairs, and without what is struck out."""
+    if "<" not in text and "~~" not in text:
+        return text
+    closed = set(re.findall(r"</(\w+)>", text.casefold()))
+    text = _FORMATTING.sub(lambda tag: "" if tag[1].casefold() in closed else tag[0], text)
+    return _STRUCK.sub(" ", _BREAK.sub("\n", text))
 
 
 def announcements(text: str) -> list[Announcement]:
     """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of
     each."""
     return [
-        *(Announcement(*match.span(), "form") for match in _last(_FORM, text)),
+        *(Announcement(*match.span(), "form") for match in _last(_FORM, text) if _announces(text, match)),
         *(Announcement(*match.span(), "heading") for match in _last(_HEADING, text)),
         *(Announcement(match.start(), match.start(2), "tag", match.end(2)) for match in _last(_TAG, text)),
         *(Announcement(*match.span(), "sentence") for match in _last(_TOLD, text)),
@@ -264,6 +286,14 @@ def without_phrase(line: str) -> str:
     return line
 
 
+def _announces(text: str, form: re.Match[str]) -> bool:
+    """Return whether "…answer:" announces what follows, and does not introduce a list or a step of a solution."""
+    line = text[text.rfind("\n", 0, form.start()) + 1 : form.start()]
+    before = clause(line, len(line))
+    is_heading = not text[form.end() : line_end(text, form.end())].strip(_EMPTY)
+    return not _QUANTIFIED.search(before) and (not is_heading or _LEAD.fullmatch(before) is not None)
+
+
 def _last(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
     return deque(pattern.finditer(text), MOST)
 
@@ -273,19 +303,22 @@ def _stated(text: str, announced: Announcement) -> Statement:
     if announced.close:
         end = text.find(">", announced.close) + 1 or announced.close  # without a closing tag: the end of the text
         return Statement(announced.start, end, text[announced.end : announced.close].strip()[:MAX_STATEMENT], True)
-    end = _line_end(text, announced.end)
+    end = line_end(text, announced.end)
     line = text[announced.end : end]
-    if not line.strip("*_ \t:$\\[(\"'`"):
+    if not line.strip(_EMPTY):
         rest = text[end:]
         start = end + len(rest) - len(rest.lstrip())
         if text.startswith(("$$", "\\["), start):
             start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
-        end = _line_end(text, start)
-        line = text[start:end]
+        end = line_end(text, start)
+        while end < len(text) and _OPTION.match(text, start) and _OPTION.match(text, end + 1):
+            end = line_end(text, end + 1)
+        line = text[start:end].replace("\n", ", ")
     before = text[text.rfind("\n", 0, announced.start) + 1 : announced.end]
     return Statement(announced.start, end, without_emphasis(line, before)[:MAX_STATEMENT], announced.formal)
 
 
-def _line_end(text: str, position: int) -> int:
+def line_end(text: str, position: int) -> int:
+    """Return the end of the line at `position`."""
     end = text.find("\n", position)
     return len(text) if end < 0 else end

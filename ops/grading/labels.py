@@ -19,7 +19,7 @@ _VERBS = (
     r"vs\.?)\s+(?:options?\s+|choices?\s+)?[\W_]?[A-Z](?![\w'’])|instead|rather|alone|are|were|only(?=\W)|here"
 )
 _DECORATED = (
-    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)|(?<!\w)\[(?P<square>[A-Z])\](?!\()|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|"
+    r"(?<![\w\\])\((?P<paren>[A-Za-z])\)(?!\s*(?:=(?!>)|[+^_]))|(?<![\w\])/·*^+=-])(?<!\w\()\[(?P<square>[A-Z])\](?!\s*[(\[/_^+=·<>⇌]|\s+-|\w)|\*\*\(?(?P<bold>[A-Z])[).:]?\*\*|"
     r"\*\*\(?(?P<bolder>[A-Z])[).:](?=\s)|(?<![\w*])\*(?P<slanted>[A-Z])\*(?![\w*])|(?<!\w)__(?P<lined>[A-Z])__(?!\w)|"
     r"`\(?(?P<code>[A-Z])[).]?`|(?<!\w)(?P<quote>[\"'“‘])(?P<quoted>[A-Z])[\"'”’](?!\w)"
 )
@@ -28,7 +28,7 @@ _NAMED = (
     r"[ai](?=[\"'”)*_]{0,3}(?:$|[.,;:\n])))"
 )
 _BARE = (
-    r"(?:(?<![\w'’\\$^+=<>/&.-])|(?<=\b[A-Z][/&–-]))(?P<bare>[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|"
+    r"(?:(?<![\w'’\\$^+=<>/&.°-])(?<![\[(](?=[A-Z][\])]))|(?<=\b[A-J][/&–-]))(?P<bare>(?!I\s+(?:was|has|would|could|can|must|do)\w*\b(?!\s+be\b))[A-Z])(?=[\"'”’*_]{0,3}(?:\s*$|\s*\n|[)\].,;:!?…](?![\w])|"
     r"\)|\s+[-–—→(✓✔✅✗❌✘×←]|[–—]|[/–-][A-Z]\b|\s*&\s*[A-Z]\b|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]|"
     r"\s+(?:" + _VERBS + r")(?![\w])))"
 )
@@ -53,7 +53,8 @@ _JOIN = re.compile(
 _DENIED_BEFORE = re.compile(
     r"(?:\bnot|n['’]t|\bneither|\bnor|\bnever|\brul(?:e|es|ed|ing) out|\beliminat\w+|\bexclud\w+|\bdiscard\w*|"
     r"\breject\w*|\brather than|\binstead of|\bunlike|\bover|\bexcept|\bthan|\bwithout|\bdismiss\w*)"
-    r"(?:\s+(?:be|the|options?|choices?|answers?|letter|either|both|also|necessarily|just|simply))*[\s\"'“(\[*_]*$",
+    r"(?:\s+(?:be|the|options?|choices?|answers?|letter|either|both|also|necessarily|just|simply))*[\s:\"'“(\[*_]*$"
+    r"|\b(?:wrong|incorrect|false)(?: (?:options|choices|answers|ones))?:[\s\"'“(\[*_]*$",
     re.IGNORECASE,
 )
 _IS = (
@@ -67,11 +68,13 @@ _ADVERB = (
 _DENIED_AFTER = re.compile(
     r"[\s\"'”’)\]*_.:,…]{0,6}(?:\(\s*)?" + f"(?:{_IS}|[–—:-]\\s*)?{_ADVERB}"
     r"(?:not\b(?!\s+(?:options?\s+|choices?\s+)?[\W_]{0,3}[A-Z](?!\w))|isn['’]t\b|aren['’]t\b|wasn['’]t\b|wrong\b|incorrect\b|false\b|out\b|"
-    r"eliminated\b|(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|inaccurate\b|"
-    r"irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
+    r"(?:far from|nowhere near|by no means|anything but|hardly)\b|eliminated\b|"
+    r"(?:can be |is )?(?:ruled|crossed) out\b|excluded\b|rejected\b|invalid\b|untrue\b|"
+    r"inaccurate\b|irrelevant\b|impossible\b|implausible\b|unlikely\b|inconsistent\b|distractor\b|tempting\b|nope?\b|"
     r"does(?:n['’]t| not)\b|do(?:n['’]t| not)\b|can(?:not|['’]t| not| be (?:ruled out|eliminated|excluded|rejected|"
     r"discarded))\b|"
-    r"fails?\b|contradicts?\b|✗|✘|❌|×)",
+    r"fails?\b|contradicts?\b|✗|✘|❌|×)"
+    r"(?!(?: (?:options|choices|answers|ones))?:\s*[(\[*\"']{0,3}[A-Z][)\].,*\"'])",
     re.IGNORECASE,
 )
 _AFFIRMED_AFTER = re.compile(
@@ -83,7 +86,7 @@ _AFFIRMED_AFTER = re.compile(
     re.IGNORECASE,
 )
 _AFFIRMED_BEFORE = re.compile(
-    r"(?:\bis|\bbe|\bit['’]s|\bthat['’]s|:|→|⇒|=>|->|\bchoos(?:e|ing)|\bchose|\bpick(?:ed|ing)?|\bselect(?:ed|ing)?|"
+    r"(?:\bis|\bbe|\bit['’]s|\bthat['’]s|→|⇒|=>|->|\bchoos(?:e|ing)|\bchose|\bpick(?:ed|ing)?|\bselect(?:ed|ing)?|"
     r"\bgo(?:ing)?(?: ahead)? with|\bwent with|\bsettled? (?:on|for)|\bopt(?:ed)? for|\bvote (?:is )?for|\bconclude|"
     r"\bconclusion|\bso|\bthus|\bhence|\btherefore|\bleav(?:es?|ing)(?: us with| me with| only| just)?|"
     r"\bleft with(?: only)?|\bmark(?:ed|s)?|\bmatch(?:es)?|\bcorresponds? to|\bpoints? to|\bconsistent with|\bnamely|"
@@ -97,6 +100,10 @@ _AFFIRMED_BEFORE = re.compile(
 _UNREAL = re.compile(
     r"[\s\"'”’)\]*_…,]{0,6}(?:would|could|might|may)\b(?! be (?:the |my |a )?(?:correct|right|best|answer|most|only))",
     re.IGNORECASE,
+)
+_COLON_BEFORE = re.compile(r":[\s\"'“(\[*_]*$")
+_PREDICATE_AFTER = re.compile(
+    r"[\s\"'”’)\]*_…]{0,6}(?:is|are|was|were|has|have|had|does|did|can|will|needs|would|could|might|may)\b"
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 _OTHER_WORDS = re.compile(
@@ -210,5 +217,7 @@ def _stance(before: str, after: str) -> Stance:
     if is_hypothetical(before) or _UNREAL.match(after):
         return "named"
     if _AFFIRMED_AFTER.match(after) or _AFFIRMED_BEFORE.search(before):
+        return "affirmed"
+    if _COLON_BEFORE.search(before) and not _PREDICATE_AFTER.match(after):
         return "affirmed"
     return "named"

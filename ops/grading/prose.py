@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from ops.grading import extract, latex, numerals, units
 
@@ -22,7 +23,10 @@ STOP = re.compile(r"(?<!\\)[.!?](?=[*_`\"']*(?:\s|$))(?<!\b(?:in|ft|sq|cu|Rs)\.)
 _OPENING_MARKS = re.compile(r"(?<![\w)}\]])(?:\*\*|__)(?=\S)|`")
 _CLOSING_MARKS = re.compile(r"(?<=\S)(?:\*\*|__)(?![\w(\\{-])")
 _GLOSS = re.compile(r"[,(]?\s*(?:(?:which|that)\s+is\s+)?\(?\b(?:approximately|about|roughly)\s+(?=[-\d$\\])")
-_VERB = re.compile(r"\b(?:is|are|be|equals|gives?|yields?|leaves|totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)")
+_VERB = re.compile(
+    r"\b(?:is|are|be|equals|gives?|yields?|leaves|(?<!in )totals?|becomes)\b:?|(?<![<>!:=\\])=(?!=)|:(?=\s)"
+)
+_BEFORE_VALUE = " \t\n*_`\"':"
 ARTICLE = re.compile(r"(?:an?|the|one|i)\s+[a-z]", re.IGNORECASE)
 VALUE = re.compile(
     r"[-+±]?\s*(?:US)?\\?\$?\s*[-+]?\.?\d|[-+]?\s*[√∛π∞½⅓⅔¼¾⅛θ(\[{|]|[-+]?\s*\\[A-Za-z{(\[$!]|[-+]?[A-Za-z](?![A-Za-z])"
@@ -54,6 +58,12 @@ _CHANGES = re.compile(
     re.IGNORECASE,
 )
 """Words after a number that change its value, introduce an alternative number, or name an unknown."""
+_SUBJECT = re.compile(
+    r"(?!.*\b(?:no|not|never|cannot|than|least|most|to|over|under|above|below|by|between|from|of|step|case|part)\b)"
+    r"(?-i:[A-Z])[\w'’]*(?:\s+[\w'’]+){1,6}\s+",
+    re.IGNORECASE,
+)
+"""Subject and verb of a sentence that gives a number: "She sold" in "She sold 72 clips."."""
 _CLAUSE = re.compile(r",?\s+(?:that|which|who|whose|while|when|until)\b")
 _SHARE = re.compile(
     r"^\s*(?:(?:for|in|of|from|per)(?:\s+the|\s+an?|\s+every)?\s+(?:\d|[a-z]+\W*$)|in\s+(?:every|an?)\b)"
@@ -74,7 +84,7 @@ def closing_value(text: str) -> str:
     paragraph = lines[-1]
     if paragraph.strip() in ("$$", "\\]"):
         paragraph = "\n".join(lines[-8:])
-    return _sentence_value(_last_sentence(paragraph))
+    return _sentence_value(_sentences(paragraph)[-1])
 
 
 def last_value(text: str) -> str:
@@ -92,13 +102,13 @@ def last_value(text: str) -> str:
     return _measured(number.group(), text[number.end() : number.end() + 60].partition("\n")[0])
 
 
-def _last_sentence(paragraph: str) -> str:
-    """Return the last sentence; a full stop inside a formula or after a digit does not end a sentence."""
+def _sentences(paragraph: str) -> list[str]:
+    """Return the sentences; a full stop inside a formula or after a digit does not end a sentence."""
     starts = [0]
     formulas = [match.span() for match in extract.FORMULA.finditer(paragraph)]
     stops = re.finditer(r"[.!?][*_\"')]*\s+(?=[A-Z$\\*])", paragraph)
     starts += [stop.end() for stop in stops if not any(start < stop.start() < end for start, end in formulas)]
-    return paragraph[starts[-1] :]
+    return [paragraph[start:end] for start, end in pairwise([*starts, len(paragraph)])]
 
 
 def _sentence_value(sentence: str) -> str:
@@ -110,14 +120,15 @@ def _sentence_value(sentence: str) -> str:
     for verb in reversed(list(_VERB.finditer(sentence))):
         if any(formula.start() < verb.start() < formula.end() for formula in formulas):
             continue
-        rest = sentence[verb.end() :].lstrip(" \t\n*_`\"':")
+        rest = sentence[verb.end() :].lstrip(_BEFORE_VALUE)
         begins = len(sentence) - len(rest)
         if begins < start:
             break
         if _begins_value(rest):
             return _counted(value_of(rest))
     if start < 0:
-        return ""
+        value = value_of(sentence)
+        return counted if value[:1].isdigit() and (counted := _counted(value)) != value else ""
     scale = _SCALED.match(sentence, formulas[-1].end())
     return value_of(sentence[start : scale.end() if scale else formulas[-1].end()])
 
@@ -137,6 +148,25 @@ def _measured(number: str, behind: str) -> str:
     """Return a number with the unit after it, if there is one."""
     unit = units.longest(behind.lstrip())
     return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
+
+
+def told_value(line: str) -> str:
+    """Return the value that a line gives in a sentence: 34 for "The largest $n$ is 34."; "" if no sentence does.
+
+    A sentence that gives several values or denies gives none; one without "is" or "equals" gives its only number.
+    """
+    told = _sentences(line)
+    for sentence in told:
+        formulas = [match.span() for match in extract.FORMULA.finditer(sentence)]
+        verbs = [verb for verb in _VERB.finditer(sentence) if not any(s < verb.start() < e for s, e in formulas)]
+        rests = [sentence[verb.end() :].lstrip(_BEFORE_VALUE) for verb in verbs]
+        rests = [rest for rest in rests if _begins_value(rest)]
+        numbers = list(_NUMBER.finditer(sentence))
+        if len(numbers) == 1 and not (verbs or formulas) and _SUBJECT.fullmatch(sentence, 0, numbers[0].start()):
+            rests = [sentence[numbers[0].start() :]]
+        if len(rests) == 1:
+            return _counted(value_of(rests[0]))
+    return _sentence_value(told[-1]) if len(told) > 1 else ""
 
 
 def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:

@@ -6,13 +6,12 @@ import re
 from typing import NamedTuple
 
 from ops.grading import extract, latex, prose
+from ops.grading.answering import answering
 
 _MOST = 12
 """Maximum number of announcements to read, from the end, since a response states its answer late."""
 _BLOCK = 2_000
 _SENTENCE = 300
-_MARKED = re.compile(r"^[ \t]*####(?=[ \t]*[-\d$\\])", re.MULTILINE)
-"""The mark before the answer in grade-school data."""
 _ALIGNED = re.compile(r"\\begin\{(align|gather|eqnarray|multline)\*?\}(.{1,4000}?)\\end\{\1\*?\}", re.DOTALL)
 _MENTIONED = re.compile(
     r"\b(?:this|(?:check|verify|confirm|checking|verifying) (?:our|the|my|your|that(?: the| our)?)|such an|any|an)\s+$",
@@ -84,11 +83,9 @@ def _without_phrase(value: str) -> str:
 
 
 def _stated(response: str) -> str:
-    text = _spoken(extract.tail(response))
-    boxes = extract.boxes(text)
-    statements = [*_boxed(text, boxes), *_announced(text, boxes)]
-    firm = [statement for statement in statements if statement.firm]
-    if firm:
+    text = _spoken(answering(response, lambda before: any(each.firm for each in _statements(_spoken(before)))))
+    statements = _statements(text)
+    if firm := [statement for statement in statements if statement.firm]:
         return _settled(text, firm)
     if (bare := extract.boxed(text)) is not None:
         return bare
@@ -101,6 +98,11 @@ def _stated(response: str) -> str:
     if statements and (not closing or not prose.VALUE.match(closing) or not _followed(text, max(statements).position)):
         return max(statements).value
     return closing or prose.last_value(text)
+
+
+def _statements(text: str) -> list[StatedAnswer]:
+    boxes = extract.boxes(text)
+    return [*_boxed(text, boxes), *_announced(text, boxes)]
 
 
 def _settled(text: str, firm: list[StatedAnswer]) -> str:
@@ -128,8 +130,7 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
 
 
 def _spoken(text: str) -> str:
-    """Return the text after the reasoning, with each group of aligned equations reduced to the last one."""
-    text = extract.after_thought(text)
+    """Return the text with each group of aligned equations reduced to the last one, without calculators' notes."""
     return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
 
 
@@ -196,8 +197,7 @@ def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
 
 def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
     """Return the values after the last announcements outside of boxes."""
-    marked = [extract.Announcement(*match.span(), "form") for match in _MARKED.finditer(text)]
-    announced = sorted((each.start, each.end, each.formal) for each in (*extract.announcements(text), *marked))
+    announced = sorted((each.start, each.end, each.formal) for each in extract.announcements(text))
     statements = []
     for start, end, is_formal in announced[-_MOST:]:
         mentioned = _MENTIONED.search(text[max(0, start - 24) : start])
@@ -205,12 +205,21 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
             continue
         block = text[end : end + _BLOCK]
         rounded = _ROUNDED.match(block)
-        value = prose.value_of(_line(block[rounded.end() :] if rounded else block))
+        line = _line(block[rounded.end() :] if rounded else block)
+        value = prose.value_of(line)
+        is_word = prose.ARTICLE.match(value) is not None or not prose.VALUE.match(value)
+        if is_formal and is_word:
+            told = prose.told_value(line)
+            value = told or value
+            is_word = not told and _is_sentence(value) and _followed(text, end)
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
-            is_word = (not is_formal and not prose.VALUE.match(value)) or prose.ARTICLE.match(value) is not None
             mood = _mood(text, start, start if is_formal else end)
             statements.append(StatedAnswer(start, value, not rounded and not is_word, is_formal, *mood))
     return statements
+
+
+def _is_sentence(value: str) -> bool:
+    return prose.ARTICLE.match(value) is not None or len(re.findall(r"[A-Za-z]{2,}(?= )", value)) >= 4
 
 
 def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:

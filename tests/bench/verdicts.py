@@ -13,7 +13,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from ops.config import Grading
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade, grade_many
+from ops.grading.answering import NEXT_QUESTION
 from ops.quality.gold import gold_response
 from tests.bench import gold
 from tests.bench.forms import cpu_s
@@ -60,6 +61,7 @@ def cases(folder: Path, *, programs: bool = False) -> Iterator[Case]:
     yield from written_cases()
     if not folder.is_dir():
         return
+    yield from published_cases(folder.parent / "outcomes")
     problems = {name: gold.load_set(folder, name).problems[:MOST] for name in SETS}
     for name, rows in problems.items():
         yield from gold_cases(name, rows)
@@ -77,6 +79,18 @@ def written_cases() -> Iterator[Case]:
     for source, folder in (("corpus", forms.CORPUS), ("forms", forms.FOLDER)):
         for form in forms.load(folder):
             yield Case(f"{source} {form.kind}", form.why, form.problem, form.response, form.right)
+
+
+def published_cases(folder: Path) -> Iterator[Case]:
+    """Return real responses of models to MMLU-Pro and GSM8K; the expected verdict is the publisher's."""
+    for row in json_lines(folder / "mmlu_pro" / "responses.jsonl.gz")[:MOST]:
+        name, choices = str(row["question_id"]), tuple(map(str, row["options"]))
+        problem = Problem(name, "mmlu", "mmlu", "test", row["question"], row["answer"], "choice", choices)
+        right = row["published_pred"] == row["answer"]
+        yield Case(f"MMLU-Pro {row['model']}", name, problem, row["response"], right)
+    for row in json_lines(folder / "gsm8k" / "responses.jsonl.gz")[:MOST]:
+        problem = Problem("gsm8k", "math500", "math", "test", row["question"], row["answer"], "math")
+        yield Case(f"GSM8K {row['model']}", row["question"][:60], problem, row["response"], row["published_correct"])
 
 
 def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
@@ -175,6 +189,23 @@ def _line(row: dict[str, Any]) -> str:
     return f" {mark} [{row['group']}] " + " | ".join(parts)
 
 
+def next_questions(published: Iterable[Case]) -> str:
+    """Count the responses that answer a question of their own after the one that was asked, otherwise than that one,
+    and those in which the first or the last answer is the gold one."""
+    counts: Counter[str] = Counter()
+    for case in published:
+        starts = [0, *(mark.start() for mark in NEXT_QUESTION.finditer(case.response)), len(case.response)]
+        parts = [case.response[start:end] for start, end in pairwise(starts)]
+        grades = [grade(case.problem, part) for part in parts if part.strip()]
+        answers = [grade_ for grade_ in grades if grade_.extracted]
+        if len(answers) > 1 and answers[0].extracted != answers[-1].extracted:
+            counts.update(responses=1, first=answers[0].correct, last=answers[-1].correct)
+    return (
+        f"{counts['responses']} published responses go on with a question of their own and answer it otherwise: "
+        f"the first answer is right in {counts['first']}, the last one in {counts['last']}"
+    )
+
+
 def summary(rows: Iterable[dict[str, Any]]) -> str:
     """Count the right cases of each group, and the unexpected verdicts."""
     counts: Counter[tuple[str, str]] = Counter()
@@ -210,6 +241,7 @@ def main() -> int:
             file.write(json.dumps(row, ensure_ascii=True) + "\n")
     new = read(arguments.file)
     print(summary(new.values()))
+    print(next_questions(case for case in selected if case.group.startswith("MMLU-Pro")))
     print(f"{len(new):,} verdicts in {cpu_s() - start:.0f} CPU s, written to {arguments.file}")
     if arguments.against:
         print(changes(read(arguments.against), new))

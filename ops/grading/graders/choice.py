@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import extract, labels
+from ops.grading.answering import answering
 from ops.grading.grader import Grader
 
 PROSE = 12_000
 """Characters at the end of a response that are searched for sentences that affirm a letter."""
 SHORT = 400
 """A response of at most this many characters may be only the answer."""
-LATE = 700
-"""Characters at the end of a response that are searched for a letter that is only mentioned."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
@@ -52,7 +51,7 @@ _LABEL_LINE = re.compile(
     re.IGNORECASE,
 )
 _ITEM = re.compile(
-    r"^[ \t>]*(?:[-*•+][ \t]+)?[*_(\[]{0,3}(?P<letter>[A-Z])(?:[)\]]|[.:](?=[ \t*]))[*_]{0,3}[ \t]*(?P<text>\S.*)$",
+    r"^[ \t>]*(?:[-*•+][ \t]+)?[*_(\[]{0,3}(?P<letter>[A-Z])(?:[)\]]|[.:](?=[ \t*]|$))[*_]{0,3}[ \t]*(?P<text>\S.*|)$",
     re.MULTILINE,
 )
 _MARK = re.compile(
@@ -66,6 +65,13 @@ _NOT_BEFORE = re.compile(
     r"(?:\bnot|n't|\bnever|\bneither|\bnor|\brather than|\binstead of|\bunlike|\bexcept|"
     r"\bthan)(?:\s+(?!but\b)\w+){0,2}\s*$"
 )
+_NOT_AFTER = re.compile(
+    r"\s*(?:(?:is|are|was|were|does|do|can|could|would)\s+(?:\w+\s+)?(?:not|never|wrong|incorrect|false|impossible|out)|"
+    r"cannot|isn|aren|wasn|doesn|fails|contradicts)\b"
+)
+_ABSENT = re.compile(
+    r"\W*(?:not (?:\w+ ){0,2}(?:in|among|listed|given|provided|available|included)|none of)\b", re.IGNORECASE
+)
 _NOISE = re.compile(r"[^\w%.+/<>=-]+|(?<!\d)\.|\.(?!\d)")
 _QUOTING = re.compile(
     r"(?<![\w\\(\[])[(\[]?(?P<letter>[A-Za-z])"
@@ -75,6 +81,8 @@ _QUOTING = re.compile(
 _BEHIND = re.compile(r"[(\[](?P<letter>[A-Z])[)\]]")
 """A label in brackets after the text of its choice."""
 _WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[*_\"'”’)]*\s+(?=[^\W\d_])")
+_FINISHED = re.compile(r"[.!][\s\"'”’)\]}$]*$")
 _BETWEEN = r"[\s()\[\]{}*_`.,;:|/&+-]"
 _ONLY_LETTERS = re.compile(rf"{_BETWEEN}*(?:[A-Z]{_BETWEEN}+)+[A-Z]{_BETWEEN}*")
 _ENOUGH_WORDS = 3
@@ -82,31 +90,34 @@ _ENOUGH_WORDS = 3
 
 
 class Reading(NamedTuple):
-    """A letter that the response states from `start` to `end`; "" if it hedges or denies."""
+    """A letter that the response states from `start` to `end`; "" if it hedges or denies.
+
+    It is `formal` in a form that is asked for, such as "Answer: C".
+    """
 
     start: int
     end: int
     letter: str
+    formal: bool = False
 
 
 def extracted(problem: Problem, response: str) -> str:
     """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
-    text = _unwrapped(unicodedata.normalize("NFKC", extract.spoken(response)))
+    return _settled(problem, answering(response, lambda before: _settled(problem, before) is not None)) or ""
+
+
+def _settled(problem: Problem, answer: str) -> str | None:
+    """Return the letter that a text settles on; "" if it hedges or denies; None if it states nothing."""
     letters, choices = offered(problem), problem.choices
-    if len(text) <= SHORT and (letter := _equal_text(text, choices)):
+    if len(answer) <= SHORT and (letter := _equal_text(extract.without_html(answer), choices)):
         return letter
-    text = _without_quotations(text, choices)
-    statements = extract.statements(text)
-    formal = _last([statement for statement in statements if statement.formal], letters, choices)
-    readings = _last([statement for statement in statements if not statement.formal], letters, choices)
-    prose, marked = _without_lists(text, letters)
-    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
-    readings.sort(key=lambda reading: reading.start)
-    if formal:
+    text = _normalized(answer, choices)
+    readings = _readings(text, letters, choices)
+    if formal := [reading for reading in readings if reading.formal]:
         return _corrected(text, formal[-1], readings)
     if readings:
         return readings[-1].letter
-    return _named(prose, letters, choices)
+    return _closing(_without_lists(text, letters)[0], letters, choices)
 
 
 def judge(problem: Problem, answer: str) -> Grade:
@@ -127,6 +138,8 @@ def offered(problem: Problem) -> str:
 def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the letter that an announced `line` states; "" if it hedges or denies; None if it names no choice."""
     line = extract.without_phrase(line)
+    if line.lower().startswith("also "):  # beside one that is stated before
+        return ""
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))
@@ -139,15 +152,27 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
             return small[1].upper()
     if groups and _OPENING.fullmatch(line, 0, groups[0].start):
         return _leading(line, groups)
-    return _labelled_text(line, letters, choices) or _by_text(line, choices) or _somewhere(groups)
+    if quoted := _labelled_text(line, letters, choices) or _by_text(line, choices):
+        return quoted
+    return _somewhere(labels.groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
 
 
-def _last(statements: list[extract.Statement], letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return the last statement about a choice, as a list of at most one."""
-    for statement in reversed(statements):
-        if (letter := stated(statement.text, letters, choices)) is not None:
-            return [Reading(statement.start, statement.end, letter)]
-    return []
+def _normalized(text: str, choices: tuple[str, ...]) -> str:
+    return _without_quotations(_unwrapped(unicodedata.normalize("NFKC", extract.without_html(text))), choices)
+
+
+def _readings(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
+    """Return what the text states about choices, in order; of formal statements and of announced sentences the last."""
+    readings: list[Reading] = []
+    statements = extract.statements(text)
+    for formal in (True, False):
+        for statement in reversed([each for each in statements if each.formal is formal]):
+            if (letter := stated(statement.text, letters, choices)) is not None:
+                readings.append(Reading(statement.start, statement.end, letter, formal))
+                break
+    prose, marked = _without_lists(text, letters)
+    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
+    return sorted(readings, key=lambda reading: reading.start)
 
 
 def _affirmed(text: str, letters: str) -> list[Reading]:
@@ -201,34 +226,33 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     return later[-1].letter if later else formal.letter
 
 
-def _named(text: str, letters: str, choices: tuple[str, ...]) -> str:
-    """Return the only letter that the end of the text names, or the only choice whose text is in its last line."""
-    late = text[-LATE:]
-    late = late.partition("\n")[2] if len(text) > LATE and "\n" in late else late
-    open_letters = {
-        letter for group in labels.groups(late, letters) if group.stance != "denied" for letter in group.letters
-    }
+def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
+    """Return the only letter that the last line names, or the only choice whose text its last sentence contains."""
+    line = extract.last_line(text)
+    if len(text) > SHORT and not _FINISHED.search(line):  # it is cut off
+        return None
+    groups = labels.groups(line, letters)
+    open_letters = {letter for group in groups if group.stance != "denied" for letter in group.letters}
     if len(open_letters) > 1:
         return ""
-    lines = [line for line in late.splitlines() if line.strip(" *_`")]
-    return _by_text(lines[-1] if lines else "", choices) or (open_letters.pop() if open_letters else "")
+    return _by_text(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters) or None
 
 
 # ── lines and lists ──────────────────────────────────────────────────────────
 
 
 def _lines(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return the first and the last line if they are only a letter, alone or with its choice."""
+    """Return the lines that are only a letter, alone or with its choice: the first and the last one, and the only one.
+
+    Of a text that consists of such lines alone, two different letters are a hedge.
+    """
     spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
-    readings = [_line(text, start, end, letters, choices) for start, end in spans[:1] + spans[1:][-1:]]
-    alone = [reading for reading in readings if reading is not None]
-    if (
-        len(spans) > 1
-        and len(alone) == 2
-        and len(spans) == sum(_LABEL_LINE.fullmatch(text[s:e]) is not None for s, e in spans)
-    ):
+    lines = [_line(text, start, end, letters, choices) for start, end in spans]
+    alone = [reading for reading in lines[:1] + lines[1:][-1:] if reading is not None]
+    if len(spans) > 1 and len(alone) == 2 and all(_LABEL_LINE.fullmatch(text[start:end]) for start, end in spans):
         return [Reading(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")]
-    return alone
+    named = [reading for reading in lines if reading is not None]
+    return alone if alone or len({reading.letter for reading in named}) != 1 else named[-1:]
 
 
 def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...]) -> Reading | None:
@@ -236,6 +260,9 @@ def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...
     if match is None or (letter := match["letter"].upper()) not in letters:
         return None
     said = match["text"]
+    above = text[max(0, start - SHORT) : start].strip("\n ")
+    if above and match["letter"] == text[start:end].strip().lower() and not above.endswith((".", ":", "?")):
+        return None  # a variable of a calculation
     if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
         return None
     is_own = said and (said.strip(" .*_") == labels.QUOTED or _equal_text(said, choices) == letter)
@@ -357,8 +384,9 @@ def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
     mentions = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
     mentions = [(index, choice) for index, choice in mentions if len(choice) > 2 and f" {choice} " in line]
     longest = [(i, c) for i, c in mentions if not any(c != other and c in other for _, other in mentions)]
-    affirmed = [(i, c) for i, c in longest if not _NOT_BEFORE.search(line[: line.index(f" {c} ") + 1])]
-    return string.ascii_uppercase[affirmed[0][0]] if len(affirmed) == 1 else None
+    spans = [(i, line.index(f" {c} ") + 1, len(c)) for i, c in longest]
+    affirmed = [i for i, at, n in spans if not (_NOT_BEFORE.search(line[:at]) or _NOT_AFTER.match(line, at + n))]
+    return string.ascii_uppercase[affirmed[0]] if len(affirmed) == 1 else None
 
 
 def _unreadable(problem: Problem) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, labels, latex, numbers, numerals, sentences, units
+from ops.grading.answering import answering
 from ops.grading.grader import Grader
 from ops.grading.spelling import plain, same, same_words, spelled, symbols, tokens
 
@@ -110,7 +111,7 @@ def extracted(problem: Problem, response: str) -> str:
     A later sentence that corrects the statement replaces it. If the
     gold answer has several lines, all following text counts.
     """
-    text = extract.spoken(response)
+    text = extract.without_html(answering(response, lambda before: bool(extract.statements(before))))
     if "\n" in problem.answer.strip() and (several := extract.following(text)):
         return several
     statements = extract.statements(text)

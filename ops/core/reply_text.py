@@ -76,7 +76,7 @@ def read_text(
         if not suspected:
             break
         if _is_program(content := text[: _content_end(text, marks)]):
-            text = content
+            text = text if content == text else content.rstrip()
             break
         before = text
         text, channelled = _final_channel(text)

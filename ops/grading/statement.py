@@ -128,8 +128,7 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
 
 
 def _spoken(text: str) -> str:
-    """Return the text after the reasoning, with each group of aligned equations reduced to the last one."""
-    text = extract.after_thought(text)
+    """Return the text with each group of aligned equations reduced to the last one."""
     return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
 
 

@@ -13,8 +13,8 @@ import json
 from typing import Protocol, cast
 
 from ops.core.problem import Grade, Problem
+from ops.core.reply_text import answer_text
 from ops.core.response import Message
-from ops.grading.extract import after_thought
 from ops.grading.grader import Grader, own_grader
 
 UNREADABLE = "the judge's reply is not the one line that was asked for"
@@ -57,7 +57,7 @@ def ask(problem: Problem, answer: str) -> list[Message]:
 
 def read(problem: Problem, answer: str, reply: str) -> Grade:
     """Read the judge's reply."""
-    said, own = after_thought(reply).strip(), code(problem, answer)
+    said, own = answer_text(reply).strip(), code(problem, answer)
     if said in (f"{own} RIGHT", f"{own} WRONG"):
         return Grade(float(said.endswith("RIGHT")), answer, f"the judge says {said.rpartition(' ')[2].lower()}")
     return Grade(0.0, answer, f"{UNREADABLE}: {said!r:.80}")

@@ -182,7 +182,7 @@ def read_failure(
             file, f"workers.{worker.name}.model",
             f"the endpoint does not serve {worker.model!r} ({what}: {words.shown!r})", "Check model and api_base",
         )  # fmt: skip
-    if not _was_answered(error):
+    if not _was_answered(error) and (body is None or body.read() is None):
         return ConfigError(
             file, f"workers.{worker.name}", f"LiteLLM does not send the request ({what}: {words.shown!r})",
             "Correct or remove the setting that it names",

@@ -201,8 +201,12 @@ def _no_answer(chain: list[BaseException], body: Body, place: str) -> Fault | No
     if not received.strip() and body.content is None:
         return Fault(f"{place} sends an empty body with status 200", api)
     content = body.read()
+    if content is None and received.lstrip().startswith(("{", "[")):
+        return Fault(f"{place} sends JSON that breaks off", "If every call ends so, read the server's log")
     if content is None:
         return Fault(f"{place} sends text that is no JSON with status 200", api)
+    if isinstance(content, dict) and content.get("error"):
+        return None  # an error in the provider's words
     keys = ", ".join(sorted(str(key) for key in content)[:_SHOWN_KEYS]) if isinstance(content, dict) else ""
     shape = f"with {keys}" if keys else "without fields"
     return Fault(

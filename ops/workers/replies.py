@@ -282,8 +282,7 @@ def why_no_text(worker: Worker, response: Response) -> tuple[str, str]:
         )
     return (
         f"{who}: the response has no text (finish_reason {response.finish_reason})",
-        "An empty reply that ends by itself is the provider's failure: try again later, or take the worker out of the "
-        "pool",
+        "An empty reply is the provider's failure: try again later, or take the worker out of the pool",
     )
 
 

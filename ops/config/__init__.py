@@ -32,7 +32,7 @@ from ops.config.operations import (
     Serving,
     Slack,
 )
-from ops.config.pool import Pool, Price, Serve, Worker
+from ops.config.pool import Pool, Price, ReasoningMarks, Serve, Worker
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -106,6 +106,7 @@ __all__ = [
     "PromotionGate",
     "PromptedPolicy",
     "Prompting",
+    "ReasoningMarks",
     "Recipe",
     "Recursive",
     "Replay",

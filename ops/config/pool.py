@@ -84,6 +84,15 @@ class Serve(Settings):
     """Further arguments of `vllm serve`, passed unchanged."""
 
 
+class ReasoningMarks(Settings):
+    """How a model marks the reasoning in its text."""
+
+    opening: str = Field(min_length=2)
+    closing: str = Field(min_length=2)
+    prefilled: bool = False
+    """The chat template writes the opening mark, so that a text without a closing mark is unfinished reasoning."""
+
+
 class Worker(Settings):
     """One entry of the pool: a model with its endpoint, sampling, price and limits."""
 
@@ -122,6 +131,13 @@ class Worker(Settings):
     """Passed to the provider unchanged (for example a vLLM server's `chat_template_kwargs`); never a key."""
     response_format: dict[str, Any] | None = Field(default=None, min_length=1)
     """The form of every answer, as OpenAI's parameter of this name says it; a request's own replaces it."""
+    reasoning_marks: tuple[ReasoningMarks, ...] | None = None
+    """How the model marks reasoning in its text, which is removed; `[]`: not at all. None: all notations that Podium
+    knows (`<think>`, `[THINK]`, channels …)."""
+    control_tokens: tuple[Annotated[str, Field(min_length=2)], ...] | None = None
+    """Tokens that the server leaves in the text, in addition to those that Podium knows (`<|im_end|>`, `</s>` …)."""
+    finish_reasons: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Finish reasons with which the provider ends a whole answer, in addition to those that Podium knows."""
     price: Price | None = None
     """USD per million tokens. None: LiteLLM's price table."""
     concurrency: int = Field(default=16, ge=1, le=10_000)
@@ -176,7 +192,7 @@ class Worker(Settings):
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
                 "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
-                "extra_headers", "response_format",
+                "extra_headers", "response_format", "reasoning_marks", "control_tokens",
             },
             exclude_none=True,
         )  # fmt: skip

@@ -41,6 +41,10 @@ class WorkerError(PodiumError):
 class WorkerUnreachable(WorkerError):
     """Infrastructure failed (time-out, 429, 5xx, connection) after every retry: the rollout is unscorable."""
 
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}. {remedy}" if remedy else problem)
+        self.problem, self.remedy = problem, remedy
+
 
 class ReplayMiss(WorkerUnreachable):
     """A rehearsal needs a response that was never recorded: unscorable, like an outage."""

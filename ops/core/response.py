@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 Message = dict[str, str]
 """One turn of a chat: ``{"role": "user" | "assistant", "content": text}``."""
@@ -48,6 +49,9 @@ class Sample:
         return self.namespace.value, self.index, self.repetition
 
 
+ResponseStatus = Literal["answered", "cut", "withheld", "declined", "tool_calls", "reasoning", "empty"]
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A worker's answer and its cost.
@@ -63,7 +67,8 @@ class Response:
     cost_usd: float
     latency_s: float
     finish_reason: str
-    """The provider's value: "stop", "length" (cut at the worker's `max_tokens`) …"""
+    """"stop", "length" (cut at the worker's `max_tokens`), "tool_calls", "content_filter" (the provider withheld the
+    answer), "refusal" (the model declined to answer), or "reasoning" (the reply is nothing but reasoning)."""
     cached: bool = False
     retries: int = 0
     replayed: bool = False
@@ -72,6 +77,21 @@ class Response:
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def status(self) -> ResponseStatus:
+        """Return what the reply was: only one that is "answered" or "cut" has a text."""
+        if self.finish_reason == "content_filter":
+            return "withheld"
+        if self.finish_reason == "refusal":
+            return "declined"
+        if not self.is_blank:
+            return "cut" if self.finish_reason == "length" else "answered"
+        if self.finish_reason in ("tool_calls", "function_call"):
+            return "tool_calls"
+        if self.finish_reason == "reasoning":
+            return "reasoning"
+        return "cut" if self.finish_reason == "length" else "empty"
 
     @property
     def is_blank(self) -> bool:

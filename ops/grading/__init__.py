@@ -71,7 +71,7 @@ def grade(problem: Problem, response: str) -> Grade:
     """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
     when a program must run and this machine has no isolation that the recipe accepts (`configure`), or the problem's
     grader asks a worker (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged."""
-    return _judge(problem, GRADERS[problem.grader].extracted(problem, response))
+    return _judge(problem, GRADERS[problem.grader].answer(problem, response))
 
 
 def grade_many(
@@ -82,7 +82,7 @@ def grade_many(
     Programs run `workers` at a time (default: one per processor), each in its own process. With `failures_again` a
     program that failed before runs again, for its reasons in full.
     """
-    keys = [(problem, GRADERS[problem.grader].extracted(problem, response)) for problem, response in pairs]
+    keys = [(problem, GRADERS[problem.grader].answer(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
     programs = [key for key in distinct if GRADERS[key[0].grader].runs]
     grades = {key: _judge(*key) for key in distinct if not GRADERS[key[0].grader].runs}

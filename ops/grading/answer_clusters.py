@@ -22,7 +22,7 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
     same = grader.same
     groups: dict[str, list[int]] = {}
     for place, response in enumerate(responses):
-        answer = grader.normal(grader.extracted(blind, response)) if response is not None else ""
+        answer = grader.normal(grader.answer(blind, response)) if response is not None else ""
         if answer:
             alike = (known for known in groups if same(known, answer, blind) or same(answer, known, blind))
             first = answer if answer in groups else next(alike, answer)

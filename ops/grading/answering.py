@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from ops.grading.extract import CORRECTION, after_thought, line_end, tail
+from ops.grading.extract import CORRECTION, line_end, tail
 
 _MOST = 20
 """Maximum number of marks of a next question that are tried."""
@@ -43,12 +43,12 @@ _JSON = json.JSONDecoder(strict=False, parse_float=str, parse_int=str)
 
 
 def answering(response: str, states: Callable[[str], bool]) -> str:
-    """Return the part of a response that answers the question: the text behind the reasoning, up to a next question.
+    """Return the part of a response that answers the question: its text up to a next question.
 
     `states` says whether a text states an answer. A line such as "Question: …" begins a next question if an answer is
     stated before it; otherwise the model repeats the question that it was asked. The mark `####` ends the answer, too.
     """
-    text = _with_announced_mark(_with_announced_fields(after_thought(response)))
+    text = _with_announced_mark(_with_announced_fields(response))
     if _ASKED_BY_LETTER.search(text) and not _OPTION_B.search(text):
         text = _ANSWERED_BY_LETTER.sub("Answer:", text)
     for question in islice(NEXT_QUESTION.finditer(text), _MOST):

@@ -1,4 +1,4 @@
-"""Parts of a response: the text after its reasoning, boxes, formulas, the last line, and announcements of an answer.
+"""Parts of a response: boxes, formulas, the last line, and announcements of an answer.
 
 An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, or "the answer is …".
 """
@@ -15,7 +15,6 @@ TAIL = 60_000
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 FORMULA = re.compile(
     r"(?<!\\)\$\$((?:\\.|[^$\\]){1,2000})\$\$|(?<!\\)\$((?:\\[^\n]|[^$\\\n]){1,2000})\$"
     r"|\\\(((?:\\\\|(?!\\[()])[^\n]){1,2000})\\\)|\\\[((?:\\\\|(?!\\[\[\]]).){1,2000})\\\]",
@@ -27,12 +26,6 @@ FORMULA = re.compile(
 def tail(response: str) -> str:
     """Return the last `TAIL` characters."""
     return response[-TAIL:]
-
-
-def after_thought(text: str) -> str:
-    """Return the text after the reasoning; all of the text if nothing follows it."""
-    said = _THOUGHT.split(text)[-1]
-    return said if said.strip() else text
 
 
 class Boxed(NamedTuple):

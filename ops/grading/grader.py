@@ -10,8 +10,8 @@ from typing import Protocol
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem, choice_lines
 from ops.core.registry import Registry
+from ops.core.reply_text import answer_text
 from ops.core.response import Message
-from ops.grading.extract import after_thought
 from ops.grading.harness.mains import STATUS_OF_THE_MACHINE
 
 MAX_CHARACTERS = 200_000
@@ -37,7 +37,7 @@ def is_final(grade: Grade) -> bool:
 
 
 def _whole(_problem: Problem, response: str) -> str:
-    return after_thought(response).strip()
+    return response.strip()
 
 
 def _equal(one: str, other: str, _problem: Problem) -> bool:
@@ -53,7 +53,7 @@ class Grader:
     form: str = ""
     """The last line of the prompt: the form of answer that it expects; "": any."""
     extracted: Callable[[Problem, str], str] = _whole
-    """Finds the answer in a response."""
+    """Finds the answer in a response without reasoning; `answer` is called instead of it."""
     judge: Callable[[Problem, str], Grade] | None = None
     """Compares the answer with the gold one."""
     ask: Callable[[Problem, str], list[Message]] | None = None
@@ -75,6 +75,11 @@ class Grader:
     """The problem and the answer under which a verdict on every answer is stored (`HANGS_ALWAYS`)."""
     own: bool = False
     """Whether a benchmark that uses it needs settings of its own: `benchmarks.NAME.grader` of the recipe."""
+
+    def answer(self, problem: Problem, response: str) -> str:
+        """Return the answer in a response as a model wrote it: what stands in its reasoning is none, and control tokens
+        of the chat template are no part of one."""
+        return self.extracted(problem, answer_text(response))
 
     def gold_response(self, problem: Problem) -> str:
         """Return the gold answer in the form that the prompt asks for."""

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeGuard
 
 from ops.core.cpython import parse
 from ops.core.problem import CodeTest
-from ops.grading.extract import after_thought
 
 _FENCE = re.compile(
     r"(?P<indent>[ \t]{0,16}(?:>[ \t]{0,8})*)(?:<[a-z_]{1,20}>)?(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)", re.IGNORECASE
@@ -84,14 +83,13 @@ def program(response: str, tests: Iterable[CodeTest] = (), names: Iterable[str] 
     itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If no
     block contains Python, strings in JSON count as blocks.
     """
-    spoken = after_thought(response)
-    blocks = _blocks(spoken) or _blocks(response)
+    blocks = _blocks(response)
     candidates = [block for block in blocks if block.is_python] or [
         block for block in blocks if not block.language and _CODE_LINE.search(block.body)
     ]
-    candidates = candidates or _in_json([block.body for block in blocks] or [spoken])
+    candidates = candidates or _in_json([block.body for block in blocks] or [response])
     if not candidates:
-        return "" if blocks else _unfenced(spoken)
+        return "" if blocks else _unfenced(response)
     return _chosen(candidates[-MAX_BLOCKS:], called(tests).union(names))
 
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +30,10 @@ from ops.core.response import Message, Response, Sample
 from ops.core.together import Together
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.workers.failures import Transient, describe, may_be_billed, read_failure, rejects_everything
+from ops.workers.network import network_fault
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, not_believed, read_reply
+from ops.workers.reply_body import Body, as_openai, kept_body
 from ops.workers.scheduling import my_turn, waiting
 from ops.workers.session import session_of_loop
 from ops.workers.worker_handle import WorkerHandle
@@ -189,8 +191,10 @@ class Caller:
                         departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
                         reservation = await self.desk.depart(departure, handle.worker.timeout_s)
                     sent = time.monotonic()
-                    reply = await self._send(handle, request, sent)
-                    response, usage = read_reply(handle.worker, messages, reply, time.monotonic() - sent, retries)
+                    with kept_body() as body:
+                        reply = await self._send(handle, request, sent, body)
+                    paid = read_reply(handle.worker, messages, reply, body.read(), time.monotonic() - sent, retries)
+                    response, usage = paid.response, paid.usage
                     bill = self._bill(handle, reservation, response, key)
                 except BaseException as error:
                     if reservation.sent and may_be_billed(error):
@@ -203,7 +207,10 @@ class Caller:
                     impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
                 used = response.prompt_tokens + response.completion_tokens
                 last = retries >= handle.worker.retries
-                problem = judge(handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last)
+                problem = judge(
+                    handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last,
+                    broken=paid.broken, unknown_reason=paid.unknown_reason,
+                )  # fmt: skip
                 keep = problem is None or isinstance(problem, WorkerRefused)
                 await self.desk.book(bill, key, request.material, response, keep=keep)
                 self.on_paid(response.cost_usd)
@@ -244,7 +251,7 @@ class Caller:
                 await asyncio.sleep(_ROOM_POLL_S)
         return reservation
 
-    async def _send(self, handle: WorkerHandle, request: Request, sent: float) -> Any:
+    async def _send(self, handle: WorkerHandle, request: Request, sent: float, body: Body) -> Any:
         messages, settings = request.messages, handle.settings
         if request.response_format is not None:
             settings = {**settings, "response_format": request.response_format}
@@ -257,11 +264,16 @@ class Caller:
             async with asyncio.timeout(handle.worker.timeout_s):
                 return await litellm().acompletion(messages=list(messages), shared_session=session, **settings)
         except TimeoutError as error:
-            raise Transient(describe(error)) from None
+            fault = network_fault(error, handle.worker, body)
+            assert fault is not None
+            raise Transient(f"{fault.what} ({describe(error)})", remedy=fault.remedy) from None
         except provider_error() as error:
+            if (said := as_openai(body.read())) is not None:  # a reply that LiteLLM does not read
+                with suppress(ValueError):  # for example of a usage that nobody can read
+                    return litellm().ModelResponse(**said)
             failure = read_failure(
                 error, handle.worker, self.pool_file,
-                messages=messages, key=handle.settings.get("api_key"), worked=handle.worked,
+                messages=messages, key=handle.settings.get("api_key"), worked=handle.worked, body=body,
             )  # fmt: skip
             if isinstance(failure, Transient):
                 if failure.crowded or failure.retry_after_s:
@@ -312,7 +324,8 @@ def _given_up(handle: WorkerHandle, attempts: int, error: Transient) -> Exceptio
         return error.in_the_end
     tried = f"{attempts} attempt{'' if attempts == 1 else 's'}"
     return WorkerUnreachable(
-        f"worker {handle.worker.name!r} ({handle.worker.model}): no response after {tried}, at last {error}"
+        f"worker {handle.worker.name!r} ({handle.worker.model}): no response after {tried}, at last {error}",
+        error.remedy,
     )
 
 

@@ -26,15 +26,20 @@ from ops.core.errors import (
     WorkerRefused,
     causes,
 )
+from ops.core.reply_text import valid_text
 from ops.core.response import Message
+from ops.workers.network import network_fault
 from ops.workers.providers import litellm
-from ops.workers.words import Words, valid_text, words_of
+from ops.workers.reply_body import Body
+from ops.workers.words import Words, words_of
 
 LONGEST_WAIT_S = 300.0
 """A provider's Retry-After is honoured up to this many seconds."""
 UNREADABLE_WAIT_S = 30.0
 """The wait in seconds after a Retry-After that is neither a non-negative number nor a date."""
 _HEADER_CHARS = 64
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
+_RETRY_DELAY = re.compile(r"[\"']retryDelay\\*[\"']\s*:\s*\\*[\"']([0-9]{1,12}(?:\.[0-9]{1,12})?)s")
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{1,60}")
 _AGAIN = (408, 409, 425)
 _SPENT = re.compile(
@@ -87,6 +92,8 @@ _CREDENTIAL_ERRORS = {
     "SSOTokenLoadError",
 }  # fmt: skip
 """Exceptions of google.auth and botocore, which need not be installed."""
+_LATER = "Wait, and run the same command again; see the provider's status page if it goes on"
+_SLOWER = "Lower concurrency or requests_per_minute to what the account may send, and run the same command again"
 _LOG_IN = {
     "vertex_ai": "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file",
     "bedrock": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION_NAME, or AWS_PROFILE",
@@ -98,7 +105,8 @@ class Transient(Exception):
     """A failed attempt that is worth repeating.
 
     `retry_after_s` is the provider's requested pause, `crowded` marks a rate limit, and `in_the_end` is the error if
-    no further attempt succeeds (None: unreachable).
+    no further attempt succeeds (None: unreachable). `remedy` is what to do about it, and `unbilled` marks a call on
+    which no provider can have worked.
     """
 
     def __init__(
@@ -108,9 +116,12 @@ class Transient(Exception):
         *,
         crowded: bool = False,
         in_the_end: ConfigError | None = None,
+        remedy: str = "",
+        unbilled: bool = False,
     ) -> None:
         super().__init__(what)
         self.retry_after_s, self.crowded, self.in_the_end = retry_after_s, crowded, in_the_end
+        self.remedy, self.unbilled = remedy, unbilled
 
 
 def read_failure(
@@ -121,21 +132,24 @@ def read_failure(
     messages: Sequence[Message] = (),
     key: str | None = None,
     worked: bool = False,
+    body: Body | None = None,
 ) -> Transient | WorkerError | ConfigError:
     """Classify a failed LiteLLM call. Accepts only errors of LiteLLM's own hierarchy.
 
     `messages` and `key` are what was sent: the provider's quotations of them are neither interpreted nor shown.
     `worked`: the worker has answered before. Its key is then hardly wrong: providers do send a 401 during an outage, so
-    one is worth another attempt.
+    one is worth another attempt. `body`: what came with status 200, if LiteLLM could not read it.
     """
     what, status = describe(error), _status(error)
     if (lacking := _lacking(error, worker, file)) is not None:
         return Transient(what, in_the_end=lacking) if worked else lacking
+    if (fault := network_fault(error, worker, body or Body())) is not None:
+        return Transient(f"{fault.what} ({what})", remedy=fault.remedy, unbilled=fault.unbilled)
     if status is None or status in _AGAIN or not 400 <= status < 500:
-        return Transient(what, _retry_after(error), crowded=status == 529)
+        return Transient(what, _retry_after(error), crowded=status == 529, remedy=_LATER)
     words = words_of(error, messages, key)
     if status == 429 and not _SPENT.search(words.text):
-        return Transient(what, _retry_after(error), crowded=True)
+        return Transient(what, _retry_after(error), crowded=True, remedy=_SLOWER)
     kinds = litellm().exceptions
     own = () if words.quoted else type(error).__mro__  # LiteLLM classifies by quoted text as well
     if _REGION.search(words.text):
@@ -168,7 +182,7 @@ def read_failure(
             file, f"workers.{worker.name}.model",
             f"the endpoint does not serve {worker.model!r} ({what}: {words.shown!r})", "Check model and api_base",
         )  # fmt: skip
-    if not _was_answered(error):
+    if not _was_answered(error) and (body is None or body.read() is None):
         return ConfigError(
             file, f"workers.{worker.name}", f"LiteLLM does not send the request ({what}: {words.shown!r})",
             "Correct or remove the setting that it names",
@@ -288,9 +302,22 @@ def _date(value: str) -> float | None:
 def _retry_after(error: Any) -> float | None:
     response = getattr(error, "response", None)
     for headers in (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None)):
-        if headers and (value := str(headers.get("retry-after") or "").strip()):
+        if not headers:
+            continue
+        if value := str(headers.get("retry-after") or "").strip():
             return retry_after_s(value, time.time())
-    return None
+        if _SECONDS.fullmatch(value := str(headers.get("retry-after-ms") or "").strip()):  # OpenAI, Azure
+            return min(float(value) / 1000, LONGEST_WAIT_S)
+    return _retry_info(error, response)
+
+
+def _retry_info(error: Exception, response: Any) -> float | None:
+    """Return the wait that Google asks for in the body of an error: `error.details[].retryDelay`, for example "17s"."""
+    texts = [str(getattr(cause, "message", "") or cause) for cause in causes(error)]
+    if getattr(response, "is_stream_consumed", False):
+        texts.append(response.text)
+    found = next((match for text in texts if (match := _RETRY_DELAY.search(text)) is not None), None)
+    return None if found is None else retry_after_s(found[1], time.time())
 
 
 def may_be_billed(error: BaseException) -> bool:
@@ -303,6 +330,8 @@ def may_be_billed(error: BaseException) -> bool:
     import httpx
 
     if isinstance(error, ConfigError) or getattr(error, "in_the_end", None) is not None:
+        return False
+    if getattr(error, "unbilled", False):
         return False
     unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
     return not any(isinstance(cause, unserved) for cause in causes(error))

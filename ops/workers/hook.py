@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ops.core.registry import Registry
 from ops.core.response import Message
+from ops.workers.reply_body import as_openai, note_body
 
 if TYPE_CHECKING:
     import httpx
@@ -67,7 +68,8 @@ def _handler(library: Any, hook: ProviderHook) -> Any:
                 )  # fmt: skip
             except httpx.HTTPStatusError as error:
                 raise _in_the_providers_words(error) from None
-            return library.ModelResponse(**reply)
+            note_body(reply)
+            return library.ModelResponse(**(as_openai(reply) or reply))
 
     return Handler()
 

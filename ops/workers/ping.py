@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from ops.cache import ResponseCache
 from ops.config import Pool, Worker
-from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused
+from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Namespace, Sample
 from ops.core.running import run_async
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, most_tokens, request_settings, worst_price
+from ops.workers.replies import why_no_text
 from ops.workers.unsent import unsent
 
 QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
@@ -68,11 +69,13 @@ async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: 
         except PodiumError as failure:
             error = failure
         else:
-            said = " ".join(response.text.split()) or "an empty text"
-            remedy = "" if not response.is_blank else "Raise max_tokens, or lower reasoning_effort"
+            said = " ".join(response.text.split())
+            remedy = ""
+            if response.is_blank:
+                said, remedy = why_no_text(worker, response)
             return Pinged(
                 worker.name, worker.model, not response.is_blank, response.latency_s, response.cost_usd,
-                said[:SAID_CHARS], remedy,
+                said[:SAID_CHARS] if not response.is_blank else said, remedy,
             )  # fmt: skip
     problem, remedy = _told(error, worker)
     return Pinged(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
@@ -104,6 +107,6 @@ def _told(error: PodiumError, worker: Worker) -> tuple[str, str]:
         return str(error), "Correct or remove the setting that the provider names"
     if isinstance(error, WorkerRefused):
         return str(error), "Ask the provider what this account may ask"
-    if worker.api_base and "429" not in str(error):
-        return str(error), f"Check that a server answers at {worker.api_base}, and run the same command again"
-    return str(error), "Wait and ping again; lower concurrency or requests_per_minute if it is a rate limit (429)"
+    if isinstance(error, WorkerUnreachable) and error.remedy:
+        return error.problem, error.remedy
+    return str(error), "Wait and ping again"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, WorkerRefused
+from ops.core.reply_text import KNOWN_NOTATIONS, Notation, read_text, valid_text
 from ops.core.response import Message, Response
 from ops.workers.failures import Transient
 from ops.workers.providers import cost_usd, litellm, most_tokens
-from ops.workers.words import valid_text
+from ops.workers.reply_body import Ending, Said, ending, read_body
 
 LONGEST_TOKEN_CHARS = 128
 """No tokenizer in use has a longer token (runs of spaces are the longest)."""
@@ -132,18 +134,41 @@ def _counted(what: str | Sequence[Message]) -> int:
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
 """Suffixes with which providers mark a model's release."""
-_BROKEN = ("error", "no_choices")
+_NO_CHOICES = "no_choices"
 _WITHHELD = "content_filter"
+_DECLINED = "refusal"
+_REASONING = "reasoning"
+_PREFILLED = re.compile(r"deepseek-r1|r1-distill|qwq-|-thinking-2507", re.IGNORECASE)
+"""Models whose chat templates open the reasoning, so that a reply that is cut within it has no mark."""
+
+
+class Paid(NamedTuple):
+    """A paid reply: the response in it, the usage to book, and why it is not whole ("" if it is)."""
+
+    response: Response
+    usage: BookedUsage
+    broken: str = ""
+    unknown_reason: str = ""
+    """The finish reason, if Podium does not know it; the reply then counts as broken."""
 
 
 def read_reply(
-    worker: Worker, messages: Sequence[Message], reply: Any, elapsed_s: float, retries: int
-) -> tuple[Response, BookedUsage]:
-    """Return the response in LiteLLM's reply, priced by the booked usage."""
-    text, reason = _content(reply)
-    usage = usage_of(worker, messages, reply, text, reason)
+    worker: Worker, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
+) -> Paid:
+    """Return the response in LiteLLM's reply, priced by the booked usage; `body` is what the provider sent, parsed."""
+    said = read_body(body)
+    text, reason, reasoned = _content(reply, said)
+    meaning: Ending = ending(reason, worker.finish_reasons)
+    usage = usage_of(worker, messages, reply, text, "length" if meaning == "length" else "stop")
+    answer, reason, broken = _answer(worker, text, reason, meaning, reasoned=reasoned)
+    if said is not None and said.error:
+        broken = said.error
+    elif meaning == "stop" and not answer.strip():
+        refused = said.refusal if said is not None else False
+        tools = said.tools if said is not None else bool(getattr(_message(reply), "tool_calls", None))
+        reason = _DECLINED if refused else "tool_calls" if tools else reason
     response = Response(
-        text=text,
+        text=answer,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost_usd=cost_usd(worker, usage.prompt_tokens, usage.completion_tokens),
@@ -151,24 +176,64 @@ def read_reply(
         finish_reason=reason,
         retries=retries,
     )
-    return response, usage
+    unknown = meaning == "unknown" and not (said is not None and said.error)
+    return Paid(response, usage, broken, reason if unknown else "")
+
+
+def _answer(worker: Worker, text: str, reason: str, meaning: Ending, *, reasoned: bool) -> tuple[str, str, str]:
+    """Return the answer in a text, the finish reason to store, and why the reply is not whole."""
+    read = read_text(text, _notations(worker, apart=reasoned, cut=meaning == "length"), worker.control_tokens or ())
+    if meaning in ("broken", "unknown"):
+        return read.answer, reason, f"finish reason {reason}"
+    if meaning == "stop":
+        alone = not read.answer.strip() and (read.reasoned or reasoned)
+        return read.answer, _REASONING if alone else "stop", ""
+    if meaning == "refusal":
+        return "", _DECLINED, ""
+    return read.answer, meaning, ""
+
+
+def _notations(worker: Worker, *, apart: bool, cut: bool) -> tuple[Notation, ...]:
+    """Return how the worker marks reasoning in a reply's text.
+
+    `apart`: the provider sent the reasoning apart from the text, so the text does not begin inside it. `cut`: the reply
+    was cut at `max_tokens`, and may have no closing mark although the template opened the reasoning.
+    """
+    if worker.reasoning_marks is not None:
+        marks = worker.reasoning_marks
+        return tuple(Notation(each.opening, each.closing, each.prefilled and not apart) for each in marks)
+    if cut and not apart and _PREFILLED.search(worker.model):
+        return tuple(replace(each, prefilled=at == 0) for at, each in enumerate(KNOWN_NOTATIONS))
+    return KNOWN_NOTATIONS
 
 
 def judge(
-    worker: Worker, reply: Any, response: Response, *, worked: bool, file: Path | str, last: bool = False
+    worker: Worker,
+    reply: Any,
+    response: Response,
+    *,
+    worked: bool,
+    file: Path | str,
+    last: bool = False,
+    broken: str = "",
+    unknown_reason: str = "",
 ) -> Transient | WorkerRefused | ConfigError | None:
     """Return why a paid reply is not the worker's response; None if it is.
 
-    A blank reply, one longer than its `max_tokens` allows, or one from another model is worth another attempt. A reply
-    that was cut at `max_tokens` (finish_reason "length") is the response even if it is blank, because the next one
-    would be cut too. `last`: no attempt follows; then a blank reply with paid tokens is the response as well.
+    A reply that broke off (`broken` says how), an empty one, one longer than its `max_tokens` allows, or one from
+    another model is worth another attempt. A reply without a text is the response if the next one would be like it: if
+    it was cut at `max_tokens`, if the model declined to answer or called a tool, or if it is nothing but reasoning.
+    `last`: no attempt follows; then an empty reply with paid tokens is the response as well.
     """
     if response.finish_reason == _WITHHELD:
         return _withheld(worker)
     if (other := _other_model(worker, reply)) is not None:
         return _impostor(worker, other, worked, file)
-    is_final = response.finish_reason == "length" or (last and response.completion_tokens > 0)
-    if response.finish_reason in _BROKEN or (response.is_blank and not is_final):
+    if broken:
+        stopping = _unknown_reason(worker, unknown_reason, file) if unknown_reason and not worked else None
+        return Transient(f"a reply that broke off ({broken[:_SHOWN_REASON]})", in_the_end=stopping)
+    is_final = response.status != "empty" or (last and response.completion_tokens > 0)
+    if response.finish_reason == _NO_CHOICES or not is_final:
         return Transient(f"an empty reply ({response.finish_reason})")
     if len(response.text) > _most_chars(worker):
         return Transient(f"a reply of {len(response.text)} characters, more than max_tokens can make")
@@ -176,25 +241,86 @@ def judge(
 
 
 def stored(worker: Worker, response: Response) -> Response:
-    """Return a cached response.
+    """Return a cached response. What was stored before texts were cleaned is cleaned here.
 
     Raises `WorkerRefused` if the provider's content filter withheld the answer: that was paid for too, and is not
     requested again.
     """
     if response.finish_reason == _WITHHELD:
         raise _withheld(worker)
-    return response
+    if worker.reasoning_marks is not None or worker.control_tokens is not None:
+        return response  # its key has these settings, so it was stored with them
+    read = read_text(response.text)
+    if read.answer == response.text:
+        return response
+    alone = read.reasoned and not read.answer.strip() and response.finish_reason == "stop"
+    return replace(response, text=read.answer, finish_reason=_REASONING if alone else response.finish_reason)
+
+
+def why_no_text(worker: Worker, response: Response) -> tuple[str, str]:
+    """Return why a worker's paid response has no text, and the remedy."""
+    who = f"worker {worker.name!r}"
+    if response.status == "cut":
+        return (
+            f"{who}: its {response.completion_tokens} tokens were used up before an answer (finish_reason length)",
+            "Raise max_tokens, or lower reasoning_effort",
+        )
+    if response.status == "declined":
+        return (
+            f"{who}: the model declined to answer (refusal)",
+            "Asked again it would decline again; reword the question, or let another worker answer it",
+        )
+    if response.status == "tool_calls":
+        return (
+            f"{who}: the model called a tool in place of an answer (tool_calls)",
+            "Workers have no tools: remove `tools` from extra_body, or write `tool_choice: none` there",
+        )
+    if response.status == "reasoning":
+        return (
+            f"{who}: the reply is nothing but reasoning (reasoning)",
+            "Lower reasoning_effort; if the answer is among what counts as reasoning, set reasoning_marks",
+        )
+    return (
+        f"{who}: the response has no text (finish_reason {response.finish_reason})",
+        "An empty reply is the provider's failure: try again later, or take the worker out of the pool",
+    )
 
 
 def _withheld(worker: Worker) -> WorkerRefused:
     return WorkerRefused(f"worker {worker.name!r}: the provider's content filter withheld the answer")
 
 
-def _content(reply: Any) -> tuple[str, str]:
+def _unknown_reason(worker: Worker, reason: str, file: Path | str) -> ConfigError:
+    return ConfigError(
+        file, f"workers.{worker.name}.finish_reasons",
+        f"the provider ends its replies with the finish reason {reason[:_SHOWN_REASON]!r}, which Podium does not know",
+        "If it means a whole answer, add it to finish_reasons; otherwise ask the provider why its replies break off",
+    )  # fmt: skip
+
+
+_SHOWN_REASON = 60
+
+
+def _message(reply: Any) -> Any:
+    return reply.choices[0].message if reply.choices else None
+
+
+def _content(reply: Any, said: Said | None) -> tuple[str, str, bool]:
+    """Return a reply's text, its finish reason, and whether it holds reasoning beside the text."""
     if not reply.choices:
-        return "", "no_choices"
+        return "", _NO_CHOICES, False
     choice = reply.choices[0]
-    return valid_text(choice.message.content or ""), valid_text(str(choice.finish_reason or "stop"))
+    text, reason = choice.message.content, str(choice.finish_reason or "stop")
+    reasoned = bool(getattr(choice.message, "reasoning_content", None))
+    if said is None:
+        native = getattr(choice, "provider_specific_fields", None) or {}
+        reason = str(native.get("native_finish_reason") or reason)
+    else:
+        text = text if said.text is None else said.text  # LiteLLM makes a text of a tool call that it added itself
+        filtered = ending(reason) == "content_filter" and said.reason is None
+        reason = reason if filtered else said.reason or "stop"
+        reasoned = said.reasoning or (reasoned and said.text is None)
+    return valid_text(text or ""), valid_text(reason), reasoned
 
 
 def _most_chars(worker: Worker) -> int:

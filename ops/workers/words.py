@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ops.config.base import KEY_SHAPE
+from ops.core.reply_text import valid_text
 from ops.core.response import Message
 
 _QUOTE_WORDS = 8
@@ -16,7 +17,6 @@ _SHOWN_WORDS = 3
 """Text shown to a person contains at most two consecutive words of a prompt."""
 _MOST_CHARS = 200_000
 _SHOWN_CHARS = 240
-_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PARAMETER = re.compile(r"[A-Za-z_][\w.\[\]-]{0,59}")
 _ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _TOKEN = re.compile(r"\w+")
@@ -32,11 +32,6 @@ class Words(NamedTuple):
     text: str
     shown: str
     quoted: bool
-
-
-def valid_text(text: str) -> str:
-    """Return `text` in a form that UTF-8 can encode: each lone surrogate becomes U+FFFD."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def words_of(error: Exception, messages: Sequence[Message] = (), key: str | None = None) -> Words:

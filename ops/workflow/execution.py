@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.response import NO_RESPONSE, Message, Response, Sample
+from ops.core.response import NO_RESPONSE, Message, Response, ResponseStatus, Sample
 from ops.workers.litellm_private import encoding
+from ops.workers.replies import why_no_text
 from ops.workers.scheduling import turns_from, waits_told_to
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
 from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
-from ops.workflow.trace import Previous, StepFailure, StepStatus, StepTrace, TraceStatus, WorkflowTrace
+from ops.workflow.trace import FAILURES, Previous, StepFailure, StepStatus, StepTrace, TraceStatus, WorkflowTrace
 
 __all__ = ["Previous", "StepTrace", "WorkflowTrace", "execute", "messages_of", "worker_messages"]
 
@@ -91,6 +92,12 @@ async def execute(
     run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, on_step)
     await run.to_the_end()
     return run.trace()
+
+
+_FAILURE: dict[ResponseStatus, StepFailure] = {
+    "declined": "declined", "tool_calls": "tool_calls", "reasoning": "reasoning",
+}  # fmt: skip
+"""The status of a response without a text → that of its step, if it is not "empty"."""
 
 
 class _Span(NamedTuple):
@@ -187,7 +194,8 @@ class _Run:
                 response = await self._response(index, worker, messages, sample)
             self.responses[index] = response
             if response.is_blank:
-                self.failures[index] = ("empty", _why_empty(worker, response))
+                problem, remedy = why_no_text(worker, response)
+                self.failures[index] = (_FAILURE.get(response.status, "empty"), f"{problem}. {remedy}")
             elif form is not None and not is_json(response.text):
                 self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
             else:
@@ -274,7 +282,7 @@ class _Run:
 
     def _status(self) -> TraceStatus:
         kinds = {kind for kind, _ in self.failures.values()}
-        final: tuple[StepFailure, ...] = ("refused", "rejected", "too_long", "empty", "malformed")
+        final = [kind for kind in FAILURES if kind != "unreachable"]
         for kind in final:  # no better connection would change these
             if kind in kinds:
                 return kind
@@ -311,13 +319,6 @@ class _Run:
         if index in self.keys and self.timed_out:
             return "timed_out", ""
         return ("not_run" if index in self.needed else "pruned"), ""
-
-
-def _why_empty(worker: Worker, response: Response) -> str:
-    used = f"worker {worker.name!r}: the response has no text (finish_reason {response.finish_reason})"
-    if response.finish_reason != "length":
-        return used
-    return f"{used}: its {response.completion_tokens} tokens were used up before an answer. Raise max_tokens"
 
 
 def is_json(text: str) -> bool:

@@ -44,7 +44,7 @@ async def judged(problem: Problem, response: str, client: Client) -> Grade:
     """Let the benchmark's judge grade one response; a judge that cannot be reached makes it unscorable."""
     grader = GRADERS[problem.grader]
     assert grader.read is not None
-    answer = grader.extracted(problem, response)
+    answer = grader.answer(problem, response)
     if not answer:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS:

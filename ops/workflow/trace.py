@@ -10,10 +10,14 @@ from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
 from ops.workflow.grammar import Parsed, Workflow
 
-StepFailure = Literal["unreachable", "refused", "rejected", "too_long", "empty", "malformed"]
+StepFailure = Literal[
+    "unreachable", "refused", "rejected", "too_long", "declined", "tool_calls", "reasoning", "empty", "malformed"
+]
 FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
 StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
 TraceStatus = Literal["answered", "timed_out"] | StepFailure
+_WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
+"""Statuses of a step whose response was paid for and has no text."""
 UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Nothing is known of the answer: no reward, in no mean."""
 
@@ -46,8 +50,9 @@ class StepTrace:
     `index` is its place in the workflow, `ordinal` the worker's among those offered, `sees`
     the indices of the steps in its context. `status`: "ok"; "pruned" (the answer cannot
     depend on it, so it was never asked); "unreachable", "refused", "rejected" (the provider rejected the
-    request), "too_long" (its messages do not fit into the worker's context) or "empty" (the response is blank,
-    and was paid for): `error` says why; "timed_out" (in flight at the deadline);
+    request), "too_long" (its messages do not fit into the worker's context), or one of four whose response was paid for
+    and has no text: "declined" (the model refused to answer), "tool_calls" (it called a tool instead), "reasoning" (it
+    wrote nothing but reasoning), "empty". `error` says why; "timed_out" (in flight at the deadline);
     "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
     the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
     `ended_s` are seconds since this execution began (its end for a step that was not asked);
@@ -72,7 +77,7 @@ class StepTrace:
     @property
     def is_paid(self) -> bool:
         """Return whether there is a response, even a blank one, so that its tokens and USD count."""
-        return self.status in ("ok", "empty")
+        return self.status == "ok" or self.status in _WITHOUT_TEXT
 
     def as_object(self, *, texts: bool = True) -> dict[str, Any]:
         """Return the step for JSON, including its response; without `texts`, requests, answers and errors are
@@ -92,7 +97,7 @@ class WorkflowTrace:
     """One execution of `workflow` on `question` (as the workers read it).
 
     `answer` is the last step's response, or None unless `status` is "answered".
-    "unreachable" and "timed_out" are unscorable; "refused", "rejected", "too_long" and "empty" score as wrong:
+    "unreachable" and "timed_out" are unscorable; the other failures score as wrong:
     asked again, the workers would do the same. `wall_s` is what
     the execution took here and now, in seconds; `began` is when, in seconds since the epoch.
     `carried_tokens` is the limit on responses shown to later steps, `previous` what a

@@ -55,7 +55,7 @@ def left_behind(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     return [task for task in asyncio.all_tasks() - before if "LoggingWorker" not in repr(task)]
 
 
-def says(content: str | None, finish_reason: str, **fields: Any) -> str:
+def says(content: object, finish_reason: str | None, **fields: Any) -> str:
     """Return the order for a message with that text and further fields."""
     return json.dumps({"says": {"content": content, "finish_reason": finish_reason, **fields}})
 

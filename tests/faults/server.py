@@ -21,8 +21,8 @@ FAULTS = (
     "empty text", "trickle", "wrong model", "401", "huge", "huge in chunks",
 )  # fmt: skip
 """Its possible behaviours, besides a status of three digits and JSON: of a `status`, a `body` and `headers`, or of
-`says`, a message's `content` and other fields with its `finish_reason`. Anything else, for example "ok", is a whole
-answer ("echo": one that quotes all messages)."""
+`says`, a message's `content` and other fields with its `finish_reason`, and `choice`, further fields of its choice.
+Anything else, for example "ok", is a whole answer ("echo": one that quotes all messages)."""
 RETRY_AFTER_S = 0.3
 HANG_S = 30.0
 HUGE_BYTES = 50_000_000
@@ -122,7 +122,7 @@ def answer(step: str, body: dict[str, Any], key: str) -> Reply:
         if "says" not in order:
             return reply(order["status"], order["body"], order.get("headers"))
         reason = order["says"].pop("finish_reason", "stop")
-        return completion(body, [choice_of(order["says"], reason)])
+        return completion(body, [choice_of(order["says"], reason) | order.get("choice", {})])
     if step[:3].isdigit():
         said = f"no, and you said {json.dumps(body['messages'])} with the key {key}"
         error = {"message": said, "type": "x", "code": "some_code"}
@@ -138,7 +138,7 @@ def answer(step: str, body: dict[str, Any], key: str) -> Reply:
     return completion(body, choices, model="another-model" if step == "wrong model" else body["model"])
 
 
-def choice_of(fields: dict[str, Any], finish_reason: str) -> dict[str, Any]:
+def choice_of(fields: dict[str, Any], finish_reason: str | None) -> dict[str, Any]:
     return {"index": 0, "message": {"role": "assistant", **fields}, "finish_reason": finish_reason}
 
 

@@ -41,6 +41,13 @@ class Case(NamedTuple):
     """The resumed run does not call at once."""
 
 
+def with_choice(finish_reason: str | None = "stop", **fields: object) -> str:
+    """Return an order for a reply whose choice has further fields."""
+    return json.dumps({"says": {"content": "It is 4.", "finish_reason": finish_reason}, "choice": fields})
+
+
+CALL = {"name": "f", "arguments": "{}"}
+TOOLS = [{"id": "1", "type": "function", "function": CALL}]
 EMPTY, REJECTED, AWAY = "empty, reward 0.5", "rejected, reward 0.5", "unreachable, reward None"
 CASES = (
     Case("empty, length", says("", "length"), EMPTY, paid=1, cached=1),
@@ -53,7 +60,53 @@ CASES = (
     Case("content filter", says("", "content_filter"), "refused, reward 0.5", paid=1, cached=1),
     Case("content filter, half an answer", says("It is", "content_filter"), "refused, reward 0.5", paid=1, cached=1),
     Case("lone surrogate in the text", says("It is \ud83d.", "stop"), "answered, reward 0.5", paid=1, cached=1),
-    Case("lone surrogate in finish_reason", says("yes", "st\udc00p"), "answered, reward 0.5", paid=1, cached=1),
+    Case("unknown finish_reason", says("yes", "st\udc00p"), "ConfigError", attempts=3, paid=3),
+    *(
+        Case(f"half an answer, {reason}", says("It is 4, but", reason), AWAY, attempts=3, paid=3)
+        for reason in (
+            "error", "network_error", "insufficient_system_resource", "abort", "cancelled", "timeout", "aborted",
+            "server_error", "preempted", "OTHER", "FinishReason.OTHER", "MALFORMED_RESPONSE", "pause_turn",
+            "incomplete", "ERROR_LIMIT", "time_limit", "null",
+        )
+    ),
+    *(
+        Case(f"whole, {reason}", says("It is 4.", reason), "answered, reward 1.0", paid=1, cached=1)
+        for reason in ("stop", None, "eos", "end_turn", "STOP", "COMPLETE", "eos_token", "max_tokens", "model_length")
+    ),
+    Case("error in the choice", with_choice(error={"code": 502, "message": "died"}), AWAY, attempts=3, paid=3),
+    Case("error in the choice, no reason", with_choice(None, error={"message": "died"}), AWAY, attempts=3, paid=3),
+    Case("empty error in the choice", with_choice(error={}), "answered, reward 1.0", paid=1, cached=1),
+    Case("a proxy's native reason", with_choice(native_finish_reason="abort"), AWAY, attempts=3, paid=3),
+    Case("refusal", says(None, "stop", refusal="I cannot."), "declined, reward 0.5", paid=1, cached=1),
+    Case("refusal, empty text", says("", "stop", refusal="I cannot."), "declined, reward 0.5", paid=1, cached=1),
+    Case("refusal as a part", says([{"type": "refusal"}], "stop"), "declined, reward 0.5", paid=1, cached=1),
+    Case("tool calls alone", says(None, "tool_calls", tool_calls=TOOLS), "tool_calls, reward 0.5", paid=1, cached=1),
+    Case("tool calls alone, stop", says(None, "stop", tool_calls=TOOLS), "tool_calls, reward 0.5", paid=1, cached=1),
+    Case("a function call", says(None, "function_call", function_call=CALL), "tool_calls, reward 0.5", paid=1, cached=1),
+    Case("a text with tool calls", says("It is 4.", "stop", tool_calls=TOOLS), "answered, reward 1.0", paid=1, cached=1),
+    *(
+        Case(f"reasoning alone, {name}", order, "reasoning, reward 0.5", paid=1, cached=1)
+        for name, order in {
+            "reasoning_content": says("", "stop", reasoning_content="4?"),
+            "reasoning": says(None, "stop", reasoning="4?"),
+            "<think>": says("<think>It is 4.</think>", "stop"),
+            "unfinished <think>": says("<think>It is 4.", "stop"),
+            "[THINK]": says("[THINK]It is 4.[/THINK]", "stop"),
+            "a part": says([{"type": "thinking", "thinking": "It is 4."}], "stop"),
+            "a channel": says("<|channel|>analysis<|message|>It is 4.<|end|>", "stop"),
+        }.items()
+    ),
+    Case("unfinished <think>, length", says("<think>It is 4.", "length"), EMPTY, paid=1, cached=1),
+    *(
+        Case(f"a text in parts, {name}", says(parts, "stop"), "answered, reward 1.0", paid=1, cached=1)
+        for name, parts in {
+            "two": [{"type": "text", "text": "It is "}, {"type": "text", "text": "4."}],
+            "one": [{"type": "text", "text": "It is 4."}],
+            "output_text": [{"type": "output_text", "text": "It is 4."}],
+            "strings": ["It is ", "4."],
+            "with reasoning": [{"type": "thinking", "thinking": "5?"}, {"type": "text", "text": "4"}],
+        }.items()
+    ),
     Case("lone surrogate in an error", sends(400, "no \ud83d"), REJECTED),
     Case("400 unknown words", sends(400, "The stars are not right."), REJECTED),
     Case("400 Gemini, empty text", sends(400, "contents[1].parts[0].data: required oneof field"), REJECTED),
@@ -267,10 +320,10 @@ def test_any_retry_after_gives_a_bounded_wait() -> None:
 
 
 def test_a_lone_surrogate_is_replaced_before_it_is_cached(server: FaultServer, make_client: MakeClient) -> None:
-    server.order(plan=[says("\ud83d\ude00 and \ud83d", "st\udc00p", reasoning_content="\ud83d")])
+    server.order(plan=[says("\ud83d\ude00 and \ud83d.", "stop", reasoning_content="\ud83d")])
     client, worker = make_client(), server.worker()
     response = ask(client, worker)
-    assert response.text == "\U0001f600 and \ufffd"
+    assert response.text == "\U0001f600 and \ufffd."
     again = ask(make_client(), worker)
     assert (again.text, again.finish_reason, again.cached) == (response.text, response.finish_reason, True)
     (again.text + again.finish_reason).encode()

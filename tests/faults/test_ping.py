@@ -59,8 +59,8 @@ def test_one_line_a_worker_with_latency_cost_and_what_came_back(
     (STEPS["openai region"], "does not serve the place", "Run it where the provider offers its service"),
     (STEPS["anthropic region"], "does not serve the place", "Run it where the provider offers its service"),
     ("404", "the endpoint does not serve 'openai/some-model'", "Check model and api_base"),
-    ("429", "429", "Wait and ping again"),
-    ("empty text", "an empty text", "Raise max_tokens"),
+    ("429", "429", "Lower concurrency or requests_per_minute"),
+    ("empty text", "the response has no text", "the provider's failure"),
 ])  # fmt: skip
 def test_a_worker_that_does_not_answer_is_one_line_with_the_remedy(
     root: Path, server: FaultServer, capsys: pytest.CaptureFixture[str], step: str, said: str, remedy: str
@@ -81,7 +81,8 @@ def test_a_server_that_does_not_run_is_named(
     assert podium("pools", "ping", "mine") == 1
     [line] = capsys.readouterr().out.splitlines()
     assert "no response after 1 attempt" in line
-    assert line.endswith("Check that a server answers at http://127.0.0.1:9, and run the same command again")
+    assert "nothing listens at 127.0.0.1:9" in line
+    assert line.endswith("Start the server, or correct api_base")
 
 
 def test_a_missing_key_and_a_setting_that_is_dropped_are_told_without_a_call(

@@ -15,8 +15,8 @@ import re
 from typing import Protocol, cast
 
 from ops.core.problem import Grade, Problem
+from ops.core.reply_text import answer_text
 from ops.core.response import Message
-from ops.grading.extract import after_thought
 from ops.grading.grader import Grader, own_grader
 
 UNREADABLE = "the judge's reply is not the one line that was asked for"
@@ -61,7 +61,7 @@ def ask(problem: Problem, answer: str) -> list[Message]:
 
 def read(problem: Problem, answer: str, reply: str) -> Grade:
     """Read the judge's reply."""
-    said = after_thought(reply).strip()
+    said = answer_text(reply).strip()
     form = rf"{_AROUND}{code(problem, answer)}{_AROUND}[:,.=–—-]?{_AROUND}(RIGHT|WRONG){_AROUND}\.?{_AROUND}"
     if match := re.fullmatch(form, said):
         return Grade(float(match[1] == "RIGHT"), answer, f"the judge says {match[1].lower()}")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest
-from ops.grading import grade, sandbox
+from ops.grading import GRADERS, grade, sandbox
 from ops.grading.controls import control, names_of_tests
 from ops.grading.program import called, program
 from ops.grading.values import expected, same_output, same_value
@@ -33,7 +33,7 @@ def same(left: str, right: str) -> bool:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.kind}-{'right' if form.right else 'wrong'}-{form.why}")
 def test_the_gold_program_is_extracted_where_it_is_the_answer(form: Form) -> None:
-    extracted = program(form.response, form.problem.tests)
+    extracted = GRADERS["code"].answer(form.problem, form.response)
     assert same(form.problem.answer, extracted) is form.right, extracted
 
 

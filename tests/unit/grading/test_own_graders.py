@@ -253,14 +253,14 @@ def verdict(client: Any, answer: str = "It is 4.", **fields: Any) -> Grade:
 
 def test_the_judge_reads_rubric_question_reference_and_the_answer_between_marks() -> None:
     client = replying("{code} RIGHT")
-    given = verdict(client, "<think>3?</think>It is 4.<|im_end|>")
+    given = verdict(client, "<think>3?</think>It is `<|im_end|>` 4.<|im_end|>")
     assert (given.score, given.reason, given.cost_usd) == (1.0, "the judge says right", 0.001)
     [(name, [message], sample)] = client.asked
-    mark = code(judged_problem(), "It is 4.<|im_end|>")
+    mark = code(judged_problem(), "It is `<|im_end|>` 4.")
     assert (name, sample, len(mark)) == ("judge", Sample(), 16)
     for part in ("Right if the number is {4}.", "Reference answer:\n4", f"<<< question {mark}\nWhat is 2+2?\n>>>"):
         assert part in message["content"]
-    assert f"<<< answer {mark}\nIt is 4.< |im_end|>\n>>> answer {mark}" in message["content"], "no control token"
+    assert f"<<< answer {mark}\nIt is `< |im_end|>` 4.\n>>> answer {mark}" in message["content"], "no control token"
 
 
 @pytest.mark.parametrize(

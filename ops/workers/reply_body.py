@@ -1,0 +1,265 @@
+"""The body of a provider's reply as the provider sent it: LiteLLM rewrites what it does not know.
+
+For example, LiteLLM turns an unknown finish reason into "stop", and refuses a text that comes in parts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Ending = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken", "unknown"]
+
+
+class Said(NamedTuple):
+    """What a reply says, in whatever provider's format; `text` is None if it has no text of its own."""
+
+    text: str | None = None
+    reason: str | None = None
+    """The finish reason as the provider writes it; None if there is none."""
+    refusal: bool = False
+    tools: bool = False
+    """It calls a tool."""
+    reasoning: bool = False
+    """It holds reasoning beside the text."""
+    error: str = ""
+    """Why the provider says that the reply is not whole; "" if it does not."""
+
+
+@dataclass
+class Body:
+    """The body of one call's reply: its text, or for a provider hook its content."""
+
+    text: str = ""
+    content: Any = field(default=None)
+
+    def read(self) -> Any:
+        """Return the parsed body; None if it is not JSON, or if there was none."""
+        if self.content is None and self.text:
+            try:
+                self.content = json.loads(self.text)
+            except (ValueError, RecursionError):
+                return None
+        return self.content
+
+
+_BODY: ContextVar[Body | None] = ContextVar("body", default=None)
+
+
+@contextmanager
+def kept_body() -> Iterator[Body]:
+    """Keep the body of the reply to a call inside the block."""
+    body = Body()
+    token = _BODY.set(body)
+    try:
+        yield body
+    finally:
+        _BODY.reset(token)
+
+
+def note_body(content: str | Mapping[str, Any]) -> None:
+    """Keep a body for the call that is being made; only its first one, since a later one is LiteLLM's report on it."""
+    if (body := _BODY.get()) is None or body.text or body.content is not None:
+        return
+    if isinstance(content, str):
+        body.text = content
+    else:
+        body.content = content
+
+
+def body_keeper(library: Any) -> Any:
+    """Return a LiteLLM callback that keeps bodies (docs.litellm.ai/docs/observability/custom_callback)."""
+    from litellm.integrations.custom_logger import CustomLogger
+
+    class BodyKeeper(CustomLogger):  # type: ignore[misc]
+        def log_post_api_call(self, kwargs: Mapping[str, Any], *_: object, **__: object) -> None:
+            if isinstance(sent := kwargs.get("original_response"), str):
+                note_body(sent)
+
+    return BodyKeeper()
+
+
+def read_body(content: Any) -> Said | None:
+    """Return what a reply says; None for a body of no known format."""
+    if not isinstance(content, Mapping):
+        return None
+    choices, candidates, message = content.get("choices"), content.get("candidates"), content.get("message")
+    if isinstance(choices, list):
+        return _openai(content, choices)
+    if isinstance(candidates, list):
+        return _gemini(candidates)
+    if isinstance(content.get("content"), list) and "stop_reason" in content:
+        return _of_blocks(content["content"], content["stop_reason"], present=True)
+    if isinstance(message, Mapping) and "done" in content:
+        return _ollama(content, message)
+    output = content.get("output")
+    if isinstance(output, Mapping) and "stopReason" in content:  # Bedrock
+        message = output.get("message")
+        blocks = message.get("content") if isinstance(message, Mapping) else None
+        return _of_blocks(blocks if isinstance(blocks, list) else [], content["stopReason"], present=True)
+    if "finish_reason" in content and isinstance(message, Mapping):  # Cohere
+        blocks = message.get("content")
+        said = _of_blocks(blocks if isinstance(blocks, list) else [], content["finish_reason"], present=True)
+        return said._replace(tools=bool(message.get("tool_calls")))
+    return None
+
+
+def as_openai(content: Any) -> dict[str, Any] | None:
+    """Return a body in OpenAI's format with each text in one piece; None for a body of another format.
+
+    LiteLLM's own reading refuses a text in parts and a finish reason that is no text.
+    """
+    said = read_body(content)
+    choices = content.get("choices") if isinstance(content, Mapping) else None
+    if said is None or not choices or not isinstance(choices[0], Mapping):
+        return None
+    message = choices[0].get("message")
+    if not isinstance(message, Mapping) or not isinstance(content.get("usage"), Mapping | None):
+        return None
+    kept = {name: value for name, value in message.items() if name in ("tool_calls", "function_call") and value}
+    choice = {"index": 0, "message": {"role": "assistant", "content": said.text, **kept}, "finish_reason": said.reason}
+    return {"model": content.get("model"), "choices": [choice], "usage": content.get("usage")}
+
+
+def ending(reason: str | None, whole: Sequence[str] = ()) -> Ending:
+    """Return what a provider's finish reason means; "unknown" for one that Podium does not know.
+
+    `whole`: further reasons of the provider that mean a whole answer.
+    """
+    if reason is None or reason in whole:
+        return "stop"
+    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", reason).lower()).strip("_")
+    plain = plain.removeprefix("finish_reason_").removeprefix("finishreason_").removeprefix("stop_reason_")
+    return _MEANING.get(plain) or ("broken" if _BROKEN.search(plain) else "unknown")
+
+
+_MEANING: dict[str, Ending] = {
+    **dict.fromkeys((
+        "stop", "stopped", "end_turn", "stop_sequence", "stop_token", "stop_string", "stop_word", "eos", "eos_token",
+        "eos_token_found", "eos_found", "end_of_text", "end_of_turn", "end_of_sequence", "endoftext", "complete",
+        "completed", "finish", "finished", "end", "ended", "done", "success", "succeeded", "natural",
+    ), "stop"),
+    **dict.fromkeys((
+        "length", "max_tokens", "max_output_tokens", "max_new_tokens", "max_completion_tokens", "max_length",
+        "max_token", "model_length", "token_limit", "token_limit_reached", "length_limit", "output_limit",
+        "context_length", "context_length_exceeded", "context_window_exceeded", "model_context_window_exceeded",
+        "max_context_length_reached", "max_predicted_tokens_reached", "truncated", "compaction",
+    ), "length"),
+    **dict.fromkeys((
+        "tool_calls", "tool_call", "tool_use", "function_call", "function_calls", "malformed_function_call",
+        "unexpected_tool_call", "too_many_tool_calls", "malformed_tool_use",
+    ), "tool_calls"),
+    **dict.fromkeys((
+        "content_filter", "content_filtered", "contentfilter", "safety", "recitation", "language", "blocklist",
+        "prohibited_content", "spii", "image_safety", "image_prohibited_content", "image_recitation", "image_other",
+        "no_image", "guardrail_intervened", "sensitive", "error_toxic", "escalation", "moderation", "flagged",
+        "blocked", "policy_violation",
+    ), "content_filter"),
+    **dict.fromkeys(("refusal", "refused"), "refusal"),
+}  # fmt: skip
+"""Finish reasons of OpenAI, Anthropic, Gemini, Bedrock, Cohere, Mistral, Ollama, Hugging Face, watsonx, LM Studio and
+servers in their manner, in lower case."""
+_BROKEN = re.compile(
+    r"err|fail|abort|cancel|time_?d?_?out|interrupt|insufficient|network|overload|unavailable|preempt|disconnect|"
+    r"connection|reset|kill|crash|malformed|invalid|pause|load|limit|incomplete|partial|null|none|other|unspecified|"
+    r"unknown|^no_|not_finished|in_progress|processing|exception|exhausted|capacity|evict|terminat|shut_?down|lost|drop"
+)
+"""Words of a finish reason that say that the reply is not whole."""
+
+
+def _reason(value: object) -> str | None:
+    if isinstance(value, Mapping):  # {"type": "stop"}
+        value = value.get("type") or value.get("reason")
+    return None if value is None else str(value)
+
+
+def _openai(content: Mapping[str, Any], choices: list[Any]) -> Said:
+    if not choices or not isinstance(choices[0], Mapping):
+        return Said(error="no choices")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        message = {"content": choice.get("text")}
+    said = _of_blocks(message.get("content"), choice.get("finish_reason"))
+    native = [choice.get("native_finish_reason")]
+    if isinstance(more := choice.get("provider_specific_fields"), Mapping):  # LiteLLM's proxy
+        native.append(more.get("native_finish_reason"))
+    broken = next((str(each) for each in native if each is not None and ending(_reason(each)) == "broken"), "")
+    return said._replace(
+        refusal=said.refusal or bool(message.get("refusal")),
+        tools=bool(message.get("tool_calls") or message.get("function_call")),
+        reasoning=said.reasoning or any(message.get(name) for name in _REASONING_FIELDS),
+        error=_error_in(choice) or _error_in(content) or broken,
+    )
+
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks", "thoughts")
+
+
+def _error_in(where: Mapping[str, Any]) -> str:
+    """Return the error that a provider puts beside the text of a reply with status 200; "" if there is none."""
+    error = where.get("error")
+    if isinstance(error, Mapping):
+        if not any(error.get(name) for name in ("message", "code", "type")):
+            return ""  # some providers send an empty one with every reply
+        return f"error {error.get('code') or error.get('type') or ''}".strip()
+    return "error" if error else ""
+
+
+def _of_blocks(content: object, reason: object, *, present: bool = False) -> Said:
+    """Return what a text, or a list of typed blocks says. `present`: the format always has a finish reason."""
+    said = Said(reason=_reason(reason), error="no finish reason" if present and reason is None else "")
+    if isinstance(content, str):
+        return said._replace(text=content)
+    if not isinstance(content, list):
+        return said
+    texts: list[str] = []
+    refusal = tools = reasoning = False
+    for block in content:
+        if isinstance(block, str):
+            texts.append(block)
+        elif isinstance(block, Mapping):
+            kind = str(block.get("type") or "")
+            if "thinking" in kind or "reasoning" in kind or "reasoningContent" in block:
+                reasoning = True
+            elif kind == "refusal":
+                refusal = True
+            elif "tool" in kind or "function" in kind or "toolUse" in block:
+                tools = True
+            elif isinstance(text := block.get("text"), str):
+                texts.append(text)
+            elif isinstance(text, Mapping) and isinstance(text.get("value"), str):
+                texts.append(text["value"])
+    return said._replace(text="".join(texts) if texts else None, refusal=refusal, tools=tools, reasoning=reasoning)
+
+
+def _gemini(candidates: list[Any]) -> Said | None:
+    if not candidates or not isinstance(candidates[0], Mapping):
+        return None
+    candidate = candidates[0]
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, Mapping) else None
+    parts = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")]
+    reason = _reason(candidate.get("finishReason"))
+    return Said(
+        text="".join(texts) if texts else None,
+        reason=reason,
+        tools=any("functionCall" in part for part in parts),
+        reasoning=any(part.get("thought") for part in parts),
+        error="no finish reason" if reason is None else "",
+    )
+
+
+def _ollama(content: Mapping[str, Any], message: Mapping[str, Any]) -> Said:
+    said = _of_blocks(message.get("content"), content.get("done_reason"))
+    return said._replace(
+        tools=bool(message.get("tool_calls")),
+        reasoning=bool(message.get("thinking")),
+        error="" if content["done"] is not False else "not done",
+    )

@@ -52,12 +52,12 @@ def test_repeats_of_a_question_add_no_certainty() -> None:
     once = clustered([[1], [0], [1], [0]])
     four_times = clustered([[1] * 4, [0] * 4, [1] * 4, [0] * 4])
     assert four_times == once
-    assert clustered([[1, 0], [], [1]]) == mean_estimate([0.5, 1.0])
+    assert clustered([[1, 0], [], [1]])[:3] == mean_estimate([0.5, 1.0])[:3]
 
 
 def test_mean_of_benchmarks_weighs_them_alike() -> None:
     mean = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
-    assert mean == MeanEstimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
+    assert mean[:3] == (pytest.approx(0.6), pytest.approx(0.025), 1010)
 
 
 @settings(max_examples=25, deadline=None)

@@ -24,7 +24,7 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
 from ops.evaluation.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.planning.estimate import Cost, Measured, Range
-from ops.planning.lengths import lengths
+from ops.planning.lengths import lengths, stored_shortlist
 from ops.planning.stages import Stages
 from ops.planning.stored import ledger_of
 from ops.precaching.profiles import outcomes, subjects_of
@@ -42,7 +42,7 @@ SURE = 0.95
 SHOWN = 0.5
 """The share of the attainable gain that a choice by one other answer of each worker is taken to show. It was 57 to 65 %
 on published outcomes of ten samples (LiveCodeBench, three models at a time) and about 35 % on simulated workers whose
-skill differs by normal deviates (`make forecast`)."""
+skill differs by normal deviates. `make forecast` measures how often "would hardly pay" is false for them."""
 
 
 class Room(NamedTuple):
@@ -166,8 +166,7 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     chains = signal.rescue(setup.recipe.curation.rescued)
     shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = last_run(setup)
-    shortlist = setup.workspace.data / "shortlist.jsonl"
-    candidates = read_problems(shortlist) if shortlist.is_file() else []
+    candidates = stored_shortlist(setup)
     with ledger_of(setup) as ledger:
         made = run_forecast(setup, mix, rows, shares, Measured.of(rows, ledger), candidates)
     return replace(made, training=replace(made.training, policy_s=Range.of(last.policy_s) if last else None)), last

@@ -207,7 +207,7 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     return by_problem
 
 
-class Outcomes(NamedTuple):
+class Solved(NamedTuple):
     """The scores of several workers on one benchmark."""
 
     problems: list[str]
@@ -216,7 +216,7 @@ class Outcomes(NamedTuple):
     """Shape (problems, workers, samples), in [0, 1]; NaN where nothing is known."""
 
 
-def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, Outcomes]:
+def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, Solved]:
     """Benchmark → the scores of these workers, in this order."""
     import numpy as np
 
@@ -230,7 +230,7 @@ def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, O
         problems = sorted({problem for problem, _, _ in cells})
         lines = {problem: line for line, problem in enumerate(problems)}
         samples = 1 + max(sample for _, _, sample in cells)
-        made[benchmark] = Outcomes(problems, np.full((len(problems), len(workers), samples), np.nan))
+        made[benchmark] = Solved(problems, np.full((len(problems), len(workers), samples), np.nan))
         for (problem, worker, sample), score in cells.items():
             made[benchmark].scores[lines[problem], worker, sample] = score
     return made

@@ -52,7 +52,7 @@ def rows() -> list[Row]:
     """Return the rows of the table."""
     made = []
     for name, world in WORLDS.items():
-        true = world.gain()
+        true = max(0.0, world.gain())
         made += [simulate(name, world, true, questions, samples) for questions in QUESTIONS for samples in SAMPLES]
     return made
 
@@ -68,7 +68,7 @@ def table(made: list[Row]) -> str:
         undecided = row.said[Outlook.ONE_SAMPLE] + row.said[Outlook.UNDECIDED]
         shares = (count / row.said.total() for count in (row.said[Outlook.PAYS], row.said[Outlook.NOT], undecided))
         lines.append(
-            f"| {row.world} | {100 * row.true + 0:.1f} | {row.questions} | {row.samples} | "
+            f"| {row.world} | {100 * row.true:.1f} | {row.questions} | {row.samples} | "
             f"{' | '.join(f'{share:.1%}' for share in shares)} | {100 * row.gain:+.1f} | {100 * row.hindsight:+.1f} | "
             f"{row.wrong:.1%} |"
         )

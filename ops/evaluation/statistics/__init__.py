@@ -20,10 +20,13 @@ from ops.evaluation.statistics.estimates import (
 from ops.evaluation.statistics.frontier import Offer, frontier
 from ops.evaluation.statistics.oracle import (
     OracleEstimate,
+    choices,
+    folds,
     gain_of_choice,
     hindsight_gain,
     oracle_by_chance,
     oracle_over_workers,
+    prior_weight,
 )
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.pooled import Pooled, pooled
@@ -42,10 +45,12 @@ __all__ = [
     "Stratum",
     "accuracy_estimate",
     "accuracy_of",
+    "choices",
     "clustered",
     "contrasts",
     "detectable_paired",
     "difference_estimate",
+    "folds",
     "frontier",
     "gain_of_choice",
     "hindsight_gain",
@@ -58,6 +63,7 @@ __all__ = [
     "oracle_over_workers",
     "paired_bootstrap",
     "pooled",
+    "prior_weight",
     "question_means",
     "score_interval",
     "sign_flip",

@@ -139,12 +139,12 @@ def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     return MeanEstimate(mean, error, sum(estimate.n for estimate in estimates), mean - low, mean + high)
 
 
-def mean_over_seeds(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
+def mean_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> MeanEstimate:
     """Return the mean of several seeds' estimates on the same questions, with its standard error over the seeds.
 
     The interval allows for both the choice of the questions and that of the seeds: it adds the mean distance of the
-    seeds' own interval ends to Student's interval over the seeds, in squares. `n` is the number of questions. A single
-    seed is returned as it is.
+    seeds' own interval ends to Student's interval over the seeds, in squares, and stays within `least` (-1 for
+    differences) and 1. `n` is the number of questions. A single seed is returned as it is.
     """
     from scipy.special import stdtrit
 
@@ -155,7 +155,8 @@ def mean_over_seeds(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     below = float(np.mean([estimate.mean - estimate.low for estimate in estimates]))
     above = float(np.mean([estimate.high - estimate.mean for estimate in estimates]))
     n = max(estimate.n for estimate in estimates)
-    return MeanEstimate(mean, error, n, mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach)))
+    low, high = mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach))
+    return MeanEstimate(mean, error, n, max(least, low), min(1.0, high))
 
 
 def question_means(rows: Iterable[OutcomeRow]) -> dict[str, dict[str, float]]:

@@ -34,6 +34,9 @@ class OracleEstimate(NamedTuple):
     """Chosen and scored on the same answers: an upper bound, since the choice also rewards lucky guesses."""
     cross_fitted: MeanEstimate | None
     """Chosen on all repeats but one and scored on the one left out; None if no question has repeats."""
+    by_chance: float
+    """Without repeats, what chance makes of the plain estimate if no worker is better on some questions only
+    (`oracle_by_chance`); NaN with repeats."""
 
 
 class Fold(NamedTuple):
@@ -61,13 +64,13 @@ def oracle_over_workers(outcomes: ArrayLike) -> OracleEstimate:
     rates = _means(array)
     answered = ~np.isnan(rates).all(axis=1)
     plain = accuracy_estimate(np.nanmax(rates[answered], axis=1)) if answered.any() else mean_estimate([])
-    if array.shape[2] < 2:
-        return OracleEstimate(plain, None)
     repeated = (~np.isnan(array)).sum(axis=2).max(axis=1, initial=0) > 1
+    if not repeated.any():
+        return OracleEstimate(plain, None, oracle_by_chance(array))
     prior = prior_weight([array])
     scores = _means(np.stack([_scored(fold, choices(fold, prior))[0] for fold in folds([array])], axis=-1))
     known = scores[repeated & ~np.isnan(scores)]
-    return OracleEstimate(plain, accuracy_estimate(known) if known.size else None)
+    return OracleEstimate(plain, accuracy_estimate(known), float("nan"))
 
 
 # ── choosing on one part of the answers ──────────────────────────────────────────────

@@ -54,11 +54,11 @@ def row(worker: str, number: int, score: float, *, benchmark: str = "math500", *
     return make_response(**values | changes)
 
 
-def pool(**settings: Any) -> Pool:
+def pool(names: str = "ab", **settings: Any) -> Pool:
     workers = [
         {"name": name, "model": "openai/x", "api_base": "http://127.0.0.1:1/v1", "price": {"input": 4, "output": 8},
          "concurrency": 4} | settings
-        for name in ("a", "b")
+        for name in names
     ]  # fmt: skip
     return Pool.model_validate({"name": "p", "workers": workers})
 
@@ -215,13 +215,14 @@ class World(NamedTuple):
         """Draw answers and measure the room on them."""
         right = rng.binomial(1, self.rates(questions, rng)[..., None], (questions, WORKERS, samples))
         asked = [replace(problem(number), subject=str(number % SUBJECTS)) for number in range(questions)]
-        rows = [row("abc"[w], q, float(right[q, w, k]), sample=k) for q, w, k in np.ndindex(right.shape)]
-        room = room_above(rows, pool(), asked)
-        assert room is not None
+        rows = [row(NAMES[w], q, float(right[q, w, k]), sample=k) for q, w, k in np.ndindex(right.shape)]
+        room = room_above(rows, pool(NAMES), asked)
+        assert room is not None and room.workers == WORKERS
         return room
 
 
-WORKERS, SUBJECTS = 3, 6
+NAMES, SUBJECTS = "abc", 6
+WORKERS = len(NAMES)
 WORLDS = {
     "identical": World(),
     "slightly different": World(between=0.66),

@@ -115,8 +115,8 @@ def table(by_seed: BySeed) -> Columns:
     """Make a table with one row per arm: accuracies in per cent and paired differences in points.
 
     Standard errors are over questions for one seed, and over seeds for several. A 95 % interval stands in place of a
-    standard error over questions that misleads (`percent`), or of one over seeds that is 0. An arm with a single seed is
-    compared with the arms of every seed. Columns without any value are left out.
+    standard error over questions that misleads (`percent`), or of one over seeds that is 0. An arm with a single seed
+    is compared with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]

@@ -1,7 +1,7 @@
 """The choice of a worker for each question: with hindsight, without it, and what chance alone gives.
 
 With one answer of each worker to a question, the best of them is right more often than any worker, even if all workers
-are equally good: on each question somebody is lucky. What a choice among workers is worth is therefore estimated on
+are equally good: on each question one of them is lucky. What a choice among workers is worth is therefore estimated on
 answers that took no part in the choice.
 """
 

@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift forecast gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,9 +133,9 @@ fuzz: $(STAMP)  ## coverage-guided fuzzing of the grammar: SECONDS=600
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz.grammar -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 -print_final_stats=1
 
-docs: $(STAMP)  ## the generated pages of docs/reference and the workflows of docs/images; with ALL=1 selectors, forms, gate, drift and gold are measured again
+docs: $(STAMP)  ## the generated pages of docs/reference and the workflows of docs/images; with ALL=1 selectors, forms, gate, drift, forecast and gold are measured again
 	@$(BIN)/python -m tests.bench.reference
-	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate drift gold)
+	@$(if $(ALL),$(MAKE) --no-print-directory selectors forms gate drift forecast gold)
 
 terminal: $(STAMP)  ## the README's terminal picture: asks the champion (after `make run`)
 	@$(BIN)/python -m tests.bench.terminal
@@ -151,6 +151,9 @@ gate: $(STAMP)  ## simulate challengers at the promotion gate
 
 drift: $(STAMP)  ## simulate swapped models and the probes that find them
 	@$(BIN)/python -m tests.bench.drift
+
+forecast: $(STAMP)  ## simulate forecasts of whether training pays, for workers whose true gain is known
+	@$(BIN)/python -m tests.bench.forecast
 
 gold: $(STAMP)  ## grade the gold answers of real rows (../shared); minutes
 	@$(BIN)/python -m tests.bench.gold

@@ -12,8 +12,9 @@ from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.evaluation.baseline import needs_every_worker
+from ops.evaluation.baselines.oracle import oracle_estimates
 from ops.evaluation.report import percent
-from ops.precaching.profiles import ceiling, profile
+from ops.precaching.profiles import profile
 
 
 @dg.asset(
@@ -50,7 +51,7 @@ def baselines(
         accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile(rows)]
         facts: dict[str, dg.MetadataValue | str] = {"workers": metadata.table(("worker", "accuracy in %"), accuracies)}
         if needs_every_worker(podium.load().recipe.evaluation.baselines):
-            facts["oracle"] = metadata.percent(ceiling(rows).get(benchmark))
+            facts["oracle"] = metadata.oracle(list(oracle_estimates(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
         if systems := [(name, percent(each.accuracy), each.cost_usd) for name, each in own.items()]:
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)

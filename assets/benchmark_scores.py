@@ -13,7 +13,7 @@ from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
-from ops.evaluation.report import percent, worker_use
+from ops.evaluation.report import interval, percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
@@ -33,7 +33,7 @@ from ops.workflow.strategy import diversity
 def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Score the Conductor on held-out questions: accuracy ± standard error, tokens, USD, latency."""
+    """Score the Conductor on held-out questions: accuracy and its uncertainty, tokens, USD, latency."""
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
     inputs, outputs = data_files(setup.workspace), [score_folder(setup.workspace, CONDUCTOR, policy)]
@@ -48,6 +48,7 @@ def benchmark_scores(
     for benchmark, summary in summaries.items():
         facts = {
             "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
+            "interval_95_percent": interval(summary.accuracy),
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,

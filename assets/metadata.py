@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import dagster as dg
 
 from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
+from ops.evaluation import report
 from ops.evaluation.arms import Findings
+from ops.evaluation.report import of_score
+from ops.evaluation.statistics import MeanEstimate, OracleEstimate, mean_of
 from ops.precaching.profiles import Score
 from ops.training.cold_start.validation import ColdStartRecord, Validity
 from ops.workers.client import Counts
@@ -40,12 +44,32 @@ def drawing(title: str, svg: str) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})")
 
 
-def percent(score: Score | None) -> str:
-    """Return accuracy ± standard error in %, or a dash without a measurement."""
+def percent(score: Score | MeanEstimate | None) -> str:
+    """Return an accuracy in % with its standard error or 95 % interval, or a dash without a measurement."""
     if score is None:
         return "–"
-    # No-break spaces keep both numbers on one line in a narrow column.
-    return f"{100 * score.accuracy:.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{100 * score.se:.1f}"
+    estimate = of_score(score) if isinstance(score, Score) else score
+    # No-break spaces keep the numbers on one line in a narrow column.
+    return report.percent(estimate).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def oracle(estimates: Sequence[OracleEstimate]) -> str:
+    """Return the oracle's mean accuracy over benchmarks in %, or its upper bound and what chance alone gives."""
+    fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
+    if len(fair) == len(estimates):
+        return f"{percent(mean_of(fair))} %"
+    most, lucky = mean_of([each.plain for each in estimates]), fmean(each.by_chance for each in estimates)
+    return f"at most {percent(most)} %, with hindsight; by chance alone {100 * lucky:.1f} %"
+
+
+def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
+    """Return the name and the height in % of the oracle's line in a chart of workers."""
+    fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
+    if len(fair) == len(estimates):
+        height = 100 * mean_of(fair).mean
+        return f"worker chosen for each problem by its other answers: {height:.1f} %", height
+    height = 100 * mean_of([each.plain for each in estimates]).mean
+    return f"best worker of each problem, with hindsight (an upper bound): {height:.1f} %", height
 
 
 def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
-from ops.planning.forecast import as_facts, comparison, make_forecast, verdict, warnings
+from ops.planning.forecast import as_facts, basis, comparison, make_forecast, verdict, warnings
 
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
@@ -19,6 +19,7 @@ def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
         context.log.warning(warning)
     return dg.MaterializeResult(
         metadata={
+            "rests_on": basis(made),
             **metadata.rounded(as_facts(made)),
             "forecast": metadata.table(("a training run", "forecast", "last run"), comparison(made, last)),
             "by_domain": metadata.table(

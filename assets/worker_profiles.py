@@ -9,29 +9,34 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.charts import png
-from ops.evaluation.report import accuracy_against_cost
-from ops.precaching.profiles import Profile, mean_score
+from ops.core.rows import load_responses
+from ops.evaluation.baselines.oracle import oracle_estimates
+from ops.evaluation.report import accuracy_against_cost, of_score
+from ops.evaluation.statistics import mean_of
+from ops.precaching.profiles import Profile
 from ops.stages.responses import materialize_profiles
 
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Measure accuracy ± standard error, tokens, USD, latency and failures of every worker; the best one and the
+    """Measure accuracy and its uncertainty, tokens, USD, latency and failures of every worker; the best one and the
     oracle."""
     setup, step = podium.load(), AssetStep.of_data(context, podium, "worker_profiles")
     if (same := step.unchanged()) is not None:
         return same
     profiles = materialize_profiles(setup)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
-    ceiling = mean_score(profiles.oracle.values())
-    picture = png(accuracy_against_cost(profiles.workers, ceiling))
+    best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
+    rows = load_responses(setup.workspace.data / "responses")
+    oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())
+    picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
     setup.workspace.state.mkdir(exist_ok=True)
     (setup.workspace.state / "accuracy_against_cost.png").write_bytes(picture)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
         metadata={
-            "best_single_worker": f"{best.worker}: {metadata.percent(mean_score(best.by_benchmark.values()))} %",
-            "oracle": f"{metadata.percent(ceiling)} %",
+            "best_single_worker": f"{best.worker}: {metadata.percent(best_accuracy)} %",
+            "oracle": metadata.oracle(oracle),
             "by_domain": _accuracies(profiles.workers, "by_domain"),
             "by_subject": _accuracies(profiles.workers, "by_subject"),
             "a_call": metadata.table(

@@ -11,7 +11,7 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.evaluation.report import Leaderboard, leaderboard_table, percent, systems_table
+from ops.evaluation.report import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.release import registry, store
 from ops.spending.books import usd
 from ops.training.guards import guard_run
@@ -25,7 +25,7 @@ CONDUCTOR = "Conductor"
 """The Conductor's name in the leaderboard."""
 LABEL = 11
 """Width of a line's label in columns."""
-MEANS = "± one standard error. OOD: out of distribution. USD: in-domain."
+MEANS = f"{UNCERTAINTY}. OOD: out of distribution. USD: in-domain."
 HINT = "More: --full"
 
 
@@ -84,8 +84,8 @@ def _equal_price(console: Console, board: Leaderboard) -> None:
     """Print the best other system at no more than the Conductor's USD a question, in-domain."""
     over = training_benchmarks()
     price = board.cost(CONDUCTOR, over)[1]
-    hindsight = {BASELINES[name].title for name in ("oracle", "random_worker")}
-    others = [name for name in board.systems if name != CONDUCTOR and name not in hindsight]
+    no_system = tuple(BASELINES[name].title for name in ("oracle", "random_worker"))
+    others = [name for name in board.systems if name != CONDUCTOR and not name.startswith(no_system)]
     if within := [name for name in others if board.cost(name, over)[1] <= price]:
         best = max(within, key=lambda name: board.mean(name, over).mean)
         ours, theirs = (percent(board.mean(name, over)) for name in (CONDUCTOR, best))
@@ -99,7 +99,8 @@ def _reach(console: Console, comparison: Comparison, full: bool) -> None:
         _line(
             console,
             name[:1].upper() + name[1:],
-            f"at least one worker solves {reach.ceiling:.1%}, the Conductor solves {reach.reached:.1%} of those; "
+            f"some answer of a system is right on {reach.ceiling:.1%} (luck included), and the Conductor's on "
+            f"{reach.reached:.1%} of those; "
             f"valid workflows {reach.valid:.1%}, right if valid {reach.right_if_valid:.1%}",
         )
     strategies = comparison.reach["in-domain"].strategies if full and "in-domain" in comparison.reach else ()

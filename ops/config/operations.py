@@ -111,7 +111,7 @@ class Retraining(Settings):
     """USD (workers' calls) up to which the sensor starts a plan automatically; a more expensive plan needs approval."""
     min_oracle_rise: float = Field(default=0.02, ge=0, le=1)
     """Accuracy (0-1) that the choice of the best worker for each training problem must gain, at the interval's lower
-    end, for a new worker to pay for fine-tuning."""
+    end, for a new worker to pay for fine-tuning. The choice is judged on answers that took no part in it."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of the two-sided intervals that decide whether a new worker pays."""
     slice_questions: int = Field(default=20, ge=1)

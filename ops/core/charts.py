@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO, StringIO
 from string import ascii_uppercase
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 WIDE_IN, NARROW_IN = 8.8, 3.7
 """Chart widths in inches for a desktop column and for a phone."""
@@ -60,17 +60,17 @@ LINE_IN = 0.2
 
 
 class Spread(NamedTuple):
-    """A value and the two ends of its error bar, in the axis's unit."""
+    """A value and the two ends of its error bar, in the axis's unit; an end that is NaN has no bar."""
 
     value: float
     low: float
     high: float
 
-    @classmethod
-    def around(cls, value: float, error: float) -> Self:
-        """A value ± an error; no error bar if the error is NaN."""
-        error = 0.0 if math.isnan(error) else error
-        return cls(value, value - error, value + error)
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The lengths of the error bar below and above the value."""
+        below, above = self.value - self.low, self.high - self.value
+        return 0.0 if math.isnan(below) else max(0.0, below), 0.0 if math.isnan(above) else max(0.0, above)
 
 
 class Point(NamedTuple):
@@ -78,8 +78,7 @@ class Point(NamedTuple):
 
     label: str
     x: float
-    y: float
-    error: float
+    y: Spread
     group: str
 
 
@@ -174,7 +173,7 @@ class Dots(Chart):
             axes.errorbar(
                 [each.value for _, each in known],
                 [row for row, _ in known],
-                xerr=[[each.value - each.low for _, each in known], [each.high - each.value for _, each in known]],
+                xerr=list(zip(*(each.reach for _, each in known), strict=True)) or None,
                 fmt=marker, color=colour, markeredgecolor=INK, markersize=6.5, elinewidth=1.6, capsize=2.5, label=name,
             )  # fmt: skip
         _categories(axes, self.categories, narrow)
@@ -265,14 +264,14 @@ class Plane(Chart):
             colour, _, marker = series_style(place)
             own = [point for point in self.points if point.group == group]
             axes.errorbar(
-                [point.x for point in own], [point.y for point in own],
-                yerr=[0.0 if math.isnan(point.error) else point.error for point in own],
+                [point.x for point in own], [point.y.value for point in own],
+                yerr=list(zip(*(point.y.reach for point in own), strict=True)),
                 fmt=marker, color=colour, markeredgecolor=INK, markersize=12 if group == "Conductor" else 8,
                 elinewidth=1, capsize=2, label=group, zorder=3,
             )  # fmt: skip
         line = [self.points[place] for place in self.frontier]
         axes.step(
-            [point.x for point in line], [point.y for point in line], where="post", color=INK, linewidth=1.2,
+            [point.x for point in line], [point.y.value for point in line], where="post", color=INK, linewidth=1.2,
             linestyle="--", label=LINE, zorder=2,
         )  # fmt: skip
         if self.level is not None:
@@ -281,7 +280,7 @@ class Plane(Chart):
         axes.margins(x=0.1, y=0.12)
         for letter, point, beside in zip(LETTERS, line, _beside(axes, line, self.points), strict=False):
             axes.annotate(
-                letter, (point.x, point.y), xytext=beside, textcoords="offset points", fontsize=SIZE,
+                letter, (point.x, point.y.value), xytext=beside, textcoords="offset points", fontsize=SIZE,
                 fontweight="bold", ha="center", va="center", color=INK, zorder=4,
             )  # fmt: skip
             # An empty plot adds the letter and its system to the legend.
@@ -294,7 +293,7 @@ def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[
     size = axes.figure.dpi / 72
 
     def place(point: Point) -> tuple[float, float]:
-        x, y = axes.transData.transform((point.x, point.y)) / size
+        x, y = axes.transData.transform((point.x, point.y.value)) / size
         return float(x), float(y)
 
     taken = [place(point) for point in every]

@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.core.charts import Dots, Plane, Point, Spread, png
+from ops.core.charts import Dots, Plane, Point, png
 from ops.evaluation.reading import entropy, right_if_valid, share, valid
-from ops.evaluation.report import Columns, percent
+from ops.evaluation.report import Columns, percent, spread
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.statistics import (
     MeanEstimate,
@@ -20,7 +20,7 @@ from ops.evaluation.statistics import (
     Pooled,
     frontier,
     holm,
-    mean_estimate,
+    mean_over_seeds,
     pooled,
     question_means,
 )
@@ -114,8 +114,9 @@ def findings(
 def table(by_seed: BySeed) -> Columns:
     """Make a table with one row per arm: accuracies in per cent and paired differences in points.
 
-    Standard errors are over questions for one seed, and over seeds for several. An arm with a single seed is compared
-    with the arms of every seed. Columns without any value are left out.
+    Standard errors are over questions for one seed, and over seeds for several. A 95 % interval stands in place of a
+    standard error over questions that misleads (`percent`), or of one over seeds that is 0. An arm with a single seed
+    is compared with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
@@ -139,7 +140,7 @@ def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str])
             others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
             pairs = zip(own, others, strict=False)
             points = [difference(arm.part(group), other.runs, benchmarks) for arm, other in pairs]
-            cells[f"{group} {head}, points"] = _over(points) if points else ""
+            cells[f"{group} {head}, points"] = _over(points, -1.0) if points else ""
     if not rows:
         return cells
     cells["valid, %"] = f"{100 * _mean(valid(arm.rows) for arm in own):.1f}"
@@ -158,8 +159,11 @@ def _scored(arm: Arm) -> list[OutcomeRow]:
     return [row for row in arm.rows if not row.unscorable]
 
 
-def _over(estimates: Sequence[MeanEstimate]) -> str:
-    return percent(estimates[0] if len(estimates) == 1 else mean_estimate([each.mean for each in estimates]))
+def _over(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
+    found = mean_over_seeds(estimates, least)
+    if len(estimates) > 1 and found.standard_error > 0:  # the standard error over the seeds
+        found = MeanEstimate(*found[:3])
+    return percent(found)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -233,11 +237,10 @@ def plane(by_seed: BySeed) -> bytes:
         for name, own in _named(by_seed) if benchmarks else ():
             asked = [[row for row in _scored(arm) if row.benchmark in benchmarks] for arm in own]
             estimates = [accuracy([rows], benchmarks) for rows in asked]
-            estimate = estimates[0] if len(own) == 1 else mean_estimate([each.mean for each in estimates])
+            estimate = mean_over_seeds(estimates)
             offers.append(Offer(fmean(fmean(row.cost_usd for row in rows) for rows in asked), estimate.mean))
             kind = "Conductor" if name.endswith("Conductor") else "others"
-            error = 100 * estimate.standard_error
-            points.append(Point(name, offers[-1].price, 100 * estimate.mean, error, f"{kind}, {group}"))
+            points.append(Point(name, offers[-1].price, spread(estimate), f"{kind}, {group}"))
         line = [begun + place for place in frontier(offers)] or line
     return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line))
 
@@ -291,14 +294,13 @@ def picture(arms: Sequence[Arm]) -> bytes:
 
 
 def dots(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
-    """Draw each estimate with its standard error, in per cent or points; return a PNG.
+    """Draw each estimate with its 95 % interval, in per cent or points; return a PNG.
 
     `estimates` is label → group → estimate in [-1, 1]; every label has the same groups.
     """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
     series = {
-        group: [Spread.around(100 * each[group].mean, 100 * each[group].standard_error) for each in estimates.values()]
-        for group in groups
+        group: [spread(each[group]) for each in estimates.values()] for group in groups
     }
     return png(Dots("", unit, "", list(estimates), series, zero=True))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +17,8 @@ from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, 
 from ops.evaluation.reach import Reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import MeanEstimate, mean_of
-from ops.precaching.profiles import Profile, Score, mean_score
+from ops.evaluation.statistics import MeanEstimate, accuracy_of, mean_of
+from ops.precaching.profiles import Profile, Score
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
-TITLE = "Accuracy in % ± standard error; below it tokens and USD per question"
+UNCERTAINTY = "± one standard error; … 95 % interval where that is lopsided"
+"""The note below a table of `percent`."""
+TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
     for system in board.systems:
         shown.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
     for line in _lines(board):
-        shown.add_row(Text(f"{line.label}\nn = {line.n}"), *line.cells, style="bold" if line.is_mean else None)
+        cells = [cell.text if cell else "–" for cell in line.cells]
+        shown.add_row(Text(f"{line.label}\nn = {line.n}"), *cells, style="bold" if line.is_mean else None)
         if _ends_section(board, line.label):
             shown.add_row()
     return shown
@@ -110,10 +113,28 @@ def _ends_section(board: Leaderboard, label: str) -> bool:
     return label in {*board.benchmarks[-1:], *seen[-1:]}
 
 
+class _Cell(NamedTuple):
+    """A system's results on a benchmark, or in the mean of several."""
+
+    accuracy: MeanEstimate
+    tokens: float
+    usd: float
+
+    @property
+    def spent(self) -> str:
+        return f"{_number(self.tokens)} {usd(self.usd)}"
+
+    @property
+    def text(self) -> str:
+        """The accuracy, its interval, and tokens and USD, in a line each."""
+        accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
+        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}"
+
+
 class _Line(NamedTuple):
     label: str
     n: int
-    cells: list[str]
+    cells: list[_Cell | None]
     is_mean: bool = False
 
 
@@ -121,26 +142,42 @@ def _lines(board: Leaderboard) -> list[_Line]:
     lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        n = max((s.accuracy.n for s in scores if s), default=0)
-        cells = [_cell(s.accuracy, s.tokens, s.cost_usd) if s else "–" for s in scores]
-        lines.append(_Line(benchmark, n, cells))
+        lines.append(_line(benchmark, [_Cell(s.accuracy, s.tokens, s.cost_usd) if s else None for s in scores]))
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
-            means = [(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
-            lines.append(_Line(label, max(m[0].n for m in means), [_cell(*m) for m in means], is_mean=True))
+            means = [_Cell(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
+            lines.append(_line(label, means, is_mean=True))
     return lines
 
 
-def _cell(accuracy: MeanEstimate, tokens: float, cost: float) -> str:
-    return f"{percent(accuracy)}\n{_number(tokens)} {usd(cost)}" if accuracy.n else "–"
+def _line(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = False) -> _Line:
+    scored = [cell if cell and cell.accuracy.n else None for cell in cells]
+    return _Line(label, max((cell.accuracy.n for cell in scored if cell), default=0), scored, is_mean)
 
 
 def percent(accuracy: MeanEstimate) -> str:
-    """Format an accuracy as `71.0 ± 4.5`: a dash if nothing was scored, no error if there is only one question."""
+    """Format an accuracy, or a difference of accuracies, with its uncertainty.
+
+    `71.0 ± 4.5` has the standard error, and `0.0 (0.0 … 13.8)` the 95 % interval where the standard error misleads:
+    for few questions, and near 0 and 100 %. A dash stands for nothing scored. No uncertainty is shown where none is
+    known.
+    """
     if math.isnan(accuracy.mean):
         return "–"
-    error = "" if math.isnan(accuracy.standard_error) else f" ± {100 * accuracy.standard_error:.1f}"
-    return f"{100 * accuracy.mean:.1f}{error}"
+    mean = f"{100 * accuracy.mean:.1f}"
+    if accuracy.has_interval and not accuracy.is_symmetric:
+        return f"{mean} ({interval(accuracy)})"
+    return mean if math.isnan(accuracy.standard_error) else f"{mean} ± {100 * accuracy.standard_error:.1f}"
+
+
+def interval(accuracy: MeanEstimate) -> str:
+    """Format the 95 % interval of an accuracy as `62.2 … 79.8`; a dash where none is known."""
+    return f"{100 * accuracy.low:.1f} … {100 * accuracy.high:.1f}" if accuracy.has_interval else "–"
+
+
+def of_score(score: Score) -> MeanEstimate:
+    """Return a worker's measured score as an estimate with its 95 % interval."""
+    return accuracy_of(score.accuracy, score.se if score.n > 1 else float("nan"), score.n)
 
 
 def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
@@ -148,7 +185,8 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
 
     `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
     """
-    head = ["questions", "solved by a worker", "of those by the Conductor", "valid workflows", "right if valid"]
+    some = "some answer right, luck included"
+    head = ["questions", some, "of those by the Conductor", "valid workflows", "right if valid"]
     parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
@@ -175,25 +213,29 @@ class Columns(NamedTuple):
 
 
 def tables(board: Leaderboard) -> dict[str, Columns]:
-    """Return the leaderboard as tables: accuracies, cost per question, properties of workflows, and strategies.
+    """Return the leaderboard as tables: accuracies, their intervals, cost per question, properties of workflows,
+    strategies.
 
     `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
     benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and `diversity` is
     their entropy in bits. Systems without workflows are left out of it.
     """
     systems = list(board.systems)
-    cells = [(line, *zip(*(cell.partition("\n")[::2] for cell in line.cells), strict=True)) for line in _lines(board)]
-    accuracies: list[list[str | int | float]] = [
-        # No-break spaces keep the two numbers on one line in a narrow column.
-        [line.label, line.n, *(text.replace(" ", "\N{NO-BREAK SPACE}") for text in shown)]
-        for line, shown, _ in cells
-    ]
+    lines = _lines(board)
+
+    def texts(text: Callable[[_Cell], str]) -> list[list[str | int | float]]:
+        return [[line.label, *(text(cell) if cell else "–" for cell in line.cells)] for line in lines]
+
+    def accuracies(text: Callable[[MeanEstimate], str]) -> list[list[str | int | float]]:
+        # No-break spaces keep the numbers on one line in a narrow column.
+        shown = texts(lambda cell: text(cell.accuracy).replace(" ", "\N{NO-BREAK SPACE}"))
+        return [[label, line.n, *cells] for line, (label, *cells) in zip(lines, shown, strict=True)]
+
     habits = [[name, *_habits(list(scores.values()))] for name, scores in board.systems.items()]
     return {
-        "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies),
-        "tokens_and_usd_a_question": Columns(
-            ["benchmark", *systems], [[line.label, *(text or "–" for text in spent)] for line, _, spent in cells]
-        ),
+        "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies(percent)),
+        "accuracy_95_percent_intervals": Columns(["benchmark", "n", *systems], accuracies(interval)),
+        "tokens_and_usd_a_question": Columns(["benchmark", *systems], texts(lambda cell: cell.spent)),
         "workflows": Columns(
             ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
         ),
@@ -272,16 +314,17 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> Layers:
 
 
 def accuracy_by_benchmark(board: Leaderboard) -> Dots:
-    """Chart the accuracy of every system on every benchmark, with standard errors."""
+    """Chart the accuracy of every system on every benchmark, with 95 % intervals."""
     series = {
-        system: [_spread(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
+        system: [spread(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
         for system, scores in board.systems.items()
     }
-    return Dots("", "accuracy in %", "benchmark", board.benchmarks, series)
+    return Dots("", "accuracy in % (95 % interval)", "benchmark", board.benchmarks, series)
 
 
-def _spread(accuracy: MeanEstimate) -> Spread:
-    return Spread.around(100 * accuracy.mean, 100 * accuracy.standard_error)
+def spread(accuracy: MeanEstimate) -> Spread:
+    """Return an accuracy in % with the ends of its 95 % interval."""
+    return Spread(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
 
 
 def worker_use(rows: Iterable[OutcomeRow]) -> Stacked:
@@ -301,11 +344,11 @@ def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
     return counts
 
 
-def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = None) -> Plane:
-    """Chart mean accuracy over the benchmarks (%, ± standard error) against USD per 1,000 calls, by worker.
+def accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> Plane:
+    """Chart mean accuracy over the benchmarks (%, with its 95 % interval) against USD per 1,000 calls, by worker.
 
-    `oracle`: score of choosing the best worker for each problem, drawn as a line. Unreachable workers are omitted. A
-    worker without a price is drawn left of the cheapest one. Raises `ValueError` if no profile has an answer.
+    `level` is the name and the height in % of a line, such as the oracle's. Unreachable workers are omitted. A worker
+    without a price is drawn left of the cheapest one. Raises `ValueError` if no profile has an answer.
     """
     answered = [profile for profile in profiles if profile.overall.n]
     if not answered:
@@ -313,10 +356,7 @@ def accuracy_against_cost(profiles: Sequence[Profile], oracle: Score | None = No
     free = 0.4 * min((profile.cost_usd for profile in answered if profile.cost_usd > 0), default=1e-6)
     points = []
     for profile in answered:
-        score = mean_score(profile.by_benchmark.values())
+        accuracy = mean_of([of_score(score) for score in profile.by_benchmark.values()])
         name = profile.worker if profile.cost_usd > 0 else f"{profile.worker} (no price)"
-        points.append(Point(name, 1000 * (profile.cost_usd or free), 100 * score.accuracy, 100 * score.se, name))
-    level = None
-    if oracle is not None and oracle.n:
-        level = (f"best worker of each problem, with hindsight: {100 * oracle.accuracy:.1f} %", 100 * oracle.accuracy)
-    return Plane("", "mean USD for 1,000 calls", "accuracy in % ± standard error", points, level=level)
+        points.append(Point(name, 1000 * (profile.cost_usd or free), spread(accuracy), name))
+    return Plane("", "mean USD for 1,000 calls", "accuracy in % (95 % interval)", points, level=level)

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ops.config import Worker
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import MeanEstimate, clustered, mean_of
+from ops.evaluation.statistics import MeanEstimate, clustered, difference_estimate, mean_estimate, mean_of
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
 
@@ -76,7 +76,10 @@ def difference(
 ) -> MeanEstimate:
     """Return our accuracy minus theirs, paired on the questions that both scored, as the mean over benchmarks."""
     mine, other = _right(ours), _right(theirs)
-    return _over(benchmarks, {key: [fmean(mine[key]) - fmean(other[key])] for key in mine if key in other})
+    shared = {key: fmean(mine[key]) - fmean(other[key]) for key in mine if key in other}
+    strata = [[each for (benchmark, _), each in shared.items() if benchmark == name] for name in benchmarks]
+    # A benchmark without shared questions makes the difference unknown.
+    return difference_estimate(strata) if all(strata) else mean_of([mean_estimate(own) for own in strata])
 
 
 def _right(runs: Iterable[Sequence[OutcomeRow]]) -> dict[tuple[str, str], list[float]]:

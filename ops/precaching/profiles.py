@@ -16,6 +16,9 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ops.curation.signal import Tallies
 
 
@@ -187,6 +190,11 @@ def mean_score(scores: Iterable[Score]) -> Score:
     return Score(sum(score.n for score in known), fmean(score.accuracy for score in known), error)
 
 
+def subjects_of(problems: Iterable[Problem]) -> dict[str, str]:
+    """Problem key → its subject, which is an embedded problem's family."""
+    return {problem.key: problem.subject or problem.family for problem in problems}
+
+
 def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     """Problem key → worker → (right answers, samples), the input of a signal forecast."""
     from ops.curation.signal import Tally
@@ -197,6 +205,35 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
             right, samples = by_problem[row.problem_key].get(row.worker, (0.0, 0))
             by_problem[row.problem_key][row.worker] = Tally(right + row.score, samples + 1)
     return by_problem
+
+
+class Solved(NamedTuple):
+    """The scores of several workers on one benchmark."""
+
+    problems: list[str]
+    """Problem keys, sorted, so that the order of the rows does not matter."""
+    scores: NDArray[np.float64]
+    """Shape (problems, workers, samples), in [0, 1]; NaN where nothing is known."""
+
+
+def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, Solved]:
+    """Benchmark → the scores of these workers, in this order."""
+    import numpy as np
+
+    known: dict[str, dict[tuple[str, int, int], float]] = defaultdict(dict)
+    places = {worker: place for place, worker in enumerate(workers)}
+    for row in rows:
+        if row.worker in places and row.status != "unreachable":
+            known[row.benchmark][row.problem_key, places[row.worker], row.sample] = row.score
+    made = {}
+    for benchmark, cells in sorted(known.items()):
+        problems = sorted({problem for problem, _, _ in cells})
+        lines = {problem: line for line, problem in enumerate(problems)}
+        samples = 1 + max(sample for _, _, sample in cells)
+        made[benchmark] = Solved(problems, np.full((len(problems), len(workers), samples), np.nan))
+        for (problem, worker, sample), score in cells.items():
+            made[benchmark].scores[lines[problem], worker, sample] = score
+    return made
 
 
 def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.0) -> float:

@@ -35,6 +35,11 @@ class Pairing:
     their_usd: float
     latency_s: float
     their_latency_s: float
+    our_low: float = float("nan")
+    """Ends of the 95 % interval of each accuracy; NaN in a dossier that was written without them."""
+    our_high: float = float("nan")
+    their_low: float = float("nan")
+    their_high: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -96,5 +101,6 @@ def _pairing(name: str, pairs: Pairs, confidence: float) -> Pairing:
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
     return Pairing(
-        name, len(pairs.questions), ours, theirs, gain.low, gain.high, test.gains, test.losses, *usd, *latency
-    )
+        name, len(pairs.questions), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
+        *usd, *latency, ours.low, ours.high, theirs.low, theirs.high,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benc
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import markdown_table
+from ops.evaluation.report import interval
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.statistics import mean_of
@@ -73,11 +74,11 @@ class Release:
             scored = [summaries[name].accuracy for name in names if name in summaries]
             if scored:
                 mean = mean_of(scored)
-                said.append(f"{100 * mean.mean:.1f} ± {100 * mean.standard_error:.1f} % {label}")
+                said.append(f"{100 * mean.mean:.1f} % {label} ({interval(mean)})")
         if not said:
             return "It was not scored."
         usd = sum(row.cost_usd for row in self.rows) / len(self.rows)
-        return f"Accuracy (± standard error): {', '.join(said)}; ${usd:.5f} a question for the workers."
+        return f"Accuracy (95 % interval): {', '.join(said)}; ${usd:.5f} a question for the workers."
 
     def description(self, experiment_of: Mapping[str, str]) -> str:
         """Markdown for the version's page; `experiment_of` has the experiments of training runs and checkpoint."""
@@ -137,12 +138,12 @@ _SYNTHETIC = (
 
 
 def _scores(summaries: Mapping[str, Summary]) -> str:
-    head = ("benchmark", "questions", "accuracy, % (standard error)", "valid workflows, %", "steps", "tokens", "USD")
+    head = ("benchmark", "questions", "accuracy, % (95 % interval)", "valid workflows, %", "steps", "tokens", "USD")
     rows = [
         (
             name,
             each.rows,
-            f"{100 * each.accuracy.mean:.1f} ({100 * each.accuracy.standard_error:.1f})",
+            f"{100 * each.accuracy.mean:.1f} ({interval(each.accuracy)})",
             f"{100 * each.format_compliance:.1f}",
             f"{each.steps:.2f}",
             f"{each.tokens:.0f}",

@@ -186,13 +186,18 @@ def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
 
 
 def metrics_of(rows: Sequence[OutcomeRow]) -> dict[str, float]:
-    """Return flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is omitted."""
+    """Return flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is omitted.
+
+    `…/accuracy_low` and `…/accuracy_high` are the ends of the 95 % interval.
+    """
     summaries = summarize(rows)
     metrics: dict[str, float] = {}
     for name, summary in summaries.items():
         metrics |= {
             f"{name}/accuracy": summary.accuracy.mean,
             f"{name}/standard_error": summary.accuracy.standard_error,
+            f"{name}/accuracy_low": summary.accuracy.low,
+            f"{name}/accuracy_high": summary.accuracy.high,
             f"{name}/tokens": summary.tokens,
             f"{name}/usd": summary.cost_usd,
             f"{name}/latency_s": summary.latency_s,
@@ -203,4 +208,5 @@ def metrics_of(rows: Sequence[OutcomeRow]) -> dict[str, float]:
     for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
+        metrics |= {f"{label}/accuracy_low": mean.low, f"{label}/accuracy_high": mean.high}
     return {key: value for key, value in metrics.items() if not math.isnan(value)}

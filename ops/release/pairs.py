@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from ops.core.problem import benchmark_of
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import Interval, mcnemar, score_interval
+from ops.evaluation.statistics import (
+    Interval,
+    MeanEstimate,
+    accuracy_estimate,
+    mcnemar,
+    mean_of,
+    score_interval,
+)
 
 
 class Pairs:
@@ -39,13 +46,9 @@ class Pairs:
         """Difference of the mean accuracies, every benchmark weighing the same."""
         return score_interval(list(self.strata().values()), confidence=confidence)
 
-    def accuracies(self) -> tuple[float, float]:
-        """Return the means of both systems over the benchmarks' means."""
-        ours, theirs = (
-            [[self._mean(side, question, "correct") for question in own] for own in self._by_benchmark().values()]
-            for side in (self.ours, self.theirs)
-        )
-        return _mean_of_means(ours), _mean_of_means(theirs)
+    def accuracies(self) -> tuple[MeanEstimate, MeanEstimate]:
+        """Return the means of both systems over the benchmarks, with their 95 % intervals."""
+        return self._accuracy(self.ours), self._accuracy(self.theirs)
 
     def vectors(self) -> tuple[list[float], list[float]]:
         """Return the scores of both systems, question by question."""
@@ -72,6 +75,12 @@ class Pairs:
             questions[benchmark_of(question)].append(question)
         return questions
 
+    def _accuracy(self, side: dict[str, list[OutcomeRow]]) -> MeanEstimate:
+        strata = self._by_benchmark().values()
+        return mean_of([
+            accuracy_estimate([self._mean(side, question, "correct") for question in own]) for own in strata
+        ])  # fmt: skip
+
     @staticmethod
     def _mean(side: dict[str, list[OutcomeRow]], question: str, field: str) -> float:
         rows = side[question]
@@ -84,7 +93,3 @@ def _by_question(rows: Sequence[OutcomeRow]) -> dict[str, list[OutcomeRow]]:
         if not row.unscorable:
             scored[row.problem_key].append(row)
     return dict(scored)
-
-
-def _mean_of_means(groups: Sequence[Sequence[float]]) -> float:
-    return sum(sum(group) / len(group) for group in groups) / len(groups)

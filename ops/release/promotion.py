@@ -8,6 +8,7 @@ part of it, and the parts add up to at most the whole for any number of analyses
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import Interval, mcnemar
+from ops.evaluation.statistics import Interval, clustered, mcnemar, score_interval
 from ops.release.pairs import Pairs
 
 NO_CHAMPION = "none"
@@ -107,11 +108,16 @@ def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
 def _format(rows: Sequence[OutcomeRow], gate: PromotionGate) -> Check:
     share = sum(row.format_ok for row in rows) / len(rows) if rows else 0.0
     failures = sum(not row.format_ok for row in rows)
+    questions: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        questions[row.problem_key].append(row.format_ok)
+    found = clustered(list(questions.values()))
+    ends = f"; 95 % interval of the compliance {found.low:.3f} to {found.high:.3f}" if found.has_interval else ""
     return _at_least(
         "format compliance",
         share,
         gate.min_format_compliance,
-        f"{failures} of {len(rows)} completions gave no workflow",
+        f"{failures} of {len(rows)} completions gave no workflow{ends}",
     )
 
 
@@ -148,6 +154,7 @@ def _against_champion(
         return [coverage]
     gain = pairs.gain(confidence)
     worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
+    ends = score_interval([pairs.strata()[worst]], confidence=confidence)
     test = mcnemar(*pairs.vectors())
     # This test can only refuse, so each analysis applies it at its full level, which is the stricter choice.
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
@@ -166,7 +173,12 @@ def _against_champion(
             not significantly_worse,
             f"{pairs.discordance()}; fails when there are significantly more losses",
         ),
-        _at_least("worst benchmark against the champion", loss, -gate.max_benchmark_loss, f"on {worst}"),
+        _at_least(
+            "worst benchmark against the champion",
+            loss,
+            -gate.max_benchmark_loss,
+            f"on {worst}; {_in_words(ends, confidence)}",
+        ),
         _ratio("cost", "USD a question", *pairs.means("cost_usd"), gate.max_cost_ratio),
         _ratio("latency", "seconds a question", *pairs.means("latency_s"), gate.max_latency_ratio),
     ]

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.evaluation.report import Columns
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import MeanEstimate, mean_estimate, mean_of, question_means
+from ops.evaluation.statistics import MeanEstimate, accuracy_estimate, mean_of, question_means
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
@@ -60,8 +60,8 @@ class System:
         return cls(name, title, kind, question_means(rows), spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
-        """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error."""
-        return mean_of([mean_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
+        """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
+        return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
     def price(self, over: Iterable[str]) -> QuestionCost:
         """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from ops.core.charts import Chart
 from ops.core.registry import Registry
 from ops.core.workspace import Workspace
-from ops.evaluation.report import percent
+from ops.evaluation.report import interval, percent
 from ops.evaluation.statistics import MeanEstimate
 from ops.reports.evidence import About, Evidence
 
 Cell = str | int | float
-_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×]*")
+_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×()]*")
 
 
 class Table(NamedTuple):
@@ -140,8 +140,13 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def accuracy(estimate: MeanEstimate) -> str:
-    """Format an accuracy in % as `71.0 ± 4.5`, without line breaks."""
+    """Format an accuracy in % as `71.0 ± 4.5` or `0.0 (0.0 … 13.8)`, without line breaks."""
     return percent(estimate).replace(" ", NO_BREAK)
+
+
+def bounds(estimate: MeanEstimate) -> str:
+    """Format the 95 % interval of an accuracy in %, without line breaks."""
+    return interval(estimate).replace(" ", NO_BREAK)
 
 
 def number(value: float, digits: int = 0) -> str:

@@ -10,7 +10,7 @@ from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.reports.claims import FAILS, HOLDS, Claim, claims
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import accuracy, points
+from ops.reports.exhibit import bounds, points
 from ops.spending.books import usd
 
 
@@ -62,8 +62,12 @@ def sentences(evidence: Evidence) -> list[str]:
     ours = evidence.ours
     if ours is None:
         return []
-    reached = (f"{accuracy(ours.accuracy(over))} % of the {group} questions" for group, over in evidence.groups.items())
-    said = [f"The Conductor solves {' and '.join(reached)} (± one standard error)."]
+    solved = {group: ours.accuracy(over) for group, over in evidence.groups.items()}
+    reached = (
+        f"{100 * each.mean:.1f} % of the {group} questions (95 % interval {bounds(each)})"
+        for group, each in solved.items()
+    )
+    said = [f"The Conductor solves {' and '.join(reached)}."]
     best = evidence.systems.get(evidence.best_worker)
     against = [claim for claim in claims(evidence) if best is not None and claim.against.name == best.name]
     if best is not None and against:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -51,14 +52,15 @@ def pairings_table(opponent: Opponent, confidence: float) -> Table:
     """Table per benchmark: accuracies, their difference with its interval, and questions that only one side solved."""
     rows = [
         (
-            pair.benchmark, pair.questions, _percent(pair.ours), _percent(pair.theirs),
+            pair.benchmark, pair.questions, _accuracy(pair.ours, pair.our_low, pair.our_high),
+            _accuracy(pair.theirs, pair.their_low, pair.their_high),
             f"{100 * (pair.ours - pair.theirs):+.1f}", f"{100 * pair.low:+.1f} … {100 * pair.high:+.1f}",
             pair.gains, pair.losses,
         )
         for pair in opponent.pairings
     ]  # fmt: skip
     head = (
-        "benchmark", "questions", "challenger %", "opponent %", "difference",
+        "benchmark", "questions", "challenger % (95 % interval)", "opponent % (95 % interval)", "difference",
         f"{100 * confidence:.6g} % interval", "right alone: challenger", "right alone: opponent",
     )  # fmt: skip
     return Table("Accuracy", head, rows, [place for place, row in enumerate(rows) if row[0] == MEAN])
@@ -134,5 +136,6 @@ def _spread(pair: Pairing) -> Spread:
     return Spread(100 * (pair.ours - pair.theirs), 100 * pair.low, 100 * pair.high)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+def _accuracy(share: float, low: float, high: float) -> str:
+    ends = "" if math.isnan(low) else f" ({100 * low:.1f} … {100 * high:.1f})"
+    return f"{100 * share:.1f}{ends}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import Interval, score_interval
+from ops.evaluation.statistics import Interval, gain_of_choice, score_interval
+from ops.precaching.profiles import outcomes
 from ops.release.pairs import Pairs
 from ops.release.promotion import Check, GateDecision, decide
 from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
@@ -65,12 +66,13 @@ class Decision:
 @dataclass(frozen=True)
 class RetrainingEvidence:
     """The measurements: the champion's rows now and before, each at the prices of its time; the best worker's rows now;
-    every worker's precached answers."""
+    every worker's precached answers, and the subjects of the precached problems by key."""
 
     now: Sequence[OutcomeRow]
     before: Sequence[OutcomeRow]
     best_worker: Sequence[OutcomeRow]
     responses: Sequence[ResponseRow] = ()
+    subjects: Mapping[str, str] = field(default_factory=dict)
 
 
 def decision(
@@ -125,33 +127,56 @@ def _pays(
     checks = []
     if offered and (gained := Pairs(evidence.now, evidence.before).strata()):
         checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
-    if risen := oracle_rise(evidence.responses, newcomers):
-        checks.append(_gain(ORACLE, risen, settings.min_oracle_rise, settings.confidence))
+    if risen := oracle_rise(evidence.responses, newcomers, evidence.subjects, settings.confidence):
+        checks.append(_check(ORACLE, risen.gain, settings.min_oracle_rise, settings.confidence, risen.basis))
     return tuple(checks)
 
 
 def _gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confidence: float) -> Check:
-    gain: Interval = score_interval(list(strata.values()), confidence=confidence)
-    words = f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
+    return _check(name, score_interval(list(strata.values()), confidence=confidence), bound, confidence)
+
+
+def _check(name: str, gain: Interval, bound: float, confidence: float, basis: str = "") -> Check:
+    words = f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}{basis}"
     passed = gain.low > 0 and gain.low >= bound
     return Check(name, gain.low, bound, passed, words)
 
 
-def oracle_rise(rows: Iterable[ResponseRow], newcomers: Collection[str]) -> dict[str, list[float]]:
-    """Benchmark → rise of the best worker's score on each problem when the newcomers may be chosen too.
+class OracleRise(NamedTuple):
+    """What a choice of worker for each problem gains if the newcomers may be chosen too, and what that rests on."""
 
-    Uses only sample 0, because more samples would give a worker more chances, of the problems that both newcomers and
-    others answered. Guessing also raises the value: on four choices, by a quarter of the problems that no other worker
-    solves. `min_oracle_rise` has to exceed this effect.
+    gain: Interval
+    basis: str
+
+
+def oracle_rise(
+    rows: Iterable[ResponseRow], newcomers: Collection[str], subjects: Mapping[str, str], confidence: float
+) -> OracleRise | None:
+    """Estimate the rise of the oracle's accuracy with the newcomers; None if no problem was answered by both sides.
+
+    Both sides choose each problem's worker without the answers that they are judged on (`gain_of_choice`), so a
+    newcomer that is right by luck where others fail adds nothing. It uses the problems that both newcomers and others
+    answered, and as many samples as every worker gave. With one sample only a newcomer that is better on whole subjects
+    or benchmarks can be found. `subjects` is problem key → subject.
     """
-    best: dict[tuple[str, str], dict[bool, float]] = defaultdict(dict)
-    for row in rows:
-        if row.sample == 0 and row.status != "unreachable":
-            side = best[row.benchmark, row.problem_id]
-            new = row.worker in newcomers
-            side[new] = max(side.get(new, 0.0), row.score)
-    strata: dict[str, list[float]] = defaultdict(list)
-    for (benchmark, _), side in sorted(best.items()):
-        if len(side) == 2:
-            strata[benchmark].append(max(0.0, side[True] - side[False]))
-    return dict(strata)
+    reached = [row for row in rows if row.status != "unreachable"]
+    sides: dict[str, set[bool]] = defaultdict(set)
+    given: dict[str, set[int]] = defaultdict(set)
+    for row in reached:
+        sides[row.problem_key].add(row.worker in newcomers)
+        given[row.worker].add(row.sample)
+    shared = [row for row in reached if len(sides[row.problem_key]) == 2]
+    if not shared:
+        return None
+    workers = sorted({row.worker for row in shared})
+    samples = min(len(given[worker]) for worker in workers)
+    found = outcomes([row for row in shared if row.sample < samples], workers).values()
+    others = [place for place, worker in enumerate(workers) if worker not in newcomers]
+    gain = gain_of_choice(
+        [own.scores for own in found],
+        over=others,
+        subjects=[[subjects.get(key, "") for key in own.problems] for own in found],
+        confidence=confidence,
+    )
+    one = "; one sample shows no gain within a subject, and precaching.samples: 2 would"
+    return OracleRise(gain, f"; {len(sides)} problems{one if samples == 1 else ''}")

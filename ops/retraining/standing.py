@@ -20,6 +20,8 @@ from ops.evaluation.comparison import stored_comparison
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import COLD_START, stored_scores
 from ops.evaluation.stored_baselines import kept
+from ops.planning.lengths import stored_shortlist
+from ops.precaching.profiles import subjects_of
 from ops.release import registry
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.plan import NEVER, RetrainingPlan, plan
@@ -91,6 +93,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         before=at_prices(registry.score_rows(setup.workspace, now), change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names],
+        subjects=subjects_of(stored_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))

@@ -58,16 +58,18 @@ def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_j
 def forecast(recipe: str, as_json: bool) -> None:
     """Forecast a training run from the precached responses.
 
-    Signal, calls, USD and time, beside the last run of the same settings, and whether training would pay.
+    First the number of questions that it rests on; then signal, calls, USD and time, beside the last run of the same
+    settings, and whether training would pay.
     """
     from ops.config import Setup
-    from ops.planning.forecast import as_facts, comparison, make_forecast, verdict, warnings
+    from ops.planning.forecast import as_facts, basis, comparison, make_forecast, verdict, warnings
     from pipelines.commands.shown import console, table, wrapped
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     if as_json:
         print_json({**as_facts(made), "last_run": last, "warnings": warnings(made), "verdict": verdict(made)})
         return
+    click.echo(wrapped(basis(made)))
     console().print(table(("a training run", "forecast", "last run"), comparison(made, last)))
     for line in (*warnings(made), verdict(made)):
         click.echo(wrapped(line))

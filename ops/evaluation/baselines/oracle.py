@@ -1,18 +1,66 @@
-"""Baseline: the oracle over single workers, which chooses the right worker for every question with hindsight.
+"""Baseline: the oracle over single workers, which chooses a worker for every question.
 
-No system that sends each question to one worker can beat it. A Conductor with a higher score combines
-workers to solve questions that no single worker solves.
+With several answers of each worker, the choice for one answer is made by the others. With one answer it is made with
+hindsight, which rewards luck: the column is then called an upper bound, and the column beside it has what chance alone
+gives workers of the same accuracies. A Conductor with a higher score than the upper bound combines workers to solve
+questions that no single worker solves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ops.core.rows import ResponseRow
 from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import summarize
+from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
 from ops.precaching import profiles
+
+UPPER_BOUND, BY_CHANCE = "upper bound", "by chance"
+_UNKNOWN = float("nan")
 
 
 @baseline("oracle", place=30)
-def oracle(answers: Answers) -> Standing:
-    """Score `profiles.oracle` on the evaluation questions."""
-    return Standing(summarize(map(OutcomeRow.of_response, profiles.oracle(answers.evaluation))))
+def oracle(answers: Answers) -> Sequence[Standing]:
+    """Score the choice without hindsight or, where a benchmark has one answer of each worker, the two columns."""
+    rows = answers.evaluation
+    found = oracle_estimates(rows)
+    fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}
+    if len(fair) == len(found):
+        chosen = summarize(map(OutcomeRow.of_response, _chosen(rows)))
+        return [Standing({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
+    lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
+    return [
+        Standing(summarize(map(OutcomeRow.of_response, profiles.oracle(rows))), UPPER_BOUND),
+        Standing({name: _accuracy_alone(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
+    ]
+
+
+def oracle_estimates(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
+    """Return benchmark → the estimates of the oracle over all workers that have rows."""
+    found = profiles.outcomes(rows, sorted({row.worker for row in rows}))
+    return {name: oracle_over_workers(own.scores) for name, own in found.items()}
+
+
+def _chosen(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
+    """Yield for each question and repeat the answer of the worker that the other repeats choose; of equals the
+    cheapest."""
+    workers = sorted({row.worker for row in rows})
+    known = {(row.problem_key, row.worker, row.sample): row for row in rows}
+    for own in profiles.outcomes(rows, workers).values():
+        prior = prior_weight([own.scores])
+        for sample, fold in enumerate(folds([own.scores])):
+            [chosen] = choices(fold, prior)
+            for problem, line in zip(own.problems, chosen, strict=True):
+                equals = [known[problem, workers[place], sample] for place in np.flatnonzero(line)]
+                if equals:
+                    yield min(equals, key=lambda row: (row.response.cost_usd, row.worker))
+
+
+def _accuracy_alone(benchmark: str, accuracy: float, questions: int) -> Summary:
+    estimate = MeanEstimate(accuracy, _UNKNOWN, questions)
+    return Summary(benchmark, estimate, 0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import mean_estimate
+from ops.evaluation.statistics import accuracy_estimate
 
 
 @baseline("random worker", place=20)
@@ -35,7 +35,7 @@ def _summary(benchmark: str, questions: dict[str, dict[str, list[OutcomeRow]]]) 
 
     return Summary(
         benchmark=benchmark,
-        accuracy=mean_estimate([_draw(groups, "correct") for groups in scored]),
+        accuracy=accuracy_estimate([_draw(groups, "correct") for groups in scored]),
         rows=len(questions),
         unscorable=len(questions) - len(scored),
         tokens=mean("tokens"),

@@ -1,4 +1,4 @@
-"""Statistics: means with standard errors, paired comparisons, multiple tests, power and the oracle over workers.
+"""Statistics: means with intervals, paired comparisons, multiple tests, power and the choice among workers.
 
 What belongs here: functions of numbers that depend on no system and read no file. What does not: the meaning of a claim
 (`ops.evaluation`) and the decision that follows from it (`ops.release`). The unit of analysis is the question, because
@@ -6,9 +6,28 @@ repeats of a question share its difficulty. Every benchmark has the same weight.
 """
 
 from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts, holm
-from ops.evaluation.statistics.estimates import MeanEstimate, clustered, mean_estimate, mean_of, question_means
+from ops.evaluation.statistics.estimates import (
+    MeanEstimate,
+    accuracy_estimate,
+    accuracy_of,
+    clustered,
+    difference_estimate,
+    mean_estimate,
+    mean_of,
+    mean_over_seeds,
+    question_means,
+)
 from ops.evaluation.statistics.frontier import Offer, frontier
-from ops.evaluation.statistics.oracle import OracleEstimate, oracle_over_workers
+from ops.evaluation.statistics.oracle import (
+    OracleEstimate,
+    choices,
+    folds,
+    gain_of_choice,
+    hindsight_gain,
+    oracle_by_chance,
+    oracle_over_workers,
+    prior_weight,
+)
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.pooled import Pooled, pooled
 from ops.evaluation.statistics.power import Stratum, detectable_paired
@@ -24,17 +43,27 @@ __all__ = [
     "OracleEstimate",
     "Pooled",
     "Stratum",
+    "accuracy_estimate",
+    "accuracy_of",
+    "choices",
     "clustered",
     "contrasts",
     "detectable_paired",
+    "difference_estimate",
+    "folds",
     "frontier",
+    "gain_of_choice",
+    "hindsight_gain",
     "holm",
     "mcnemar",
     "mean_estimate",
     "mean_of",
+    "mean_over_seeds",
+    "oracle_by_chance",
     "oracle_over_workers",
     "paired_bootstrap",
     "pooled",
+    "prior_weight",
     "question_means",
     "score_interval",
     "sign_flip",

@@ -11,9 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from ops.evaluation.statistics.estimates import mean_estimate, mean_of
 from ops.evaluation.statistics.paired import Differences, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.power import Stratum, detectable_paired
+from ops.evaluation.statistics.score import score_interval
 
 QuestionMeans = Mapping[str, Mapping[str, float]]
 """Benchmark → question → accuracy over repeats, as `question_means` returns it."""
+_FEW = 10
+"""The number of questions on which two systems differ below which a bootstrap shows too little uncertainty."""
 OVERALL = ""
 """The value of `Contrast.benchmark` for the mean over benchmarks."""
 
@@ -54,7 +57,8 @@ def contrasts(
 
     Benchmarks without shared questions are left out, as are systems without such benchmarks. P-values are adjusted in
     two families: the means over benchmarks, and the single benchmarks of all systems, because a reader may pick any
-    cell of the table. Raises `KeyError` if `ours` is not among the systems.
+    cell of the table. Intervals are bootstrapped, or score intervals where fewer than ten questions differ. Raises
+    `KeyError` if `ours` is not among the systems.
     """
     mine, rows = systems[ours], []
     for name, theirs in systems.items():
@@ -62,7 +66,10 @@ def contrasts(
         strata = {benchmark: a - b for benchmark, (a, b) in pairs.items()}
         groups = {OVERALL: list(strata.values()), **{key: [own] for key, own in strata.items()}} if strata else {}
         for benchmark, chosen in groups.items():
-            interval = paired_bootstrap(chosen, samples=samples, confidence=confidence, seed=seed)
+            if sum(int(np.count_nonzero(own)) for own in chosen) < _FEW:
+                interval = score_interval(chosen, confidence=confidence)
+            else:
+                interval = paired_bootstrap(chosen, samples=samples, confidence=confidence, seed=seed)
             estimate = mean_of([mean_estimate(own) for own in chosen])
             rows.append(
                 Contrast(

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ops.evaluation.statistics.score import score_interval
+
 
 class Pooled(NamedTuple):
     """A mean difference over seeds, questions and benchmarks, as a share (0.02 = two points)."""
@@ -28,7 +30,8 @@ def pooled(strata: Sequence[ArrayLike]) -> Pooled:
     variance is that of A. C. Cameron, J. B. Gelbach and D. L. Miller ("Robust Inference With Multiway Clustering",
     Journal of Business & Economic Statistics 29, 2011): by question, plus by seed, minus by both; never less than
     either of the first two. The degrees of freedom are Satterthwaite's over these two. Every benchmark has the same
-    weight, and the seeds are the same in each. With one seed, questions are the only clusters. Raises `ValueError` if
+    weight, and the seeds are the same in each. With one seed, questions are the only clusters. If all differences are
+    equal, the standard error is that of the score interval and the p-value that of a sign test. Raises `ValueError` if
     there is no stratum or one is empty, or if they differ in their number of seeds.
     """
     from scipy.special import stdtr, stdtrit
@@ -46,7 +49,7 @@ def pooled(strata: Sequence[ArrayLike]) -> Pooled:
     both = sum(float(np.sum(part**2)) for part in parts)
     variance = max(by_question + by_seed - both, by_question, by_seed)
     if variance == 0:
-        return Pooled(mean, 0.0, 1.0 if mean == 0 else 0.0, float("inf"), 0.0)
+        return _without_variance(mean, arrays)
     # Each part of the variance with the degrees of freedom of its clusters.
     terms = [(own, part.shape[1] - 1) for own, part in zip(questions, parts, strict=True)]
     terms.append((by_seed, seeds.pop() - 1))
@@ -55,6 +58,17 @@ def pooled(strata: Sequence[ArrayLike]) -> Pooled:
     p_value = 2 * float(stdtr(freedom, -abs(mean) / error))
     detectable = float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error
     return Pooled(mean, error, p_value, float(freedom), detectable)
+
+
+def _without_variance(mean: float, arrays: Sequence[NDArray[np.float64]]) -> Pooled:
+    """Return the estimate for differences that are all equal, from a score interval and a sign test over questions."""
+    from scipy.special import ndtri
+
+    questions = [array.mean(axis=0) for array in arrays]
+    interval = score_interval(questions)
+    error = (interval.high - interval.low) / (2 * float(ndtri(0.975)))
+    p_value = 1.0 if mean == 0 else min(1.0, 2 * 0.5 ** sum(own.size for own in questions))
+    return Pooled(mean, error, p_value, float("inf"), float(ndtri(0.975) + ndtri(0.8)) * error)
 
 
 def _between(sums: NDArray[np.float64]) -> float:

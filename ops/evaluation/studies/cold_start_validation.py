@@ -6,7 +6,7 @@ from collections import Counter
 
 from ops.evaluation.arms import Findings, dots
 from ops.evaluation.report import Columns, percent
-from ops.evaluation.statistics import mean_estimate
+from ops.evaluation.statistics import accuracy_estimate
 from ops.evaluation.study import Compliance, Training, observation
 
 LEAST = 0.95
@@ -28,7 +28,8 @@ def cold_start_validation(training: Training) -> Findings:
     }
     failures = sum((Counter(dict(each.failures)) for each in seen.values()), Counter[str]())
     estimates = {
-        name: mean_estimate([1.0] * each.valid + [0.0] * (each.problems - each.valid)) for name, each in seen.items()
+        name: accuracy_estimate([1.0] * each.valid + [0.0] * (each.problems - each.valid))
+        for name, each in seen.items()
     }
     return Findings(
         summary=Columns(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.charts import Dots, Spread
+from ops.evaluation.report import spread
 from ops.evaluation.statistics import MeanEstimate
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibit import Cell, Shown, Table, bounds, exhibit
 from ops.reports.exhibit import accuracy as written
 
 
 @exhibit(
     "Accuracy by benchmark",
     10,
-    shows="Every system's accuracy in % ± one standard error over questions; means weigh benchmarks alike.",
+    shows="Every system's accuracy in % ± one standard error over questions, and its 95 % interval, which holds "
+    "for few questions and near 0 and 100 %, too. Means weigh benchmarks alike.",
     paper="its main results: systems × benchmarks, with a mean",
     needs=("opponents",),
 )
@@ -26,9 +28,11 @@ def accuracy(evidence: Evidence) -> Shown:
     head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]
     columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
     rows = [[_title(system, evidence), *(written(system.accuracy(over)) for over in columns)] for system in systems]
+    ends = [[_title(system, evidence), *(bounds(system.accuracy(over)) for over in columns)] for system in systems]
     parts: list[Table | Dots] = [
-        Dots("", "accuracy in %", "benchmark", evidence.benchmarks, _series(evidence)),
+        Dots("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _series(evidence)),
         Table("", head, rows, marked),
+        Table("95 % intervals, %", head, ends, marked),
     ]
     if evidence.ours is not None:
         parts.append(_beside_the_paper(evidence, evidence.ours))
@@ -51,7 +55,7 @@ def _series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
 
 
 def _spread(estimate: MeanEstimate) -> Spread | None:
-    return Spread.around(100 * estimate.mean, 100 * estimate.standard_error) if estimate.n else None
+    return spread(estimate) if estimate.n else None
 
 
 def _beside_the_paper(evidence: Evidence, ours: System) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ops.core.charts import Plane, Point
+from ops.evaluation.report import spread
 from ops.evaluation.statistics import Offer, frontier
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
@@ -27,7 +28,7 @@ def accuracy_against_usd(evidence: Evidence) -> Shown:
         offers = [Offer(system.price(over).usd, system.accuracy(over).mean) for system in systems]
         line = frontier(offers)
         points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
-        parts.append(Plane(group, "USD a question (logarithmic)", "accuracy in %", points, line))
+        parts.append(Plane(group, "USD a question (logarithmic)", "accuracy in % (95 % interval)", points, line))
         rows = [[systems[place].title, usd(offers[place].price), written(systems[place].accuracy(over))]
                 for place in line]  # fmt: skip
         marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]
@@ -39,5 +40,4 @@ def accuracy_against_usd(evidence: Evidence) -> Shown:
 
 
 def _point(system: System, offer: Offer, over: list[str]) -> Point:
-    error = 100 * system.accuracy(over).standard_error
-    return Point(system.title, offer.price, 100 * offer.accuracy, error, system.kind)
+    return Point(system.title, offer.price, spread(system.accuracy(over)), system.kind)

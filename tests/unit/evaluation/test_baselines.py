@@ -21,7 +21,8 @@ def response(
 
 
 def standing(name: str, responses: list[ResponseRow]) -> Summary:
-    return BASELINES[name].compute(Answers(responses, responses)).summaries["mmlu"]
+    made = BASELINES[name].compute(Answers(responses, responses))
+    return (made[0] if isinstance(made, list) else made).summaries["mmlu"]
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
@@ -112,5 +113,17 @@ def test_no_single_worker_beats_the_oracle() -> None:
 
 def test_all_baselines_stand_in_the_tables_order_and_a_recipe_names_some() -> None:
     answers = Answers(TABLE, TABLE)
-    assert list(standings(answers)) == ["best worker (a)", "random worker", "oracle"]
-    assert list(standings(answers, ["oracle", "random_worker"])) == ["oracle", "random worker"]
+    oracle = ["oracle (upper bound)", "oracle (by chance)"]
+    assert list(standings(answers)) == ["best worker (a)", "random worker", *oracle]
+    assert list(standings(answers, ["oracle", "random_worker"])) == [*oracle, "random worker"]
+
+
+def test_with_two_samples_the_oracle_is_one_column_chosen_by_the_other_sample() -> None:
+    # Each worker answers its own half of the questions in every sample, so one answer tells which to choose.
+    rows = [
+        response(worker, f"q{i}", float((i % 2 == 0) == (worker == "a")), sample=sample, usd=usd)
+        for worker, usd in (("a", 0.01), ("b", 0.03)) for i in range(8) for sample in (0, 1)
+    ]  # fmt: skip
+    made = standings(Answers(rows, rows), ["oracle"])
+    assert list(made) == ["oracle"]
+    assert (made["oracle"]["mmlu"].accuracy.mean, made["oracle"]["mmlu"].cost_usd) == (1.0, pytest.approx(0.02))

@@ -424,7 +424,7 @@ def test_a_cold_start_is_validated_with_grpos_sampling_and_greedily() -> None:
     assert isinstance(entry, Observation)
     drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
     found = entry.observe(Training((), 0.7, drawn.__getitem__))
-    assert [row[2] for row in found.summary.rows] == ["93.0 ± 2.6", "98.0 ± 1.4"]
+    assert [row[2] for row in found.summary.rows] == ["93.0 (86.3 … 96.6)", "98.0 (93.0 … 99.4)"]
     assert [row[3:] for row in found.summary.rows] == [["no", "length_mismatch 6, empty 1"], ["yes", "empty 2"]]
     assert found.details.rows == [["length_mismatch", 6, 0], ["empty", 1, 2]]
 

@@ -18,6 +18,7 @@ from ops.evaluation.reach import Reach, reach
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.statistics import MeanEstimate
+from ops.precaching.profiles import Score
 from ops.spending.books import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -52,7 +53,7 @@ def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> 
     out = StringIO()
     Console(file=out, width=80).print(report.leaderboard_table(board))
     shown = out.getvalue()
-    for expected in ("90.0 ± 10.0", "40.0 ± 16.3", "70.0 ± 15.3", "50.0 ± 16.7", "cold start", "120 $0.00040"):
+    for expected in ("90.0", "59.6 … 98.2", "50.0 ± 16.7", "23.7 … 76.3", "cold start", "120 $0.00040"):
         assert expected in shown
     assert "SECRET" not in shown
 
@@ -65,7 +66,7 @@ def test_the_first_screen_has_a_row_for_each_system_and_fits_80_columns(board: r
     assert [line.partition("  ")[0] for line in lines] == [
         "Conductor", "cold start", "best worker (b)", "random worker", "oracle"
     ]  # fmt: skip
-    assert lines[0].split() == ["Conductor", "85.0", "±", "8.3", "60.0", "±", "16.3", "0.000400"]
+    assert " ".join(lines[0].split()) == "Conductor 85.0 (63.3 … 93.3) 60.0 (31.3 … 83.2) 0.000400"
     assert lines[1].split() == ["cold", "start", "50.0", "±", "16.7", "–", "0.000400"]
 
 
@@ -85,7 +86,9 @@ def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows
     accuracies = tables["accuracy_in_percent"]
     assert accuracies.head == ["benchmark", "n", *board.systems]
     mean = next(row for row in accuracies.rows if row[0] == "in-domain mean")
-    assert mean[1:3] == [20, "85.0 ± 8.3".replace(" ", "\N{NO-BREAK SPACE}")]
+    assert mean[1:3] == [20, "85.0 (63.3 … 93.3)".replace(" ", "\N{NO-BREAK SPACE}")]
+    ends = next(row for row in tables["accuracy_95_percent_intervals"].rows if row[0] == "in-domain mean")
+    assert ends[2] == "63.3 … 93.3".replace(" ", "\N{NO-BREAK SPACE}")
     assert [row[0] for row in tables["tokens_and_usd_a_question"].rows] == [row[0] for row in accuracies.rows]
     assert ["Conductor", "2.00", "100.0%", "100.0%", 0] in tables["workflows"].rows
     assert ["best worker (b)", "1.00", "100.0%", "0.0%", 0] in tables["workflows"].rows
@@ -106,6 +109,20 @@ def test_a_system_that_wrote_no_workflow_has_no_mean_of_them() -> None:
 )
 def test_money_stays_readable(amount: float, shown: str) -> None:
     assert usd(amount) == shown
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "shown"),
+    [
+        (0, 24, "0.0 (0.0 … 13.8)"), (24, 24, "100.0 (86.2 … 100.0)"), (1, 1, "100.0 (20.7 … 100.0)"),
+        (1, 24, "4.2 (0.7 … 20.2)"), (12, 24, "50.0 ± 10.4"), (71, 100, "71.0 ± 4.6"),
+    ],
+)  # fmt: skip
+def test_no_accuracy_is_shown_without_its_uncertainty(right: int, n: int, shown: str) -> None:
+    found = summarize(rows("mmlu", right, n))["mmlu"].accuracy
+    assert report.percent(found) == shown
+    assert report.percent(report.of_score(Score(n, found.mean, 0.0 if n == 1 else found.standard_error))) == shown
+    assert report.spread(found).low < report.spread(found).high
 
 
 def test_an_error_that_cannot_be_known_is_not_shown() -> None:

@@ -15,12 +15,16 @@ from scipy import optimize, stats
 from ops.evaluation.statistics import (
     MeanEstimate,
     Stratum,
+    accuracy_estimate,
+    accuracy_of,
     clustered,
     detectable_paired,
+    difference_estimate,
     holm,
     mcnemar,
     mean_estimate,
     mean_of,
+    mean_over_seeds,
     paired_bootstrap,
     pooled,
     score_interval,
@@ -52,12 +56,89 @@ def test_repeats_of_a_question_add_no_certainty() -> None:
     once = clustered([[1], [0], [1], [0]])
     four_times = clustered([[1] * 4, [0] * 4, [1] * 4, [0] * 4])
     assert four_times == once
-    assert clustered([[1, 0], [], [1]]) == mean_estimate([0.5, 1.0])
+    assert clustered([[1, 0], [], [1]])[:3] == mean_estimate([0.5, 1.0])[:3]
 
 
 def test_mean_of_benchmarks_weighs_them_alike() -> None:
     mean = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
-    assert mean == MeanEstimate(pytest.approx(0.6), pytest.approx(0.025), 1010)
+    assert mean[:3] == (pytest.approx(0.6), pytest.approx(0.025), 1010)
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 24), (24, 24), (1, 24), (12, 24), (0, 1), (1, 1), (291, 300)])
+def test_the_interval_of_an_accuracy_is_wilsons(right: int, n: int) -> None:
+    found = accuracy_estimate([1.0] * right + [0.0] * (n - right))
+    wilson = stats.binomtest(right, n).proportion_ci(0.95, method="wilson")
+    assert (found.low, found.high) == (pytest.approx(wilson.low, abs=1e-9), pytest.approx(wilson.high, abs=1e-9))
+    assert found.low < found.high and found.low <= found.mean <= found.high
+    assert found == accuracy_of(*found[:3]) or n == 1
+    assert clustered([[1]] * right + [[0]] * (n - right)) == found or n == 1
+
+
+def test_none_right_of_24_reaches_up_to_14_percent() -> None:
+    assert accuracy_estimate([0.0] * 24).high == pytest.approx(0.138, abs=0.001)
+
+
+@pytest.mark.parametrize(("n", "answers"), [(12, 2), (24, 5), (24, 20), (100, 5)])
+@pytest.mark.parametrize(("rate", "alike"), [(0.1, 0.5), (0.3, 5.0), (0.5, 0.5)])
+def test_the_interval_covers_the_truth_for_clustered_answers(n: int, answers: int, rate: float, alike: float) -> None:
+    """Several answers to each question, whose chance differs between questions (the more, the smaller `alike`)."""
+    rng, times, covered = np.random.default_rng(n + answers), 1000, 0
+    for _ in range(times):
+        chances = rng.beta(rate * alike, (1 - rate) * alike, n)
+        right = rng.binomial(answers, chances)
+        found = clustered([[1.0] * own + [0.0] * (answers - own) for own in right.tolist()])
+        covered += found.low <= rate <= found.high
+    assert covered / times > 0.91 - within(times, 0.08)
+
+
+def test_repeats_narrow_the_interval_only_as_far_as_they_differ() -> None:
+    once, copies = clustered([[1], [0]] * 20), clustered([[1] * 5, [0] * 5] * 20)
+    varied = clustered([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]] * 20)
+    assert copies == once
+    assert varied.high - varied.low < 0.7 * (once.high - once.low)
+
+
+def test_the_interval_of_a_mean_keeps_a_width_where_benchmarks_are_at_an_end() -> None:
+    none, some = accuracy_estimate([0.0] * 24), accuracy_estimate([1.0] * 12 + [0.0] * 12)
+    both = mean_of([none, none])
+    assert (both.mean, both.low) == (0.0, 0.0) and 0.138 / 2 < both.high < 0.138
+    mixed = mean_of([none, some])
+    assert mixed.mean - mixed.low == pytest.approx((some.mean - some.low) / 2)
+    assert mixed.high - mixed.mean == pytest.approx(math.hypot(none.high, some.high - some.mean) / 2)
+
+
+@pytest.mark.parametrize("rates", [(0.0, 0.0), (0.02, 0.5), (0.98, 0.3, 0.6)])
+def test_the_interval_of_a_mean_of_small_benchmarks_covers_the_truth(rates: tuple[float, ...]) -> None:
+    rng, times, covered = np.random.default_rng(8), 1000, 0
+    for _ in range(times):
+        found = mean_of([accuracy_estimate(rng.binomial(1, rate, 25)) for rate in rates])
+        covered += found.low <= np.mean(rates) <= found.high
+    assert covered / times > 0.93
+
+
+def test_the_interval_over_seeds_allows_for_questions_and_seeds() -> None:
+    seeds = [accuracy_estimate([1.0] * right + [0.0] * (100 - right)) for right in (60, 70, 80)]
+    found = mean_over_seeds(seeds)
+    assert found[:3] == (pytest.approx(0.7), pytest.approx(0.1 / 3**0.5), 100)
+    assert found.low < 0.7 - 4.3 * 0.1 / 3**0.5 and found.low < min(seed.low for seed in seeds)
+    same = mean_over_seeds(seeds[:1] * 3)
+    assert same.standard_error == 0 and not same.is_symmetric
+    assert (same.low, same.high) == (pytest.approx(seeds[0].low), pytest.approx(seeds[0].high))
+    assert mean_over_seeds(seeds[:1]) == seeds[0]
+
+
+def test_systems_that_agree_everywhere_have_a_difference_with_an_interval() -> None:
+    found = difference_estimate([[0.0] * 24])
+    assert (found.mean, found.standard_error) == (0, 0) and not found.is_symmetric
+    assert -0.15 < found.low < -0.1 and 0.1 < found.high < 0.15
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "symmetric"), [(0, 24, False), (1, 24, False), (12, 24, True), (3, 4, False), (291, 300, False),
+                                  (150, 300, True), (1, 1, False)],
+)  # fmt: skip
+def test_a_standard_error_is_shown_only_where_it_describes_the_uncertainty(right: int, n: int, symmetric: bool) -> None:
+    assert accuracy_estimate([1.0] * right + [0.0] * (n - right)).is_symmetric is symmetric
 
 
 @settings(max_examples=25, deadline=None)
@@ -242,8 +323,12 @@ def test_seeds_that_differ_as_a_whole_count_as_few() -> None:
     assert found.freedom == pytest.approx(4) and found.p_value > 0.05
 
 
-def test_no_difference_at_all() -> None:
-    assert pooled([np.zeros((5, 3))])[:3] == (0.0, 0.0, 1.0)
+@pytest.mark.parametrize(("difference", "p_value"), [(0.0, 1.0), (1.0, 2 * 0.5**3)])
+def test_differences_that_are_all_equal_leave_an_error(difference: float, p_value: float) -> None:
+    """Three questions of five seeds say little, also if two systems never or always differ on them."""
+    found = pooled([np.full((5, 3), difference)])
+    assert (found.mean, found.p_value) == (difference, p_value)
+    assert found.standard_error > 0.1 and found.detectable > 0.3
 
 
 @pytest.mark.parametrize(("between", "most"), [(0.0, 0.06), (0.03, 0.07)])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from ops.benchmarks.store import write_problems
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
@@ -15,7 +17,21 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.planning.estimate import SUBTASK_TOKENS, Measured, Range
-from ops.planning.forecast import comparison, last_run, make_forecast, room_above, run_forecast, verdict, warnings
+from ops.planning.forecast import (
+    SURE,
+    Outlook,
+    Room,
+    as_facts,
+    basis,
+    comparison,
+    last_run,
+    make_forecast,
+    outlook,
+    room_above,
+    run_forecast,
+    verdict,
+    warnings,
+)
 from ops.planning.stages import DISTINCT, TRAINING
 from ops.precaching.precache import write_responses
 from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
@@ -38,11 +54,11 @@ def row(worker: str, number: int, score: float, *, benchmark: str = "math500", *
     return make_response(**values | changes)
 
 
-def pool(**settings: Any) -> Pool:
+def pool(names: str = "ab", **settings: Any) -> Pool:
     workers = [
         {"name": name, "model": "openai/x", "api_base": "http://127.0.0.1:1/v1", "price": {"input": 4, "output": 8},
          "concurrency": 4} | settings
-        for name in ("a", "b")
+        for name in names
     ]  # fmt: skip
     return Pool.model_validate({"name": "p", "workers": workers})
 
@@ -172,31 +188,146 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     assert found.training.usd.high > found.training.usd.low > 0
 
 
-def answers(rescued: int, problems: int) -> list[ResponseRow]:
-    """a solves all but `rescued` problems, and b solves these."""
-    first = [row("a", number, float(number >= rescued)) for number in range(problems)]
-    return first + [row("b", number, float(number < rescued)) for number in range(problems)]
+# ── whether training would pay ────────────────────────────────────────────────
+
+
+class World(NamedTuple):
+    """Simulated workers of equal mean accuracy, whose skill differs between questions by `between` logits and between
+    subjects by `by_subject` logits. The difficulty that they share has a standard deviation of 7 logits, so that two
+    answers of a worker to a question agree as often as in published outcomes of ten samples."""
+
+    between: float = 0.0
+    by_subject: float = 0.0
+
+    def rates(self, questions: int, rng: np.random.Generator) -> np.ndarray:
+        """Return each worker's chance of a right answer, of shape (questions, workers)."""
+        of_subject = rng.normal(0, self.by_subject, (SUBJECTS, WORKERS))[np.arange(questions) % SUBJECTS]
+        of_subject = of_subject - of_subject.mean(axis=0)
+        skill = rng.normal(0, 7, (questions, 1)) + of_subject + rng.normal(0, self.between, (questions, WORKERS))
+        return 1 / (1 + np.exp(-skill))
+
+    def gain(self) -> float:
+        """Return the true attainable gain: the mean chance of each question's best worker, minus the best worker's."""
+        draws = [self.rates(20_000, np.random.default_rng(seed)) for seed in range(20)]
+        return float(np.mean([rates.max(axis=1).mean() - rates.mean(axis=0).max() for rates in draws]))
+
+    def room(self, questions: int, samples: int, rng: np.random.Generator) -> Room:
+        """Draw answers and measure the room on them."""
+        right = rng.binomial(1, self.rates(questions, rng)[..., None], (questions, WORKERS, samples))
+        asked = [replace(problem(number), subject=str(number % SUBJECTS)) for number in range(questions)]
+        rows = [row(NAMES[w], q, float(right[q, w, k]), sample=k) for q, w, k in np.ndindex(right.shape)]
+        room = room_above(rows, pool(NAMES), asked)
+        assert room is not None and room.workers == WORKERS
+        return room
+
+
+NAMES, SUBJECTS = "abc", 6
+WORKERS = len(NAMES)
+WORLDS = {
+    "identical": World(),
+    "slightly different": World(between=0.66),
+    "complementary": World(between=1.77),
+    "complementary by subject": World(by_subject=1.9),
+}
+
+
+@pytest.mark.parametrize(("world", "points"), [*zip(WORLDS, (0, 3, 8, 8), strict=True)])
+def test_the_simulated_workers_have_the_stated_gain(world: str, points: float) -> None:
+    assert 100 * WORLDS[world].gain() == pytest.approx(points, abs=0.5)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("questions", [20, 100, 300])
+def test_identical_workers_hardly_ever_seem_to_gain(questions: int, samples: int) -> None:
+    """At most one forecast in twenty may say that training pays; the mean forecast is that nothing is gained."""
+    rng, times = np.random.default_rng(questions + samples), 60
+    rooms = [WORLDS["identical"].room(questions, samples, rng) for _ in range(times)]
+    wrong = sum(outlook(room, 1.0) is Outlook.PAYS for room in rooms)
+    assert wrong <= binom.ppf(0.999, times, 1 - SURE)
+    assert np.mean([room.gain.mean for room in rooms]) == pytest.approx(0, abs=0.02)
+    assert np.mean([room.hindsight.mean for room in rooms]) > 0.03, "the old figure sees a gain in luck"
+    if samples == 1:
+        luck = np.mean([room.by_chance for room in rooms])
+        assert luck == pytest.approx(np.mean([room.hindsight.mean for room in rooms]), abs=0.01)
 
 
 @pytest.mark.parametrize(
-    ("rescued", "problems", "says", "confidence"),
-    [(30, 100, "Training may pay", 0.999), (0, 100, "Training would hardly pay", 0.01), (1, 10, "Undecided", 0.8)],
+    ("world", "samples", "says", "at_least"),
+    [
+        ("identical", 2, Outlook.NOT, 0.5),
+        ("complementary", 1, Outlook.ONE_SAMPLE, 0.9),
+        ("complementary", 2, Outlook.PAYS, 0.5),
+        ("complementary by subject", 1, Outlook.PAYS, 0.5),
+    ],
 )
-def test_whether_training_would_pay_and_how_sure_that_is(
-    rescued: int, problems: int, says: str, confidence: float
-) -> None:
-    found = made(answers(rescued, problems))
+def test_what_300_questions_decide(world: str, samples: int, says: Outlook, at_least: float) -> None:
+    rng, times = np.random.default_rng(3), 30
+    said = [outlook(WORLDS[world].room(300, samples, rng), 1.0) for _ in range(times)]
+    assert said.count(says) >= at_least * times, said
+
+
+def answers(rescued: int, problems: int, samples: int = 1) -> list[ResponseRow]:
+    """a solves all but `rescued` problems, and b solves these."""
+    return [
+        row(worker, number, float((number >= rescued) == (worker == "a")), sample=sample)
+        for worker in "ab"
+        for number in range(problems)
+        for sample in range(samples)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (answers(30, 100, 2), "Training may pay: the right worker for each question gains at least "),
+        (answers(0, 100), "Training would hardly pay: the right worker for each question gains less than 5.0 points"),
+        (answers(30, 100), "Whether training would pay cannot be decided with one sample. a, the best worker, solves"),
+        (answers(1, 10, 2), "Undecided: no gain is certain"),
+    ],
+)  # fmt: skip
+def test_whether_training_would_pay_and_how_sure_that_is(rows: list[ResponseRow], says: str) -> None:
+    assert verdict(made(rows)).startswith(says)
+
+
+def test_one_sample_names_the_price_of_a_second() -> None:
+    rows = answers(30, 100)
+    found = made(rows)
     assert found.room is not None
-    assert (found.room.best, found.room.problems, found.room.gain) == ("a", problems, rescued / problems)
-    assert found.room.alone == pytest.approx(1 - rescued / problems)
-    assert found.room.confidence == pytest.approx(confidence, abs=0.05)
-    assert verdict(found).startswith(says)
+    # 100 prompt and 75 completion tokens of each of two workers to each of 100 problems, at the pool's prices.
+    assert found.room.next_sample_usd == pytest.approx(200 * (100 * 4e-6 + 75 * 8e-6))
+    assert "(`precaching: {samples: 2}` in the recipe); the second answers cost about $0.20." in verdict(found)
+    twice = recipe(precaching={"samples": 2})
+    assert twice.precaching.samples == 2, "the setting that the sentence names"
+
+
+@pytest.mark.parametrize(("samples", "answered"), [(1, "one answer"), (2, "2 answers")])
+def test_a_forecast_says_first_what_it_rests_on(samples: int, answered: str) -> None:
+    found = made(answers(30, 100, samples))
+    assert basis(found) == f"This forecast rests on 100 questions, with {answered} of each of 2 workers."
+    facts = as_facts(found)
+    assert list(facts)[:3] == ["questions", "samples", "outlook"]
+    assert (facts["questions"], facts["samples"]) == (100, samples)
+    assert ("gain_by_chance" in facts) == (samples == 1)
 
 
 def test_no_training_pays_without_a_signal_and_no_answer_is_made_up() -> None:
-    assert room_above([]) is None
-    assert "unknown" in verdict(made([]))
+    assert room_above([], pool()) is None
+    assert "unknown" in verdict(made([])) and "no answers" in basis(made([]))
     silent = replace(made(answers(30, 100)), signal=0.05)
-    assert verdict(silent).startswith("Training would not pay: 5.0% of the groups")
+    assert verdict(silent).startswith("Training would not pay: only 5.0% of the groups")
     away = [row("a", 9, 0, status="unreachable"), row("b", 9, 1)]
-    assert room_above([*answers(1, 4), *away]) == room_above(answers(1, 4))
+    with_one, without = room_above([*answers(1, 4, 2), *away], pool()), room_above(answers(1, 4, 2), pool())
+    assert with_one is not None and without is not None
+    assert with_one.gain == without.gain, "a question that the best worker could not be asked says nothing of a choice"
+
+
+def test_a_worker_that_lacks_a_benchmark_does_not_count() -> None:
+    partial = [row("c", number, 1.0) for number in range(20)]
+    other = [row(worker, number, 1.0, benchmark="mmlu") for worker in "ab" for number in range(20)]
+    room = room_above([*answers(5, 20), *other, *partial], pool())
+    assert room is not None and (room.workers, room.best, room.problems) == (2, "a", 40)
+
+
+def test_a_second_sample_of_some_workers_alone_is_no_second_sample() -> None:
+    room = room_above([*answers(30, 100), *(row("a", number, 1.0, sample=1) for number in range(100))], pool())
+    assert room is not None and room.samples == 1

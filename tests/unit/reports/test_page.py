@@ -101,8 +101,8 @@ def test_the_first_screen_states_subject_decision_and_result(html: str) -> None:
 def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: Evidence) -> None:
     reached, difference, price = sentences(evidence)
     assert reached == (
-        "The Conductor solves 80.0\u00a0±\u00a02.8 % of the in-domain questions and 80.0\u00a0±\u00a04.0 % of the "
-        "out-of-distribution questions (± one standard error)."
+        "The Conductor solves 80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
+        "the out-of-distribution questions (95 % interval 71.1\u00a0…\u00a086.7)."
     )
     assert difference.startswith(
         "The difference to the best worker (solver) is +30.0 points in-domain (95 % interval +23.5 to +36.5; signif"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,9 +100,12 @@ def rows(share: float, cost_usd: float = 0.01) -> list[OutcomeRow]:
     return [replace(row, cost_usd=cost_usd) for row in scored(int(share * 200), BENCHMARKS, questions=200)]
 
 
-def responses(worker: str, right: Sequence[int]) -> list[ResponseRow]:
+def responses(worker: str, right: Sequence[int], samples: int = 2) -> list[ResponseRow]:
     return [
-        ResponseRow(worker, name, str(i), 0, "ok", score=float(i in right)) for name in BENCHMARKS for i in range(200)
+        ResponseRow(worker, name, str(i), sample, "ok", score=float(i in right))
+        for name in BENCHMARKS
+        for i in range(200)
+        for sample in range(samples)
     ]
 
 
@@ -147,18 +151,40 @@ def test_the_oracle_must_rise_by_more_than_the_margin() -> None:
     assert not decision(NEW, evidence(new=USEFUL), ("new",), GATE, costlier).fine_tune
 
 
-def test_the_oracle_rises_on_shared_problems_by_sample_0_alone() -> None:
-    known = [
-        ResponseRow("old", "mmlu", "1", 0, "ok", score=0.0),
-        ResponseRow("old", "mmlu", "2", 0, "ok", score=1.0),
-        ResponseRow("new", "mmlu", "1", 0, "ok", score=0.0),
-        ResponseRow("new", "mmlu", "1", 1, "ok", score=1.0),  # another sample
-        ResponseRow("new", "mmlu", "2", 0, "unreachable"),
-        ResponseRow("new", "mmlu", "3", 0, "ok", score=1.0),  # no other worker was called
-    ]
-    assert oracle_rise(known, {"new"}) == {"mmlu": [0.0]}
-    known[2] = replace(known[2], score=1.0)
-    assert oracle_rise(known, {"new"}) == {"mmlu": [1.0]}
+def test_the_oracle_rises_on_shared_problems_by_samples_that_every_worker_gave() -> None:
+    known = [row for worker in ("old", "new") for row in responses(worker, range(150 if worker == "old" else 60))]
+    alone = [ResponseRow("new", "mmlu", "alone", sample, "ok", score=1.0) for sample in (0, 1)]
+    away = [ResponseRow(worker, "mmlu", "away", 0, "unreachable") for worker in ("old", "new")]
+    third = [ResponseRow("new", "mmlu", str(i), 2, "ok", score=1.0) for i in range(150, 200)]
+    plain = oracle_rise(known, {"new"}, {}, 0.95)
+    assert plain is not None and plain.gain.mean == 0
+    assert oracle_rise([*known, *away, *third], {"new"}, {}, 0.95) == plain
+    with_one_alone = oracle_rise([*known, *alone], {"new"}, {}, 0.95)
+    assert with_one_alone is not None and with_one_alone.gain == plain.gain
+    assert oracle_rise(alone, {"new"}, {}, 0.95) is None
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_newcomer_that_is_the_same_as_an_old_worker_hardly_ever_pays(samples: int) -> None:
+    """Two workers with the same chance of 60 % on every problem: somebody is right on 84 %, by luck alone."""
+    rng, times, paid = np.random.default_rng(samples), 40, 0
+    for _ in range(times):
+        known = [*responses("old", (), samples), *responses("new", (), samples)]
+        known = [replace(row, score=float(rng.random() < 0.6)) for row in known]
+        found = replace(evidence(), responses=known)
+        [_, check] = decision(NEW, found, ("new",), GATE, SETTINGS).pays
+        assert check.name == ORACLE
+        paid += check.passed
+    assert paid <= 2
+
+
+def test_one_sample_finds_a_newcomer_that_is_better_on_a_subject_and_says_what_it_cannot_find() -> None:
+    known = [*responses("old", range(150), 1), *responses("new", USEFUL, 1)]
+    subjects = {f"{name}/{i}": "hard" if i >= 150 else "easy" for name in BENCHMARKS for i in range(200)}
+    [_, blind] = decision(NEW, replace(evidence(), responses=known), ("new",), GATE, SETTINGS).pays
+    [_, seeing] = decision(NEW, replace(evidence(), responses=known, subjects=subjects), ("new",), GATE, SETTINGS).pays
+    assert not blind.passed and "precaching.samples: 2 would" in blind.explanation
+    assert seeing.passed
 
 
 # ── alerts ───────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.grading import isolation
 from ops.grading.isolation import libraries, own_libraries
-from ops.grading.verdicts import installed
+from ops.grading.version import installed
 
 
 def inputs_key(workspace: Workspace, snapshot: Snapshot, files: Iterable[Path]) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.atomic import sha256_of, write_text
+from ops.core.atomic import sha256_of
+from ops.core.checked import read_json, write_json
 from ops.core.errors import DataError
-from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.baseline import Answers, standings
@@ -59,7 +59,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
     asked = asked_alone(setup)
     alone = stored_answers(setup, asked)
-    trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
     taught = base_policy if setup.recipe.cold_start else None
@@ -86,7 +86,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
             name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
         },
     }
-    write_text(comparison_file(setup.workspace, made.policy), json.dumps(facts, indent=1))
+    write_json(comparison_file(setup.workspace, made.policy), facts)
     return made
 
 
@@ -96,7 +96,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
     Raises `DataError` if none is stored, or if scores, prices or workers have changed since.
     """
     file = comparison_file(setup.workspace, policy_key(policy))
-    facts = _read(file)
+    facts = read_json(file, _REMEDY)
     for name, value in _facts(setup, policy).items():
         if facts.get(name) != value:
             raise DataError(file, name, f"is {facts.get(name)!r} there and {value!r} now", _REMEDY)
@@ -150,16 +150,6 @@ def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> list[O
 def comparison_file(workspace: Workspace, policy: str) -> Path:
     """Return the path `scores/comparisons/POLICY.json`, where `policy` is the policy's key."""
     return workspace.scores / "comparisons" / f"{policy}.json"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(file, "", "does not exist: this policy has not been evaluated", _REMEDY) from None
-    except ValueError as error:
-        raise DataError(file, "", f"is not JSON ({error})", _REMEDY) from None
-    return facts
 
 
 def _board(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:

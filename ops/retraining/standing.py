@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
-from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, stored_answers
 from ops.evaluation.comparison import stored_comparison
@@ -85,12 +85,12 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared = stored_comparison(setup, folder)
+    compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
     evidence = RetrainingEvidence(
         now=compared.conductor,
         before=at_prices(registry.score_rows(setup.workspace, now), change.before),
         best_worker=compared.best_worker_rows,
-        responses=[row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names],
+        responses=[row for row in precached if row.worker in setup.pool.names],
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import graded_responses, graders_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
@@ -47,6 +47,8 @@ class Comparison:
     """A hash of everything that the Conductor's scores depend on: policy, pool, questions, settings."""
     questions: dict[str, str] = field(default_factory=dict)
     """Benchmark → the key of its questions."""
+    graders: dict[str, str] = field(default_factory=dict)
+    """Benchmark → its graders with their versions."""
 
 
 def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
@@ -77,7 +79,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
         best_worker_rows=_with_domains(of_worker(alone, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
         origin=_origin(setup, policy),
-        questions=_question_keys(setup),
+        questions=question_keys(setup),
+        graders=grader_keys(setup),
     )
     facts = _facts(setup, policy) | {
         "best_worker": best,
@@ -110,7 +113,8 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
         origin=_origin(setup, policy),
-        questions=_question_keys(setup),
+        questions=question_keys(setup),
+        graders=grader_keys(setup),
     )
 
 
@@ -132,9 +136,17 @@ def _origin(setup: Setup, policy: Path) -> str:
     return digest([scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
 
 
-def _question_keys(setup: Setup) -> dict[str, str]:
+def question_keys(setup: Setup) -> dict[str, str]:
+    """Return benchmark → the key of its evaluation questions."""
     every = evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions_key(questions) for name, questions in sorted(every.items()) if questions}
+
+
+def grader_keys(setup: Setup) -> dict[str, str]:
+    """Return benchmark → the graders of its evaluation questions with their versions, without spaces."""
+    every = evaluation_questions(setup.workspace, setup.recipe)
+    keys = {name: graders_key(questions, setup) for name, questions in sorted(every.items()) if questions}
+    return {name: key.replace(" ", ",") for name, key in keys.items()}
 
 
 def _domains(setup: Setup) -> dict[str, str]:

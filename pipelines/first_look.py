@@ -32,7 +32,8 @@ def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str
     """Write a recipe and `.env` for the pool, show what the recipe costs, call each worker once, and run it.
 
     Asks for a key that is neither in the environment nor in `.env`, before it leaves out a worker that is not in
-    `without`, and before it spends; with `yes` for nothing. Raises `PodiumError`, and `click.exceptions.Exit` after a refusal of the person or of a provider.
+    `without`, and before it spends; with `yes` for nothing. Raises `PodiumError`, and `click.exceptions.Exit` after a
+    refusal of the person or of a provider.
     """
     from ops.planning.requirements import check_ready
 

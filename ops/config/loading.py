@@ -362,8 +362,8 @@ def _too_costly(recipe: Recipe, worker: str) -> LeftOut:
         return LeftOut(worker, why, "Set max_output_price higher in a recipe over this one, and its budget")
     names = ", ".join([*recipe.without, worker])
     remedy = (
-        f"Write `without: [{names}]` into the recipe if the comparison may go without it, or set max_output_price "
-        "higher, and the budget"
+        f"If the comparison may go without it, write `without: [{names}]` into the recipe or into one over it (`base: "
+        f"{recipe.name}`); otherwise set max_output_price higher there, and the budget"
     )
     return LeftOut(worker, why, remedy, agreed=False)
 

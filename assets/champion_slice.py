@@ -19,6 +19,7 @@ from ops.precaching.opening import open_client
 from ops.release import registry
 from ops.retraining.champion import champion
 from ops.retraining.slices import evaluate_slice
+from ops.retraining.standing import judged_alike
 from ops.retraining.start import champion_folder
 
 
@@ -47,7 +48,7 @@ def champion_slice(
         raise PodiumError("there is no champion: `podium run` trains and promotes one")
     client = open_client(setup.beside(f"nights-{now:%Y-%m}"), "evaluation")
     policy = champion_folder(setup.workspace, known.change(setup.pool))
-    before = registry.score_rows(setup.workspace, version)
+    before = judged_alike(setup, version)
     with servers(setup):
         night = evaluate_slice(setup, policy, client, before, snapshot.retraining.slice_questions, now.date())
     reporter.calls(context, client.counts)

@@ -17,11 +17,12 @@ from ops.evaluation.outcomes import write_outcomes
 from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
-from ops.evaluation.stored import COLD_START, score_folder
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
+from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell, evaluation_folder
-from ops.retraining.standing import scored_cold_start
+from ops.retraining.standing import champion_to_judge_again, scored_cold_start
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -57,7 +58,11 @@ def opponents_files(podium: Podium) -> list[Path]:
 
 
 def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> OpponentScores:
-    """Call the workers for the missing answers of single workers, the cold start and the baselines."""
+    """Call the workers for the missing answers of single workers, the cold start and the baselines.
+
+    A champion whose scores another version of a grader judged is scored again, from its stored answers, so that the
+    gate can compare a challenger with it.
+    """
     setup = podium.load()
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
     with servers(setup):
@@ -66,6 +71,8 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
         if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
             taught = score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
         scored = score_baselines(setup, client, benchmarks, progress)
+        if (champion := champion_to_judge_again(setup)) is not None:
+            score_policy(setup, champion, CONDUCTOR, evaluating, unscored(setup, champion), progress)
     reached = all(row.status != "unreachable" for rows in alone.values() for row in rows)
     whole = reached and not any(row.unscorable for rows in (*taught.values(), *scored.values()) for row in rows)
     asked = {name: summarize(rows) for name, rows in scored.items()}

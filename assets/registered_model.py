@@ -10,7 +10,7 @@ from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
-from ops.release.lineage import Lineage
+from ops.release.lineage import Lineage, as_tag
 from ops.training.run.plan import RunResult
 from ops.training.run.tracking import tracked_checkpoint, tracked_run
 
@@ -37,7 +37,8 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         recipe=recipe.name,
         training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
         evaluation=comparison.origin,
-        questions=" ".join(f"{name}={key}" for name, key in comparison.questions.items()),
+        questions=as_tag(comparison.questions),
+        graders=as_tag(comparison.graders),
     )
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
     tracked = {stage: tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,20 +28,22 @@ BASE = "first-look"
 """The recipe that a new workspace runs first."""
 
 
-def first_look(workspace: Workspace, pool: str, yes: bool) -> None:
+def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str] = ()) -> None:
     """Write a recipe and `.env` for the pool, show what the recipe costs, call each worker once, and run it.
 
-    Asks for a key that is neither in the environment nor in `.env`, and before it spends; with `yes` for nothing.
-    Raises `PodiumError`, and `click.exceptions.Exit` after a refusal of the person or of a provider.
+    Asks for a key that is neither in the environment nor in `.env`, before it leaves out a worker that is not in
+    `without`, and before it spends; with `yes` for nothing. Raises `PodiumError`, and `click.exceptions.Exit` after a
+    refusal of the person or of a provider.
     """
     from ops.planning.requirements import check_ready
 
     recipe = write_recipe(workspace, pool)
+    agree_to_leave_out(workspace, recipe, yes, without)
     setup = Setup.read(workspace, recipe)
     ask_for_keys(workspace, setup.pool, yes)
     check_ready(setup)
-    for what, why, remedy in setup.left_out:
-        click.echo(f"{what} {why}. {remedy}.")
+    for each in setup.left_out:
+        click.echo(f"{each.what} {each.why}. {each.remedy}.")
     cost = _show_cost(setup)
     try:
         confirm_spending(setup, yes, cost)
@@ -69,6 +71,32 @@ def write_recipe(workspace: Workspace, pool: str) -> str:
         write_text(file, f"{head}base: {BASE}\nname: {name}\npool: {pool}\n")
     click.echo(f"recipe {file.relative_to(workspace.root)}, pool {pool_file(Path('config'), pool)}")
     return name
+
+
+def agree_to_leave_out(workspace: Workspace, recipe: str, yes: bool, without: Sequence[str]) -> None:
+    """Write into the recipe which workers above `max_output_price` it goes without: those of `without`, and those that
+    a person agrees to.
+
+    Raises `ConfigError` where one is left to agree to and no person can be asked, and `click.exceptions.Exit` where the
+    person does not agree.
+    """
+    setup = Setup.read(workspace, recipe)
+    costly = [each for each in setup.left_out if not each.agreed]
+    file = workspace.config / "recipes" / f"{recipe}.yaml"
+    if not costly:
+        return
+    for each in costly:
+        if each.what in without:
+            continue
+        if yes or not sys.stdin.isatty():
+            remedy = f"Add --without {each.what} to the command to agree, or set max_output_price higher in {file.name}"
+            raise ConfigError(file, "max_output_price", f"{each.what} {each.why}", remedy)
+        if not click.confirm(f"{each.what} {each.why}. Go on without it?", err=True):
+            click.echo(f"Nothing was spent. Set max_output_price higher in {file}, and budget.run_usd.")
+            raise click.exceptions.Exit(1)
+    names = ", ".join([*setup.recipe.without, *(each.what for each in costly)])
+    kept = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("without:")]
+    write_text(file, "\n".join([*kept, f"without: [{names}]"]) + "\n")
 
 
 def ask_for_keys(workspace: Workspace, pool: Pool, yes: bool) -> None:

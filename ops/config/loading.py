@@ -305,11 +305,13 @@ def _is_synthetic(config: Path, pool: str) -> bool:
 
 
 class LeftOut(NamedTuple):
-    """A benchmark or a worker that a recipe goes without, why, and how to have it."""
+    """A benchmark or a worker that a recipe goes without, why, and what to do about it."""
 
     what: str
     why: str
     remedy: str
+    agreed: bool = True
+    """False: the recipe does not say that it may go without it, so that a run is refused."""
 
 
 class Resolved(NamedTuple):
@@ -332,9 +334,8 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.max_output_price))
     left_out = (
         *(LeftOut(name, f"is gated, {why}, and the recipe goes without it", _TOKEN) for name, why in gated.items()),
-        *(LeftOut(name, f"costs more than {recipe.max_output_price:g} USD per million output tokens, and is not asked",
-                  "Set max_output_price higher in a recipe over this one, and its budget") for name in costly),
-    )  # fmt: skip
+        *(_too_costly(recipe, name) for name in costly),
+    )
     if len(costly) == len(pool.workers):
         problem = f"is below the price of every worker of pool {pool.name!r}"
         raise ConfigError(f"recipe {recipe.name!r}", "max_output_price", problem, "Raise it, or take a cheaper pool")
@@ -353,6 +354,18 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     pool = pool.model_copy(update={"workers": left})
     check_against_pool(recipe, pool)
     return Resolved(recipe, pool, evaluation_pools, left_out)
+
+
+def _too_costly(recipe: Recipe, worker: str) -> LeftOut:
+    why = f"costs more than {recipe.max_output_price:g} USD per million output tokens, and is not asked"
+    if worker in recipe.without:
+        return LeftOut(worker, why, "Set max_output_price higher in a recipe over this one, and its budget")
+    names = ", ".join([*recipe.without, worker])
+    remedy = (
+        f"If the comparison may go without it, write `without: [{names}]` into the recipe or into one over it (`base: "
+        f"{recipe.name}`); otherwise set max_output_price higher there, and the budget"
+    )
+    return LeftOut(worker, why, remedy, agreed=False)
 
 
 def _gated(recipe: Recipe) -> dict[str, str]:

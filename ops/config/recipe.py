@@ -331,7 +331,10 @@ class Recipe(Settings):
     pool: PoolName
     """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants. `--pool` replaces it."""
     max_output_price: float | None = Field(default=None, gt=0)
-    """Workers whose stated price of output (USD per million tokens) is higher are left out. None: no limit."""
+    """Workers whose stated price of output (USD per million tokens) is higher are left out, if `without` names them;
+    otherwise the run is refused. None: no limit."""
+    without: tuple[str, ...] = ()
+    """Workers that the recipe may go without where they cost more than `max_output_price`."""
     benchmarks: dict[str, BenchmarkSource]
     curation: Curation = Curation()
     precaching: Precaching = Precaching()

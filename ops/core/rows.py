@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ops.core.checked import opened_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
 from ops.core.response import NO_RESPONSE, STORED, Response
 
+REMEDY = "Precache again (`podium data responses RECIPE`): the answers are still in the cache"
 Status = Literal["ok", "refused", "unreachable"]
 
 
@@ -86,20 +88,12 @@ def load_responses(folder: Path) -> list[ResponseRow]:
 
 
 def _read(file: Path) -> list[ResponseRow]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    remedy = "Delete it and precache again: the answers are still in the cache"
-    try:
-        table = pq.ParquetFile(file).read()
-    except (pa.ArrowInvalid, OSError) as error:
-        what = f"is not a readable Parquet file ({type(error).__name__})"
-        raise DataError(file, "", what, remedy) from None
-    if missing := [name for name in COLUMNS if name not in table.column_names]:
-        raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
-    rows = [ResponseRow.from_columns(columns) for columns in table.select(list(COLUMNS)).to_pylist()]
+    with opened_table(file, REMEDY) as table:
+        if missing := [name for name in COLUMNS if name not in table.schema_arrow.names]:
+            raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
+        rows = [ResponseRow.from_columns(columns) for columns in table.read(list(COLUMNS)).to_pylist()]
     if strange := {row.status for row in rows} - set(get_args(Status)):
-        raise DataError(file, "column status", f"holds {', '.join(sorted(strange))}", remedy)
+        raise DataError(file, "column status", f"holds {', '.join(sorted(strange))}", REMEDY)
     return rows
 
 
@@ -116,7 +110,12 @@ _NAME = b"podium/origin"
 
 
 class OtherOriginError(DataError):
-    """The stored table was made from other inputs than requested."""
+    """The stored table was made from other inputs than requested; `differing` are the names of those that differ."""
+
+    def __init__(self, file: Path, differing: tuple[str, ...], stored: Origin, wanted: Origin, remedy: str) -> None:
+        pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
+        super().__init__(file, "", f"was made from other inputs: {', '.join(pairs)}", remedy)
+        self.differing = differing
 
 
 def with_origin(table: Any, origin: Origin | None) -> Any:
@@ -132,21 +131,13 @@ def check_origin(file: Path, wanted: Origin, remedy: str) -> None:
 
     Raises `DataError` if there is no readable file.
     """
-    stored = _origin(file, remedy)
-    if differing := [name for name, value in wanted.items() if stored.get(name) != value]:
-        pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
-        raise OtherOriginError(file, "", f"was made from other inputs: {', '.join(pairs)}", remedy)
+    stored = origin_of(file, remedy)
+    if differing := tuple(name for name, value in wanted.items() if stored.get(name) != value):
+        raise OtherOriginError(file, differing, stored, wanted, remedy)
 
 
-def _origin(file: Path, remedy: str) -> dict[str, str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_schema(file).metadata or {}
-    except FileNotFoundError:
-        raise DataError(file, "", "does not exist", remedy) from None
-    except pa.ArrowInvalid as error:
-        raise DataError(file, "", f"is not parquet ({error})", remedy) from None
-    origin: dict[str, str] = json.loads(metadata.get(_NAME, b"{}"))
+def origin_of(file: Path, remedy: str) -> dict[str, str]:
+    """Return what the table in `file` was made from; empty if it does not say. Raises `DataError`."""
+    with opened_table(file, remedy) as table:
+        origin: dict[str, str] = json.loads((table.schema_arrow.metadata or {}).get(_NAME, b"{}"))
     return origin

@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp, psi
 
+from ops.benchmarks.graded import graded_responses
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.rows import ResponseRow, response_file
 
 
 class Tally(NamedTuple):
@@ -194,4 +195,4 @@ def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str])
         if not file.is_file():
             remedy = "Materialize worker_responses for this worker and benchmark"
             raise DataError(file, "", "does not exist", remedy)
-    return [row for file in files for row in load_responses(file)]
+    return [row for file in files for row in graded_responses(file)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError
@@ -30,7 +31,7 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     if needs_every_worker(setup.recipe.evaluation.baselines):
         return setup.pool.names
     folder = setup.workspace.data / "responses"
-    precached = [row for row in load_responses(folder) if row.worker in setup.pool.names]
+    precached = [row for row in graded_responses(folder) if row.worker in setup.pool.names]
     if not precached:
         raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
     return (best_single(precached).worker,)
@@ -47,7 +48,7 @@ def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
         asked = setup.asked_on(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)
-            origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats)
+            origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
             check_origin(file, origin, f"Materialize baselines for {name}")
             rows += at_prices(load_responses(file), asked.pool)
     return rows

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.graded import graded_responses, graders_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.atomic import sha256_of, write_text
+from ops.core.atomic import sha256_of
+from ops.core.checked import read_json, write_json
 from ops.core.errors import DataError
-from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.baseline import Answers, standings
@@ -47,6 +47,8 @@ class Comparison:
     """A hash of everything that the Conductor's scores depend on: policy, pool, questions, settings."""
     questions: dict[str, str] = field(default_factory=dict)
     """Benchmark → the key of its questions."""
+    graders: dict[str, str] = field(default_factory=dict)
+    """Benchmark → its graders with their versions."""
 
 
 def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
@@ -59,7 +61,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
     asked = asked_alone(setup)
     alone = stored_answers(setup, asked)
-    trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
     taught = base_policy if setup.recipe.cold_start else None
@@ -77,7 +79,8 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
         best_worker_rows=_with_domains(of_worker(alone, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
         origin=_origin(setup, policy),
-        questions=_question_keys(setup),
+        questions=question_keys(setup),
+        graders=grader_keys(setup),
     )
     facts = _facts(setup, policy) | {
         "best_worker": best,
@@ -86,7 +89,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
             name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
         },
     }
-    write_text(comparison_file(setup.workspace, made.policy), json.dumps(facts, indent=1))
+    write_json(comparison_file(setup.workspace, made.policy), facts)
     return made
 
 
@@ -96,7 +99,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
     Raises `DataError` if none is stored, or if scores, prices or workers have changed since.
     """
     file = comparison_file(setup.workspace, policy_key(policy))
-    facts = _read(file)
+    facts = read_json(file, _REMEDY)
     for name, value in _facts(setup, policy).items():
         if facts.get(name) != value:
             raise DataError(file, name, f"is {facts.get(name)!r} there and {value!r} now", _REMEDY)
@@ -110,7 +113,8 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
         origin=_origin(setup, policy),
-        questions=_question_keys(setup),
+        questions=question_keys(setup),
+        graders=grader_keys(setup),
     )
 
 
@@ -132,9 +136,17 @@ def _origin(setup: Setup, policy: Path) -> str:
     return digest([scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
 
 
-def _question_keys(setup: Setup) -> dict[str, str]:
+def question_keys(setup: Setup) -> dict[str, str]:
+    """Return benchmark → the key of its evaluation questions."""
     every = evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions_key(questions) for name, questions in sorted(every.items()) if questions}
+
+
+def grader_keys(setup: Setup) -> dict[str, str]:
+    """Return benchmark → the graders of its evaluation questions with their versions, without spaces."""
+    every = evaluation_questions(setup.workspace, setup.recipe)
+    keys = {name: graders_key(questions, setup) for name, questions in sorted(every.items()) if questions}
+    return {name: key.replace(" ", ",") for name, key in keys.items()}
 
 
 def _domains(setup: Setup) -> dict[str, str]:
@@ -150,16 +162,6 @@ def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> list[O
 def comparison_file(workspace: Workspace, policy: str) -> Path:
     """Return the path `scores/comparisons/POLICY.json`, where `policy` is the policy's key."""
     return workspace.scores / "comparisons" / f"{policy}.json"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(file, "", "does not exist: this policy has not been evaluated", _REMEDY) from None
-    except ValueError as error:
-        raise DataError(file, "", f"is not JSON ({error})", _REMEDY) from None
-    return facts
 
 
 def _board(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
@@ -10,11 +11,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
+from ops.benchmarks.graded import GRADED_AGAIN, GRADER
 from ops.core.problem import Problem
 from ops.core.rows import Origin
 from ops.core.sqlite import SqliteFile, of_this_machine
 from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.scores import veiled, write_rows
+
+log = logging.getLogger(__name__)
 
 _VERSION = 1
 _SCHEMA = (
@@ -65,8 +69,11 @@ class RowJournal:
         self._file = SqliteFile(file, _VERSION, _SCHEMA)
         material = json.dumps([dict(origin), weights], sort_keys=True)
         with self._file.writing() as connection:
-            same = [material] == [text for (text,) in connection.execute("SELECT material FROM origin")]
-            connection.execute(f"DELETE FROM rows{' WHERE unscorable' if same else ''}")
+            stored = [text for (text,) in connection.execute("SELECT material FROM origin")]
+            same = stored == [material]
+            deleted = connection.execute(f"DELETE FROM rows{' WHERE unscorable' if same else ''}").rowcount
+            if deleted and not same and json.loads(stored[0])[0].get(GRADER) != origin.get(GRADER):
+                log.warning("Another version of the grader judged %d rows of %s: %s", deleted, file, GRADED_AGAIN)
             if not same:
                 connection.execute("DELETE FROM origin")
                 connection.execute("INSERT INTO origin VALUES (?)", (material,))

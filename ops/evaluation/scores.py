@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ops.config import Pool, Setup
-from ops.core.atomic import replacing
+from ops.core.checked import opened_table
+from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
 from ops.core.rows import Origin, with_origin
 from ops.evaluation.rows import OutcomeRow, Usage
 
 PART = 5_000
 """The rows that are read or written at once."""
+REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, with the answers that are in the cache"
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 
@@ -26,7 +28,8 @@ def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, ori
 
 
 def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
-    """Write the rows atomically as parquet, in their order and in parts, so that memory does not grow with the rows.
+    """Write the rows atomically as parquet with a digest beside it, in their order and in parts, so that memory does
+    not grow with the rows.
 
     If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
     empty, because they quote its questions. `origin` records what the scores depend on.
@@ -35,7 +38,7 @@ def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, or
     import pyarrow.parquet as pq
 
     schema, left = with_origin(_schema().empty_table(), origin).schema, iter(rows)
-    with replacing(file) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+    with replacing_with_digest(file) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         while part := list(islice(left, PART)):
             kept = veiled(part, texts=texts)
             columns = {name: [getattr(row, name) for row in kept] for name in _COLUMNS}
@@ -63,29 +66,28 @@ def _schema() -> Any:
     return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
 
 
-def load_rows(file: Path) -> list[OutcomeRow]:
-    """Read a file that `save_rows` wrote. Raises `DataError` if it does not exist or has another format."""
-    return list(iterate_rows(file))
+def load_rows(
+    file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
+) -> list[OutcomeRow]:
+    """Read a file that `save_rows` wrote; `undigested` says what a file without a digest is taken for.
+
+    Raises `DataError`, whose last sentence is `remedy`, if the file does not exist, was changed or has another format.
+    """
+    return list(iterate_rows(file, remedy, undigested=undigested))
 
 
-def iterate_rows(file: Path) -> Iterator[OutcomeRow]:
+def iterate_rows(
+    file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
+) -> Iterator[OutcomeRow]:
     """Read the rows of a file in their order, part by part. Raises the errors of `load_rows`."""
-    import pyarrow.parquet as pq
-    from pyarrow import ArrowInvalid
-
-    try:
-        with pq.ParquetFile(file) as table:
-            if missing := [name for name in _COLUMNS if name not in table.schema_arrow.names]:
-                raise DataError(file, f"column {missing[0]}", "is missing", "Delete the file and evaluate again")
-            for part in table.iter_batches(PART, columns=list(_COLUMNS)):
-                columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
-                columns["workers"] = list(map(tuple, columns["workers"]))
-                columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
-                yield from map(OutcomeRow, *columns.values())
-    except FileNotFoundError:
-        raise DataError(file, "", "does not exist", "Materialize benchmark_scores first") from None
-    except ArrowInvalid as error:
-        raise DataError(file, "", f"is not parquet ({error})", "Delete it and evaluate again") from None
+    with opened_table(file, remedy, missing=undigested) as table:
+        if missing := [name for name in _COLUMNS if name not in table.schema_arrow.names]:
+            raise DataError(file, f"column {missing[0]}", "is missing", remedy)
+        for part in table.iter_batches(PART, columns=list(_COLUMNS)):
+            columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
+            columns["workers"] = list(map(tuple, columns["workers"]))
+            columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
+            yield from map(OutcomeRow, *columns.values())
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ class StoredRows:
             yield from iter_at_prices(iterate_rows(file), pool)
 
     def __len__(self) -> int:
-        import pyarrow.parquet as pq
+        """Raises the errors of `load_rows`."""
+        return sum(map(_row_count, (file for file, _ in self.files)))
 
-        return sum(pq.read_metadata(file).num_rows for file, _ in self.files)
+
+def _row_count(file: Path) -> int:
+    with opened_table(file, REMEDY) as table:
+        return int(table.metadata.num_rows)
 
 
 def at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> list[OutcomeRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ops.benchmarks.graded import GRADER, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
@@ -41,6 +42,7 @@ def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> O
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
+        GRADER: graders_key(questions, setup),
         "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
     }
 

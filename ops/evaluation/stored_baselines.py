@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from ops.benchmarks.graded import GRADER, graded_responses, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key, read_problems
 from ops.config import Setup, digest
-from ops.core.atomic import write_text
-from ops.core.errors import DataError
+from ops.core.checked import read_json, write_json
 from ops.core.problem import Problem
-from ops.core.rows import Origin, ResponseRow, check_origin, load_responses
+from ops.core.rows import Origin, ResponseRow, check_origin
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
 from ops.evaluation.journal import RowJournals
@@ -48,15 +47,16 @@ class TrainingAnswers:
 
     @cached_property
     def key(self) -> str:
-        """A hash of the problems, grades and examples, independent of prices and latencies."""
+        """A hash of the problems, graders, grades and examples, independent of prices and latencies."""
         grades = sorted((row.worker, row.problem_key, row.sample, row.status, row.score) for row in self.responses)
-        return digest([questions_key(self.problems), grades, [shot.model_dump() for shot in self.few_shots]])
+        shots = [shot.model_dump() for shot in self.few_shots]
+        return digest([questions_key(self.problems), graders_key(self.problems), grades, shots])
 
 
 def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
     """Read the recorded responses of the pool's workers to these problems, at the pool's prices. Raises `DataError`."""
     keys = {problem.key for problem in problems}
-    rows = load_responses(setup.workspace.data / "responses")
+    rows = graded_responses(setup.workspace.data / "responses")
     own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
     return responses_at_prices(own, setup.pool)
 
@@ -90,6 +90,7 @@ class BaselineStore(NamedTuple):
             "answers": asked.pool.answers_key,
             "settings": settings_key(asked, "repeats"),
             "questions": questions_key(questions),
+            GRADER: graders_key(questions, asked),
         }
 
     def _method(self) -> dict[str, str]:
@@ -108,7 +109,7 @@ class BaselineStore(NamedTuple):
 
     def keep(self, rows: RowJournals, detail: str) -> None:
         """Store the rows of whole benchmarks; `detail` is what the method chose or learned."""
-        write_text(self.folder / _METHOD, json.dumps({"detail": detail}, ensure_ascii=False) + "\n")
+        write_json(self.folder / _METHOD, {"detail": detail})
         rows.finish()
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> StoredRows:
@@ -123,12 +124,8 @@ class BaselineStore(NamedTuple):
 
     def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
         """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""
-        file = self.folder / _METHOD
         rows = self.rows(questions_of)
-        try:
-            detail = str(json.loads(file.read_text(encoding="utf-8"))["detail"])
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(file, "detail", f"cannot be read ({error})", "Materialize baselines") from None
+        detail = str(read_json(self.folder / _METHOD, "Materialize baselines")["detail"])
         return Standing(summarize(rows), detail)
 
 

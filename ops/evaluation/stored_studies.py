@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +11,8 @@ from ops.benchmarks.store import evaluation_questions, not_trained_on
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Samples
-from ops.core.atomic import write_text
-from ops.core.errors import DataError
+from ops.core.checked import read_bytes, read_json, write_json
+from ops.core.digests import replacing_with_digest
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, BySeed, Findings, arm_name, findings
 from ops.evaluation.reading import questions
@@ -97,13 +96,14 @@ class StudyStore:
             for number, run in enumerate(arm.runs):
                 save_rows(run, self._file(place, number))
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / _PICTURE).write_bytes(found.picture)
+        with replacing_with_digest(self._folder / _PICTURE) as picture:
+            picture.write_bytes(found.picture)
         listed = [
             {"name": arm.name, "runs": len(arm.runs), "beside": dict(arm.beside), "facts": dict(arm.facts)}
             for arm in arms
         ]
         facts = {"arms": listed, "summary": found.summary, "details": found.details, "said": found.said}
-        write_text(self._folder / _INDEX, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+        write_json(self._folder / _INDEX, facts)
 
     def arms(self) -> list[Arm]:
         """Read every arm, with rows at the pool's prices. Raises `DataError` if the study was not completed."""
@@ -114,7 +114,7 @@ class StudyStore:
 
     def findings(self) -> Findings:
         """Return the findings at the pool's prices. Raises `DataError` if the study was not completed."""
-        facts, picture = self._index(), (self._folder / _PICTURE).read_bytes()
+        facts, picture = self._index(), read_bytes(self._folder / _PICTURE, self._remedy)
         if facts["arms"]:
             return self._study.findings({self._setup.recipe.seed: self.arms()}, self._setup)._replace(picture=picture)
         return Findings(Columns(*facts["summary"]), Columns(*facts["details"]), facts["said"], picture)
@@ -123,16 +123,14 @@ class StudyStore:
         return self._folder / str(place) / f"{run}.parquet"
 
     def _rows(self, place: int, run: int) -> list[OutcomeRow]:
-        return priced(load_rows(self._file(place, run)), self._setup)
+        return priced(load_rows(self._file(place, run), self._remedy), self._setup)
 
     def _index(self) -> Any:
-        file, remedy = self._folder / _INDEX, f"Run `podium study {self._study.name}`"
-        try:
-            return json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(file, "", "does not exist", remedy) from None
-        except ValueError as error:
-            raise DataError(file, "", f"is not JSON ({error})", remedy) from None
+        return read_json(self._folder / _INDEX, self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"Run `podium study {self._study.name}`"
 
 
 def _origin(study: Study, lab: Lab) -> dict[str, str]:

@@ -188,7 +188,16 @@ def _note_root() -> None:
 
 def libraries(benchmark: str) -> Libraries:
     """Return the libraries of this benchmark's programs: the environment made for it if it exists, else Podium's."""
-    home = _CHOSEN.environments.get(benchmark) or (_CHOSEN.root and _CHOSEN.root / f".venv-{benchmark}")
+    return _libraries(_CHOSEN.environments, _CHOSEN.root, benchmark)
+
+
+def libraries_of(settings: GradingSettings, root: Path, benchmark: str) -> Libraries:
+    """Return the libraries that a process with these grading settings uses, as `libraries` does after `configure`."""
+    return _libraries({name: root / path for name, path in settings.environments.items()}, root, benchmark)
+
+
+def _libraries(environments: Mapping[str, Path], root: Path | None, benchmark: str) -> Libraries:
+    home = environments.get(benchmark) or (root and root / f".venv-{benchmark}")
     return _environment(home) if home is not None and (home / "pyvenv.cfg").is_file() else own_libraries()
 
 

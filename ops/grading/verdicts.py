@@ -1,6 +1,6 @@
 """Verdicts of programs in one SQLite file beside the response cache, so that no program runs twice.
 
-What a verdict depends on is in its key: the graders' code, Python, the isolation, the libraries, the tests and the
+What a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the tests and the
 program. A stored row has a score and a reason; it never has a program, a question, or any text about hidden tests.
 """
 
@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import ops.core
-import ops.grading
 from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
 from ops.core.sqlite import Damaged, SqliteFile, of_this_machine
 from ops.grading.grader import GRADERS, MAX_CHARACTERS
-from ops.grading.isolation import Libraries, accepted_wall, libraries
+from ops.grading.isolation import accepted_wall, libraries
+from ops.grading.version import grader_version
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -84,28 +82,9 @@ class VerdictStore:
 
 
 def _key(problem: Problem, program: str) -> str:
-    parts = (grader_version(), accepted_wall(), sys.version, installed(libraries(problem.benchmark)))
+    parts = (grader_version(problem.grader, libraries(problem.benchmark)), accepted_wall())
     own = problem.as_row() if problem.grading else None  # a function sees the problem
     return _digest([*parts, _tests_key(problem.tests, problem.hidden), own, program])
-
-
-@lru_cache(maxsize=1)
-def grader_version() -> str:
-    """Return a hash of the source of everything that decides a verdict."""
-    folder = Path(ops.grading.__path__[0])
-    files = [
-        *sorted(folder.rglob("*.py")),
-        *(Path(ops.core.__path__[0], name) for name in ("cpython.py", "problem.py")),
-    ]
-    return _digest([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
-
-
-@lru_cache(maxsize=8)
-def installed(chosen: Libraries) -> str:
-    """Return a hash of the names and versions of the libraries that a program can import."""
-    folders = [Path(folder) for folder in chosen.folders]
-    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return _digest(sorted(names - {"__pycache__"}))
 
 
 @lru_cache(maxsize=1024)

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup
 from ops.core.errors import counted
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.rows import ResponseRow
 from ops.evaluation.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths, stored_shortlist
@@ -161,7 +162,7 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     from ops.precaching.profiles import tallies
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    stored = load_responses(setup.workspace.data / "responses")
+    stored = graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
     chains = signal.rescue(setup.recipe.curation.rescued)
     shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.graded import GRADER
 from ops.benchmarks.store import by_benchmark, evaluation_questions
 from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, check_origin, load_responses
+from ops.core.rows import OtherOriginError, ResponseRow, check_origin, load_responses
 from ops.evaluation.alone import asked_alone
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
 from ops.evaluation.stored_baselines import baseline_stores
@@ -64,7 +65,7 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
     if base is None:
         return Left(precaching=precaching, alone=alone, baselines=_baselines(setup, questions))
     recipe, shares, policy = setup.recipe, {"training": 1.0, "adaptive": 1.0, "recursive": 1.0}, base
-    stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)]
+    stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)] * recipe.trains
     stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
     stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
     for name, adaptive, recursive in stages:
@@ -110,12 +111,18 @@ def share_of_run(folder: Path, steps: int) -> float:
 
 
 def unscored(
-    setup: Setup, policy: Path, name: str = CONDUCTOR, questions: Mapping[str, Sequence[Problem]] | None = None
+    setup: Setup,
+    policy: Path,
+    name: str = CONDUCTOR,
+    questions: Mapping[str, Sequence[Problem]] | None = None,
+    *,
+    any_grader: bool = False,
 ) -> list[str]:
-    """The benchmarks for which this policy has no stored scores with the current pool.
+    """The benchmarks for which this policy has no stored scores with the current pool and graders.
 
-    `questions`: the evaluation's questions, read from the workspace unless given. Raises `DataError` if they cannot be
-    read.
+    `questions`: the evaluation's questions, read from the workspace unless given. `any_grader`: scores that another
+    version of a grader judged count, because their answers are stored and only graded again. Raises `DataError` if the
+    questions cannot be read.
     """
     asked = evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
     return [
@@ -125,13 +132,16 @@ def unscored(
         and not _holds(
             score_file(setup.workspace, name, policy, benchmark),
             scores_origin(setup.asked_on(benchmark), policy, own),
+            any_grader=any_grader,
         )
     ]
 
 
-def _holds(file: Path, origin: Mapping[str, str]) -> bool:
+def _holds(file: Path, origin: Mapping[str, str], *, any_grader: bool = False) -> bool:
     try:
         check_origin(file, dict(origin), "")
+    except OtherOriginError as error:
+        return any_grader and error.differing == (GRADER,)
     except DataError:
         return False
     return True
@@ -231,5 +241,5 @@ def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict
 
 def _evaluation(setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path) -> dict[str, float]:
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
-    missing = [unscored(setup, policy, name, questions) for name, policy in policies]
+    missing = [unscored(setup, policy, name, questions, any_grader=True) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}

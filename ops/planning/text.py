@@ -196,16 +196,24 @@ def _disk(plan: Plan) -> str:
     return _facts(facts)
 
 
+_NOTHING_LEFT = (
+    "No call is left to make: every answer is stored. A run computes the costs in its tables anew at the pool's\n"
+    "present prices, at no cost."
+)
+
+
 def _money(plan: Plan) -> str:
     stages = plan.stages
-    rows = [_stage(stage) for stage in (*stages, total(stages))]
+    whole = total(stages)
+    rows = [_stage(stage) for stage in (*stages, whole)]
     spent = [("", "calls", "USD", "expected"), *((name, calls, usd, mean) for name, calls, _, usd, mean, *_ in rows)]
     what = [(f"  {stage.name}", f"{stage.what}{_limit(stage.limited_by)}") for stage in stages]
     unknown = [name for name, count in plan.questions.items() if count is None]
     left_out = [f"  not counted, since their files are not here: {', '.join(unknown)}"] if unknown else []
     width = max(len(name) for name, _ in what) + 2
     return "\n".join([
-        "calls and USD still to come, low to high; what is stored costs nothing", _table(spent), _hours(rows),
+        "calls and USD still to come, low to high; what is stored costs nothing", _table(spent),
+        *([] if whole.calls.high else [_NOTHING_LEFT]), _hours(rows),
         "what is asked",
         *(f"{name:<{width}}{words}" for name, words in what), *left_out, _assumed(plan),
     ])  # fmt: skip

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 
 from ops.config import Worker
-from ops.core.atomic import replacing
+from ops.core.digests import replacing_with_digest
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
@@ -94,17 +94,21 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
 
 
 def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | None = None) -> None:
-    """Write rows to a Parquet file atomically; equal rows give equal bytes.
+    """Write rows to a Parquet file atomically, with a digest beside it; equal rows give equal bytes.
 
-    `origin`: identity of the worker and questions behind the answers. For a confidential benchmark only the answer
+    `origin`: identity of the worker, the questions and the graders behind the answers; None: only the benchmarks'
+    graders as they are now. For a confidential benchmark only the answer
     letters are stored (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from ops.benchmarks.graded import GRADER, usual_graders
+
     ordered = sorted(map(_fit_to_keep, rows), key=order)
+    origin = {GRADER: usual_graders({row.benchmark for row in ordered})} if origin is None else origin
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
-    with replacing(file) as temporary:
+    with replacing_with_digest(file) as temporary:
         pq.write_table(with_origin(table, origin), temporary, compression="zstd")
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.benchmarks.graded import GRADER, graders_key
 from ops.benchmarks.store import questions_key
-from ops.config import Worker, digest
+from ops.config import Setup, Worker, digest
 from ops.core.problem import Problem
 from ops.core.rows import Origin
 from ops.core.workspace import Workspace
@@ -37,6 +38,14 @@ def evaluation_folder(workspace: Workspace) -> Path:
     return workspace.scores / "workers"
 
 
-def answers_origin(worker: Worker, questions: Sequence[Problem], samples: int) -> Origin:
-    """Origin of a worker's answers to evaluation questions: worker, questions and number of samples."""
-    return {"worker": digest(worker.identity), "questions": questions_key(questions), "samples": str(samples)}
+def answers_origin(worker: Worker, questions: Sequence[Problem], samples: int, setup: Setup | None = None) -> Origin:
+    """Return what a worker's graded answers depend on: worker, questions, number of samples, and graders.
+
+    `setup`: that of the evaluation; None for precached answers (`graders_key`).
+    """
+    return {
+        "worker": digest(worker.identity),
+        "questions": questions_key(questions),
+        "samples": str(samples),
+        GRADER: graders_key(questions, setup),
+    }

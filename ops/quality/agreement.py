@@ -16,7 +16,8 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.grading.graders.judge import PROMPT, UNREADABLE
+from ops.grading.graders.judge import UNREADABLE
+from ops.grading.version import grader_version
 from ops.workers.scheduling import Client
 from ops.workflow.judging import graded
 
@@ -134,7 +135,8 @@ def _agreed(same: Sequence[bool]) -> Agreed:
 
 
 def save_agreement(workspace: Workspace, grader: JudgeGrader, agreement: Agreement) -> None:
-    """Keep the measurement of this version of the judge on this benchmark, in place of an earlier one."""
+    """Keep the measurement of this version of the judge and of its code on this benchmark, in place of an earlier
+    one."""
     facts = json.dumps(asdict(agreement), indent=1, ensure_ascii=False)
     write_text(_file(workspace, grader, agreement.benchmark), facts + "\n")
 
@@ -151,4 +153,5 @@ def load_agreement(workspace: Workspace, grader: JudgeGrader, benchmark: str) ->
 
 
 def _file(workspace: Workspace, grader: JudgeGrader, benchmark: str) -> Path:
-    return workspace.state / "judges" / f"{benchmark}-{digest([grader.version, PROMPT])}.json"
+    key = digest([grader.version, grader_version("judge")])
+    return workspace.state / "judges" / f"{benchmark}-{key}.json"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.quarantine import failing_gold
 from ops.benchmarks.registry import training_domains
 from ops.benchmarks.store import SPLITS, asked_of, held_out, raw_files, read_problems
 from ops.config import Setup
 from ops.core.problem import Problem, Split
-from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.quality.gold import check_gold
 from ops.quality.problems import Balance, HeldOut, check_problems
@@ -72,7 +72,7 @@ def shortlist_gold(workspace: Workspace) -> QualityReport:
 def worker_responses(setup: Setup) -> QualityReport:
     """The responses on disk answer the shortlist on disk."""
     return check_responses(
-        load_responses(setup.workspace.data / "responses"),
+        graded_responses(setup.workspace.data / "responses"),
         read_problems(setup.workspace.data / "shortlist.jsonl"),
         setup.pool.names,
         setup.recipe.precaching.samples,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +18,10 @@ from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.quality.agreement import load_agreement
 from ops.release import registry, store
 from ops.release.dossier import Dossier, Opponent, pairings
-from ops.release.lineage import Refused, check_claims, check_complete, questions_of
+from ops.release.lineage import Refused, check_claims, check_complete, judged_otherwise, questions_of
 from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
+
+log = logging.getLogger(__name__)
 
 _SHOWN = {
     "policy": "policy",
@@ -46,7 +49,8 @@ def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: 
     first.
 
     For the champion itself: the decision at its promotion, since a comparison with itself has no information. A
-    benchmark whose questions differ from those of the champion's scores does not count as shared. Raises
+    benchmark does not count as shared if the champion's scores are of other questions, or if another version of a
+    grader judged them. Raises
     `RegistryError` if the challenger's version does not exist, and `Refused` if its lineage is incomplete or `tested`
     is of another policy, pool or data than the tags state.
     """
@@ -59,6 +63,8 @@ def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: 
     _check_scores(setup, challenger, tested)
     again = _scored_again(setup, champion) if champion else None
     theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
+    if champion is not None and again is None and (others := judged_otherwise(champion.tags, tested.graders)):
+        log.warning("%s", other_graders(champion, others))
     analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
     decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
     decision = with_judges(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
@@ -128,6 +134,16 @@ def _check_scores(setup: Setup, challenger: store.Registered, tested: Comparison
         )
 
 
+def other_graders(champion: store.Registered, benchmarks: Sequence[str]) -> str:
+    """Return in one line why the champion's scores on these benchmarks are not compared, and what to do."""
+    seed = f" --seed {champion.tags['seed']}" if champion.tags.get("seed") else ""
+    command = f"podium run {champion.tags.get('recipe', 'RECIPE')}{seed}"
+    return (
+        f"Another version of the grader judged champion version {champion.version} on {', '.join(benchmarks)}, so its "
+        f"scores there are not compared. `{command}` grades its stored answers again"
+    )
+
+
 def facts_of(registered: store.Registered) -> dict[str, str]:
     """Return a version's lineage tags under their labels on a page."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
@@ -138,9 +154,9 @@ def _title(champion: store.Registered) -> str:
 
 
 def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
-    """Return the champion's rows at the pool's prices; rows of changed questions are omitted."""
+    """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
-    others = set(_changed(champion, tested))
+    others = {*_changed(champion, tested), *judged_otherwise(champion.tags, tested.graders)}
     return [
         replace(row, problem_id=f"{row.problem_id} (as it was)") if row.benchmark in others else row for row in rows
     ]
@@ -156,6 +172,8 @@ def _note(champion: store.Registered, challenger: store.Registered, tested: Comp
     said = []
     if changed := _changed(champion, tested):
         said.append(f"Scored on other questions of {', '.join(changed)}, which are not compared.")
+    if others := judged_otherwise(champion.tags, tested.graders):
+        said.append(f"Judged by another version of the graders of {', '.join(others)}, which are not compared.")
     if champion.tags.get("pool_answers_key") != challenger.tags.get("pool_answers_key"):
         said.append("Scored with another pool: the difference is that of Conductor and pool together.")
     if not questions_of(champion.tags):

@@ -29,13 +29,15 @@ class Lineage:
     """Key of everything that its scores depend on: policy, pool, questions, settings (`Comparison.origin`)."""
     questions: str = ""
     """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
+    graders: str = ""
+    """The graders of each benchmark with their versions: `math500=math:1f2e… mmlu=choice:…`."""
 
     def tags(self) -> dict[str, str]:
         """Return the fields that have a value."""
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
-OPTIONAL = frozenset({"evaluation", "questions"})
+OPTIONAL = frozenset({"evaluation", "questions", "graders"})
 """Tags that versions of other checkouts may lack."""
 REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL)
 
@@ -60,5 +62,20 @@ def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]
 
 def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
     """Return benchmark → key of the questions that the version was scored on; empty if the tag is missing."""
-    pairs = (part.partition("=") for part in tags.get("questions", "").split())
-    return {benchmark: key for benchmark, _, key in pairs}
+    return _pairs(tags.get("questions", ""))
+
+
+def judged_otherwise(tags: Mapping[str, str], graders: Mapping[str, str]) -> list[str]:
+    """Return the benchmarks whose graders, with their versions, are not those that judged the version."""
+    then = _pairs(tags.get("graders", ""))
+    return [benchmark for benchmark, key in graders.items() if then.get(benchmark) != key]
+
+
+def as_tag(keys: Mapping[str, str]) -> str:
+    """Return benchmark → key as the text of a tag."""
+    return " ".join(f"{benchmark}={key}" for benchmark, key in keys.items())
+
+
+def _pairs(text: str) -> dict[str, str]:
+    parts = (part.partition("=") for part in text.split())
+    return {benchmark: key for benchmark, _, key in parts}

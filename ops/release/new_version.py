@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
+from ops.core.digests import SUFFIX
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
@@ -81,7 +82,7 @@ def log_version(
         client.log_model_artifact(logged.model_id, str(files["card"]))
         _log_data(client, workspace, release, active.info.run_id, logged.model_id)
         _link_checkpoint(client, release, active.info.run_id)
-        for name in ("scores", "pool", "card"):
+        for name in ("scores", "scores_digest", "pool", "card"):
             mlflow.log_artifact(str(files[name]))
     with redirect_stderr(StringIO()):  # otherwise the library prints an announcement
         own = tags | {"licence": release.licence(), TAG: json.dumps(found)}
@@ -169,6 +170,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
     files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
     files["pool"].write_text(resolved(release.pool), encoding="utf-8")
     save_rows(release.rows, files["scores"], texts=False)
+    files["scores_digest"] = files["scores"].with_name(files["scores"].name + SUFFIX)
     files["card"] = scratch / CARD
     files["card"].write_text(release.model_card(), encoding="utf-8")
     return files

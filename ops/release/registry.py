@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from ops.core.digests import SUFFIX
 from ops.core.errors import first_line
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from ops.release.dossier import Dossier
     from ops.release.promotion import GateDecision
 
+SCORES = "scores.parquet"
+"""The artifact of a version's run with its scores; its digest is beside it."""
 VERDICT = "verdict.json"
 """The artifact of a version's run that explains the verdict."""
 
@@ -201,11 +204,17 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
 
 
 def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]:
-    """Return the per-question scores stored with a version, for pairing; completions and answers are empty."""
+    """Return the per-question scores stored with a version, for pairing; completions and answers are empty.
+
+    Raises `DataError` if the file was changed since the version was registered.
+    """
     from ops.evaluation.scores import load_rows
 
+    remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
     with connected(workspace) as client, TemporaryDirectory() as folder:
-        return load_rows(Path(client.download_artifacts(registered.run_id, "scores.parquet", folder)))
+        _artifact(client, registered.run_id, f"{SCORES}{SUFFIX}", Path(folder))
+        file = Path(client.download_artifacts(registered.run_id, SCORES, folder))
+        return load_rows(file, remedy, undigested="accepted")
 
 
 @contextmanager

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
 from ops.config.studies import load_studies
 from ops.core.errors import DataError
-from ops.core.rows import load_responses
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.outcomes import Systems, sources
 from ops.evaluation.rows import OutcomeRow
@@ -113,7 +113,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
 
 
 def _best_worker(setup: Setup) -> str:
-    trained = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     return WORKER + best_single(trained).worker if trained else ""
 
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import read_problems
 from ops.config import Probing, Settings, Setup, Worker, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Namespace, Sample
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.rows import ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.precaching.precache import answer
@@ -100,7 +101,7 @@ def chosen(problems: Sequence[Problem], precached: Mapping[str, ResponseRow], se
 def precached(setup: Setup, worker: Worker) -> dict[str, ResponseRow]:
     """Problem key → the worker's precached answer at sample 0; unreachable ones are omitted. Raises `DataError`."""
     folder = response_file(setup.workspace.data / "responses", worker.name, "any").parent
-    rows = load_responses(folder) if folder.is_dir() else []
+    rows = graded_responses(folder) if folder.is_dir() else []
     return {row.problem_key: row for row in rows if row.sample == 0 and row.status != "unreachable"}
 
 

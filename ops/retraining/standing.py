@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import evaluation_questions
-from ops.conductor.policy import PolicyCard
+from ops.conductor.policy import CARD, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
-from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone, stored_answers
-from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.comparison import grader_keys, question_keys, stored_comparison
+from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import COLD_START, stored_scores
 from ops.evaluation.stored_baselines import kept
 from ops.planning.lengths import stored_shortlist
 from ops.precaching.profiles import subjects_of
 from ops.release import registry
+from ops.release.judgement import other_graders
+from ops.release.lineage import judged_otherwise, questions_of
+from ops.release.store import MODEL, Registered
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
 from ops.training.run.plan import PLAN, RunPlan
 from ops.workers.pool import difference
+
+log = logging.getLogger(__name__)
 
 UNTRAINED = "an untrained policy is evaluated and not fine-tuned"
 
@@ -87,17 +94,45 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared = stored_comparison(setup, folder)
+    compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
+    before = judged_alike(setup, now)
+    if not before:
+        said = other_graders(now, judged_otherwise(now.tags, compared.graders))
+        raise DataError(f"version {now.version} of {MODEL}", "tags", said, "Then start the retraining again")
     evidence = RetrainingEvidence(
         now=compared.conductor,
-        before=at_prices(registry.score_rows(setup.workspace, now), change.before),
+        before=at_prices(before, change.before),
         best_worker=compared.best_worker_rows,
-        responses=[row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names],
+        responses=[row for row in precached if row.worker in setup.pool.names],
         subjects=subjects_of(stored_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
     return made
+
+
+def judged_alike(setup: Setup, champion: Registered) -> list[OutcomeRow]:
+    """Return the champion's rows without the benchmarks that another version of a grader judged, which one line
+    names."""
+    rows, others = registry.score_rows(setup.workspace, champion), judged_otherwise(champion.tags, grader_keys(setup))
+    if others:
+        log.warning("%s", other_graders(champion, others))
+    return [row for row in rows if row.benchmark not in others]
+
+
+def champion_to_judge_again(setup: Setup) -> Path | None:
+    """Return the champion's policy if another version of a grader judged it, on this pool and these questions.
+
+    Scoring it again then calls no worker whose answer is stored. None otherwise, and for a champion that this checkout
+    did not train.
+    """
+    known = registry.champion(setup.workspace)
+    if known is None or known.tags.get("pool_answers_key") != setup.pool.answers_key:
+        return None
+    if questions_of(known.tags) != question_keys(setup) or not judged_otherwise(known.tags, grader_keys(setup)):
+        return None
+    policy = setup.workspace.runs / known.tags.get("policy", "") / "policy"
+    return policy if (policy / CARD).is_file() else None
 
 
 def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:

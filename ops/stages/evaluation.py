@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ops.benchmarks.graded import begin_tables
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
@@ -74,6 +75,7 @@ def _score_policy(
         benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
         for benchmark, questions in questions_of.items()
     }
+    begin_tables(dict(origins.values()))
     sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
     with (
         closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
@@ -137,8 +139,8 @@ def score_baselines(
 ) -> dict[str, StoredRows]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
-    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions and settings are reused,
-    also those of an evaluation that did not end.
+    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
+    are reused, also those of an evaluation that did not end.
     Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
     questions_of = _questions(setup, benchmarks)
@@ -154,9 +156,10 @@ def _score_baseline(
     on_progress: OnProgress | None,
 ) -> StoredRows:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
+        begin_tables({store.file(name): store.origin(name, own) for name, own in questions_of.items()})
         try:
             return store.rows(questions_of)
-        except DataError:  # no stored rows, or rows of another pool, mix or settings
+        except DataError:  # no stored rows, or rows of another pool, mix, settings or grader
             return _asked_baseline(store, client, questions_of, on_progress)
 
 

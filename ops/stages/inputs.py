@@ -14,11 +14,12 @@ from pathlib import Path
 import ops
 from ops.config import Snapshot, digest
 from ops.core.atomic import TEMPORARY, sha256_of
+from ops.core.checked import ASIDE
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.grading import isolation
 from ops.grading.isolation import libraries, own_libraries
-from ops.grading.verdicts import installed
+from ops.grading.version import installed
 
 
 def inputs_key(workspace: Workspace, snapshot: Snapshot, files: Iterable[Path]) -> str:
@@ -59,8 +60,8 @@ def _name(workspace: Workspace, path: Path) -> str:
 def _below(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
-    temporary = set(path.rglob(TEMPORARY))
-    yield from sorted(file for file in path.rglob("*") if file.is_file() and file not in temporary)
+    ignored = {*path.rglob(TEMPORARY), *path.rglob(ASIDE)}
+    yield from sorted(file for file in path.rglob("*") if file.is_file() and file not in ignored)
 
 
 def _content(file: Path) -> str:

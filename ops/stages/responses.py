@@ -7,17 +7,20 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
+from ops.benchmarks.graded import begin_tables, graded_responses, is_graded_now
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
+from ops.core.digests import DamagedFile
 from ops.core.errors import DataError, OverBudget
 from ops.core.problem import Problem
 from ops.core.processes import alone
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
@@ -61,7 +64,8 @@ def materialize_responses(
 ) -> dict[Cell, list[ResponseRow]]:
     """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
-    If two processes make the same cell, one waits and then reads the answers from the cache. Deletes the files of
+    Also made again are files of the pool's workers that another version of a grader judged, or that are damaged. If two
+    processes make the same cell, one waits and then reads the answers from the cache. Deletes the files of
     workers that the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises
     `DataError`, `ConfigError` and `OverBudget`, whose message states the progress and the remaining cost. No file
     changes then, and the answers so far are in the cache.
@@ -76,25 +80,30 @@ def _materialized(
 ) -> dict[Cell, list[ResponseRow]]:
     kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
     open_cells = [cell for cell in wanted if cell not in kept]
-    shortlisted = _shortlisted(setup.workspace)
+    shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
+    origins = {
+        cell: answers_origin(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
+        for cell in open_cells
+    }
+    begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
     try:
-        rows = _ask(shortlisted, setup.pool, open_cells, client, setup.recipe.precaching.samples, on_progress)
+        rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
-            write_responses(rows[cell], response_file(folder, *cell))
+            write_responses(rows[cell], response_file(folder, *cell), origins[cell])
         if folder.is_dir() and setup.recipe.replay is None:
             for stale in folder.iterdir():
                 if stale.is_dir() and stale.name not in setup.pool.names:
                     shutil.rmtree(stale)
-    return rows | {cell: load_responses(response_file(folder, *cell)) for cell in kept}
+    return rows | {cell: graded_responses(response_file(folder, *cell)) for cell in kept}
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
     """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
     workspace = setup.workspace
-    every = load_responses(workspace.data / "responses")
+    every = graded_responses(workspace.data / "responses")
     rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
     if not rows:
         raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
@@ -131,16 +140,19 @@ def answer_evaluation(
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     alike = asked_alike(setup, benchmarks)
     cells = [Cell(worker, name) for worker in workers for name in benchmarks]
+    origins: dict[Cell, Origin] = {}
+    for cell in cells:
+        asked = setup.asked_on(cell.benchmark)
+        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
+        origins[cell] = answers_origin(worker, questions.get(cell.benchmark, ()), repeats, asked)
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
+        begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
         for asked, names in alike:
             wanted = [Cell(worker, name) for worker in workers for name in names]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
-            asked = setup.asked_on(cell.benchmark)
-            repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-            origin = answers_origin(worker, questions.get(cell.benchmark, ()), repeats)
-            write_responses(own, response_file(folder, *cell), origin)
+            write_responses(own, response_file(folder, *cell), origins[cell])
     return rows
 
 
@@ -187,9 +199,24 @@ def _so_far(counts: Counts) -> str:
 
 
 def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
-    if cells is not None:
-        return list(cells)
-    return [Cell(worker, name) for worker in setup.pool.names for name in training_benchmarks(setup.recipe.benchmarks)]
+    """Return the cells, and those of the pool's other files that cannot be used as they are; without cells, all."""
+    names = training_benchmarks(setup.recipe.benchmarks)
+    every = [Cell(worker, name) for worker in setup.pool.names for name in names]
+    if cells is None:
+        return every
+    chosen = list(cells)
+    others = () if setup.recipe.replay is not None else (cell for cell in every if cell not in chosen)
+    return chosen + [cell for cell in others if _is_outdated(response_file(setup.workspace.data / "responses", *cell))]
+
+
+def _is_outdated(file: Path) -> bool:
+    """Return whether a file is there that is damaged, or that another version of a grader judged."""
+    if not file.exists():
+        return False
+    try:
+        return not is_graded_now(origin_of(file, REMEDY))
+    except DamagedFile:
+        return True
 
 
 def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
@@ -212,9 +239,18 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
 
 def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
     """Prices of the setup's pool, with tokens measured from precached responses and the ledger. Raises `DataError`."""
-    rows = load_responses(setup.workspace.data / "responses")
+    rows = _measured(setup.workspace.data / "responses")
     judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
     return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file, judges=judges)
+
+
+def _measured(folder: Path) -> list[ResponseRow]:
+    """Return the stored responses, for their lengths; without those of damaged files, which precaching makes again."""
+    rows: list[ResponseRow] = []
+    for file in sorted(folder.rglob("*.parquet")):
+        with suppress(DamagedFile):
+            rows += load_responses(file)
+    return rows
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:

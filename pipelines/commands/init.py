@@ -35,7 +35,8 @@ _CHECKOUTS_ONLY = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?
 @click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
 @click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
 @click.option("--dry-run", is_flag=True, help="Show the plan of the first look at --pool; write nothing.")
-def init(folder: Path, pool: str | None, yes: bool, dry_run: bool) -> None:
+@click.option("--without", multiple=True, metavar="WORKER", help="Agree to leave out a worker above max_output_price.")
+def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tuple[str, ...]) -> None:
     """Lay out a workspace: configuration and tables.
 
     In FOLDER, the current one when none is named. Files that are there stay as they are. With --pool it also writes
@@ -60,7 +61,7 @@ def init(folder: Path, pool: str | None, yes: bool, dry_run: bool) -> None:
         from pipelines.first_look import first_look
 
         read_environment_file(Workspace(root))
-        first_look(Workspace(root), pool, yes)
+        first_look(Workspace(root), pool, yes, without)
 
 
 def workspace_here() -> Workspace:

@@ -16,7 +16,6 @@ from assets import partitions
 from assets.resources import Podium
 from assets.unchanged import AGAIN, UNCHANGED
 from ops.config import PoolChange, load_pool
-from ops.core.errors import DataError
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.stages import inputs, responses
@@ -158,13 +157,15 @@ def test_an_output_that_is_not_as_it_was_written_is_made_again(place: str, first
     assert file.read_bytes() == whole
 
 
-def test_a_damaged_file_of_responses_is_refused_and_not_passed_as_unchanged(made: Made) -> None:
+def test_a_damaged_file_of_responses_is_set_aside_and_made_again(made: Made) -> None:
     file = response_file(made.workspace.data / "responses", "guesser", "mmlu")
-    file.write_bytes(file.read_bytes()[:-50])
-    with pytest.raises(DataError, match="Delete it and precache again"):
-        made.run()
-    file.unlink()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-50])
     assert "worker_responses" in made.run()
+    assert file.read_bytes() == whole
+    [aside] = (each for each in file.parent.glob("mmlu.parquet.damaged-*") if each.suffix != ".sha256")
+    assert aside.read_bytes() == whole[:-50]
+    assert made.run() == set(), "what was set aside is no output"
 
 
 @pytest.mark.soak

@@ -49,9 +49,10 @@ def gated(plan: Plan) -> Iterator[Missing]:
 
 
 def left_out(plan: Plan) -> Iterator[Missing]:
-    """Note the gated benchmarks and the expensive workers that the recipe goes without."""
-    for what, why, remedy in plan.setup.left_out:
-        yield Missing(what, why, remedy, refuses=False)
+    """Note the gated benchmarks and the expensive workers that the recipe goes without; refuse workers that it does not
+    name."""
+    for each in plan.setup.left_out:
+        yield Missing(each.what, each.why, each.remedy, refuses=not each.agreed)
 
 
 def hidden_tests(plan: Plan) -> Iterator[Missing]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import CARD, PolicyCard
-from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, UntrainedPolicy, digest
+from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of
 from ops.core.errors import DataError
 from ops.core.running import run_async
@@ -41,7 +41,7 @@ def base_policy_folder(setup: Setup) -> Path:
             recipe.model_dump(include={"seed", "policy", "prompting", "generation", "replay"}),
             _cold_start_settings(recipe),
             setup.pool.answers_key,
-            [worker.name for worker in offer(setup.pool, _offer_seed(recipe))],
+            _offered(setup),
             _mix_key(mix) if recipe.cold_start else None,
             # A new price does not make a new policy, which keeps the cards of its training.
             [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
@@ -49,6 +49,12 @@ def base_policy_folder(setup: Setup) -> Path:
         ]
     )
     return setup.workspace.policies / f"{recipe.policy_name}-{key}"
+
+
+def _offered(setup: Setup) -> list[str]:
+    """Return the names of the workers in the order of their ordinals; a static workflow names its workers itself."""
+    names = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+    return sorted(names) if isinstance(setup.recipe.policy, StaticPolicy) else names
 
 
 def _mix_key(mix: Path) -> str:

@@ -7,11 +7,11 @@ from random import Random
 from types import MappingProxyType
 from typing import TypedDict
 
+from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import read_problems
 from ops.config import ColdStart, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.response import Message
-from ops.core.rows import load_responses
 from ops.training.cold_start.exploration import explore
 from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
@@ -47,7 +47,7 @@ async def sample_examples(
     mix = read_problems(workspace.data / "training_mix.jsonl")
     problems = {problem.key: problem for problem in mix if problem.key not in held_out}
     responses = [
-        row for row in load_responses(workspace.data / "responses") if row.problem_key in problems and row.sample == 0
+        row for row in graded_responses(workspace.data / "responses") if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         team.names,

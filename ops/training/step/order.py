@@ -13,9 +13,9 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from ops.benchmarks.graded import graded_responses
 from ops.config import Setup
 from ops.core.problem import Problem
-from ops.core.rows import load_responses
 
 HALF_LIFE = 20
 """Number of steps after which an observation has half its weight."""
@@ -32,7 +32,7 @@ def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
     from ops.curation.signal import group_signals, rescue
     from ops.precaching.profiles import tallies
 
-    rows = [row for row in load_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    rows = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     chains, keys = rescue(setup.recipe.curation.rescued), [problem.key for problem in problems]
     pairs = group_signals(tallies(rows), 2, chains, keys)
     return {key: chance * _PAIR_TO_VARIANCE for key, chance in pairs.items()}

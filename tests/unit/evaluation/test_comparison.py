@@ -13,6 +13,7 @@ import pytest
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
+from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Response
@@ -93,10 +94,11 @@ def evaluated(tmp_path: Path) -> Evaluated:
     policy, base = workspace.runs / "small-1" / "policy", workspace.policies / "small-0"
     save_scores(workspace, CONDUCTOR, policy, 1)
     save_scores(workspace, COLD_START, base, 0)
+    setup = Setup(workspace, RECIPE, POOL)
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         for worker in POOL.workers:
             rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in questions]
-            origin = answers_origin(worker, questions, 1)
+            origin = answers_origin(worker, questions, 1, setup)
             write_responses(rows, response_file(evaluation_folder(workspace), worker.name, benchmark), origin)
             write_responses(rows, response_file(workspace.data / "responses", worker.name, benchmark))
     return Evaluated(workspace, policy, base)
@@ -141,7 +143,7 @@ def test_a_new_policy_has_no_scores_yet(evaluated: Evaluated) -> None:
     new = evaluated.workspace.runs / "small-2" / "policy"
     with pytest.raises(DataError, match=r"small-2.*does not exist\. Materialize benchmark_scores for math500"):
         evaluated.compare(policy=new)
-    with pytest.raises(DataError, match=r"small-2\.json.*not been evaluated\. Materialize leaderboard"):
+    with pytest.raises(DataError, match=r"small-2\.json.*does not exist\. Materialize leaderboard"):
         evaluated.stored(policy=new)
 
 
@@ -151,6 +153,7 @@ def test_scores_that_were_copied_to_another_policy_are_refused(evaluated: Evalua
         target = score_file(evaluated.workspace, CONDUCTOR, new, benchmark)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, benchmark).read_bytes())
+        write_digest(target)
     with pytest.raises(OtherOriginError, match=r"policy small-1 instead of small-2"):
         evaluated.compare(policy=new)
 
@@ -216,7 +219,8 @@ def test_rows_keep_their_usage_on_disk_and_a_file_that_lacks_a_column_is_refused
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
     pd.read_parquet(tmp_path / "rows.parquet").drop(columns=["usage"]).to_parquet(tmp_path / "other.parquet")
-    with pytest.raises(DataError, match=r"other\.parquet: column usage: is missing.*evaluate again"):
+    write_digest(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"other\.parquet: column usage: is missing.*podium run RECIPE"):
         load_rows(tmp_path / "other.parquet")
 
 

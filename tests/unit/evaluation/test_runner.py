@@ -14,6 +14,7 @@ import pytest
 
 from ops.conductor.stored_writer import StoredWriter, policy_id
 from ops.config import Evaluation, Prompting, Worker
+from ops.core.digests import write_digest
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
@@ -251,7 +252,7 @@ def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     file = tmp_path / "deep" / "rows.parquet"
     save_rows(list(reversed(rows)), file)
     assert load_rows(file) == rows
-    assert [path.name for path in file.parent.iterdir()] == ["rows.parquet"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["rows.parquet", "rows.parquet.sha256"]
     assert pq.ParquetFile(file).num_row_groups == 3
     save_rows(rows, file, texts=False)
     assert {row.answer + row.completion for row in load_rows(file)} == {""}
@@ -262,7 +263,8 @@ def test_files_that_do_not_contain_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         load_rows(tmp_path / "rows.parquet")
     (tmp_path / "text.parquet").write_text("no parquet", encoding="utf-8")
-    with pytest.raises(DataError, match="is not parquet"):
+    write_digest(tmp_path / "text.parquet")
+    with pytest.raises(DataError, match="is not a readable Parquet file"):
         load_rows(tmp_path / "text.parquet")
 
 
@@ -362,7 +364,7 @@ def test_an_evaluation_continues_after_an_error(tmp_path: Path) -> None:
     rows, played = continued(folder, client)
     assert rows == expected
     assert 0 < sum(played) == len(client.samples) < 12
-    assert [file.name for file in folder.iterdir()] == ["math500.parquet"]
+    assert sorted(file.name for file in folder.iterdir()) == ["math500.parquet", "math500.parquet.sha256"]
 
 
 def test_a_teams_evaluation_continues_from_files_outside_the_shared_volume(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copytree
 from typing import ClassVar
 
+import click
 import pytest
 import yaml
 
@@ -19,6 +21,8 @@ from ops.core.workspace import Workspace
 from ops.planning.estimate import total
 from ops.planning.plan import make_plan
 from ops.planning.requirements import missing
+from ops.planning.requirements.data import left_out
+from pipelines.first_look import agree_to_leave_out, write_recipe
 from tests.command import podium
 from tests.unit.planning.conftest import NOTHING
 
@@ -27,6 +31,10 @@ ONE_KEY = {
     "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY",
     "deepinfra": "DEEPINFRA_API_KEY",
 }  # fmt: skip
+
+
+TOO_COSTLY = {"anthropic": ["claude-opus-5-5"]}
+"""Pool → its workers above the limit of `first-look`, which a person agrees to leave out."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +54,7 @@ def test_a_first_look_with_one_key_costs_at_most_three_dollars_and_lacks_nothing
     plan = make_plan(Setup.read(_copied(tmp_path), f"first-look@{pool}"), NOTHING)
     assert plan.recipe.budget.run_usd <= 3
     assert 0 < total(plan.stages).usd.expected <= 3
-    assert [each.what for each in missing(plan) if each.refuses] == []
+    assert [each.what for each in missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
     assert plan.questions == {"math500": 100, "mmlu": 100, "rlpr": 100, "aime25": 30}
     alone = next(stage for stage in plan.stages if stage.name == "every worker alone")
     assert alone.calls.expected == 4 * 20 * len(plan.pool.workers)
@@ -56,7 +64,7 @@ def test_a_first_look_with_one_key_costs_at_most_three_dollars_and_lacks_nothing
 def test_a_pilot_asks_the_questions_of_the_first_look_and_more(pool: str, tmp_path: Path) -> None:
     plan = make_plan(Setup.read(_copied(tmp_path), f"pilot@{pool}"), NOTHING)
     assert total(plan.stages).usd.expected < plan.recipe.budget.run_usd
-    assert [each.what for each in missing(plan) if each.refuses] == []
+    assert [each.what for each in missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
     first = setup(f"first-look@{pool}").recipe
     assert plan.recipe.benchmarks == first.benchmarks
     assert plan.recipe.evaluation.questions == 100 > (first.evaluation.questions or 0)
@@ -129,6 +137,51 @@ def test_expensive_workers_are_left_out_with_a_line_and_the_median_price_writes(
         "openai": "gpt-5.6-luna", "anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash",
         "deepinfra": "gpt-oss-120b-turbo", "ollama": "qwen3-8b",
     }  # fmt: skip
+
+
+def test_a_worker_above_the_limit_is_left_out_only_where_the_recipe_names_it(tmp_path: Path) -> None:
+    workspace = _copied(tmp_path)
+
+    def refused(**more: object) -> list[str]:
+        recipe = {"base": "first-look", "name": "own", "pool": "anthropic", **more}
+        (workspace.config / "recipes" / "own.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        plan = make_plan(Setup.read(workspace, "own"), NOTHING)
+        return [str(each) for each in left_out(plan) if each.refuses]
+
+    [line] = refused()
+    assert re.match(r"claude-opus-5-5: costs more than 12 USD per million output tokens", line)
+    assert "write `without: [claude-opus-5-5]`" in line
+    assert refused(without=["another"]) == [line.replace("[claude", "[another, claude")]
+    assert refused(without=["claude-opus-5-5"]) == [], "the remedy that the line names"
+    assert refused(max_output_price=30.0) == []
+
+
+def test_init_asks_before_it_leaves_out_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, name = _copied(tmp_path), "first-look-anthropic"
+    write_recipe(workspace, "anthropic")
+
+    def left() -> list[str]:
+        return [each.what for each in Setup.read(workspace, name).left_out if not each.agreed]
+
+    with pytest.raises(ConfigError, match=r"claude-opus-5-5 costs more than 12 USD.*--without claude-opus-5-5"):
+        agree_to_leave_out(workspace, name, True, ())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    with pytest.raises(click.exceptions.Exit):
+        agree_to_leave_out(workspace, name, False, ())
+    assert left() == ["claude-opus-5-5"]
+    monkeypatch.setattr("click.confirm", lambda *_, **__: True)
+    agree_to_leave_out(workspace, name, False, ())
+    assert left() == []
+    write_recipe(workspace, "anthropic")
+    assert left() == [], "the answer is in the recipe"
+
+
+def test_init_takes_the_flag_for_the_answer(tmp_path: Path) -> None:
+    workspace, name = _copied(tmp_path), "first-look-anthropic"
+    write_recipe(workspace, "anthropic")
+    agree_to_leave_out(workspace, name, True, ("claude-opus-5-5",))
+    assert [each.agreed for each in Setup.read(workspace, name).left_out] == [True, True]
 
 
 def test_a_limit_below_every_price_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from ops.cache import ResponseCache
 from ops.core.charts import png
+from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
@@ -126,7 +127,8 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_source(tmp_p
     cached = [replace(r, response=replace(r.response, cached=True)) for r in reversed(rows)]
     write_responses(cached, tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+    names = ["a.parquet", "a.parquet.sha256", "b.parquet", "b.parquet.sha256"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_folder_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "says"),
-    [(None, r"bad\.parquet.*precache again"), ({"worker": ["w"]}, r"bad\.parquet: columns: benchmark")],
+    [(None, r"bad\.parquet.*Precache again"), ({"worker": ["w"]}, r"bad\.parquet: columns: benchmark")],
     ids=["no table", "no column"],
 )
 def test_a_file_that_is_not_a_table_is_named(tmp_path: Path, columns: dict[str, list[str]] | None, says: str) -> None:
@@ -156,6 +158,7 @@ def test_a_file_that_is_not_a_table_is_named(tmp_path: Path, columns: dict[str, 
     file.write_bytes(b"nothing of the kind")
     if columns:
         pq.write_table(pa.table(columns), file)
+    write_digest(file)
     with pytest.raises(DataError, match=says):
         load_responses(tmp_path)
 
@@ -168,7 +171,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> No
     with pytest.raises((TypeError, ValueError)):
         write_responses([make_response(score=wrong)], file)
     assert file.read_bytes() == old
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "rows.parquet.sha256"]
 
 
 # ── profiles ─────────────────────────────────────────────────────────────────

@@ -1,0 +1,79 @@
+"""Which graders judge a set of questions, and responses that were judged by the graders as they are now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.config import Setup
+from ops.core.checked import set_aside_if_damaged
+from ops.core.errors import DataError
+from ops.core.problem import Problem
+from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of
+from ops.grading.grader import GRADERS
+from ops.grading.isolation import libraries_of
+from ops.grading.version import grader_version
+
+log = logging.getLogger(__name__)
+
+GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
+GRADER = "grader"
+"""The name of the graders' key in the origin of a table."""
+
+
+def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
+    """Return the graders of these questions with their versions: `math:1f2e3d4c5b6a7980 text:…`.
+
+    A benchmark's own grader has the version of what its recipe says, too. With `setup` the version of a grader that
+    runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
+    machine with the same libraries for grading, which the files of `data/` need.
+    """
+    parts = {(each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions}
+    return " ".join(sorted({_key(*part, setup) for part in parts}))
+
+
+def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
+    programs = None
+    if setup is not None and benchmark:
+        programs = libraries_of(setup.recipe.grading, setup.workspace.root, benchmark)
+    return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
+
+
+def usual_graders(benchmarks: Iterable[str]) -> str:
+    """Return the key of the graders of these benchmarks' own entries, as they are now."""
+    names = {BENCHMARKS[name].grader for name in benchmarks if name in BENCHMARKS}
+    return " ".join(sorted(_key(name, "", "", None) for name in names))
+
+
+def is_graded_now(origin: Origin) -> bool:
+    """Return whether a table with this origin was judged by the graders as they are now."""
+    if GRADER not in origin:
+        return False
+    keys = [part.split(":") for part in origin[GRADER].split()]
+    return all(name in GRADERS and grader_version(name) == version for name, version, *_ in keys)
+
+
+def begin_tables(tables: Mapping[Path, Origin]) -> None:
+    """Look at the tables of these origins before they are made again: set damaged ones aside, and name in one line
+    those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
+    others = []
+    for file, origin in tables.items():
+        set_aside_if_damaged(file)
+        if file.is_file() and origin_of(file, REMEDY).get(GRADER) != origin.get(GRADER):
+            others.append(file)
+    if others:
+        names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
+        log.warning("Another version of the grader judged %s: %s", names, GRADED_AGAIN)
+
+
+def graded_responses(folder: Path) -> list[ResponseRow]:
+    """Return all precached responses below a folder (or of one file), sorted.
+
+    Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
+    """
+    for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
+        if not is_graded_now(origin_of(file, REMEDY)):
+            raise DataError(file, "", "was graded by another version of the grader", REMEDY)
+    return load_responses(folder)

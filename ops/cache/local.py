@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ops.cache.backend import OPENING, CacheRow, Head, Marks, marks
+from ops.cache.backend import OPENING, CacheRow, Head, Marks, is_sound, marks
 from ops.cache.claims import LocalClaim, LocalClaims
+from ops.core.errors import counted
 from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _PAGE = 2000
 """Rows per page of a full read: no transaction stays open in between, so that writers' WAL can shrink."""
@@ -37,27 +39,36 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 _COLUMNS = "CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
 
 
+_REPAIR = (
+    "Run `podium cache verify --repair`, which keeps every entry that can still be read, or restore the file from a "
+    "backup (`podium restore`)"
+)
+_HIGHEST = 2**40
+"""The row numbers of a file that is read for repair are lower."""
+_MOST_FAILURES = 200_000
+"""Failed reads after which a repair gives up: the file has no part that can be read."""
+
+
 class LocalBackend:
     """`responses.sqlite` in a folder, and the claims beside it.
 
-    A file that is not a database any more is renamed, with a warning, and a new one begun.
+    A damaged file raises `Damaged`: nothing is paid for again before a person has run `repair`.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA)
+        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA, remedy=_REPAIR)
         self._claims = LocalClaims(folder)
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
     def select(self, key: str) -> tuple[bytes, str] | None:
         query = "SELECT CAST(response AS BLOB), CAST(checksum AS BLOB) FROM responses WHERE key = ?"
-        row = _saving(lambda: self._one(query, key), self._set_aside)
+        row = self._one(query, key)
         return None if row is None else (row[0], _text(row[1]))
 
     def insert(self, rows: Sequence[CacheRow]) -> None:
-        _saving(lambda: self._insert(rows), self._set_aside)
-        keys = [row.key for row in rows]
-        _saving(lambda: self._claims.end(keys), self._claims.set_aside)
+        self._insert(rows)
+        self._claims.end([row.key for row in rows])
 
     def delete(self, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
@@ -108,14 +119,42 @@ class LocalBackend:
             yield from (_text(material) for (material,) in rows)
 
     def claim(self, *keys: str) -> list[LocalClaim | None]:
-        return _saving(lambda: self._claims.take(keys), self._claims.set_aside)
+        return self._claims.take(keys)
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        return _saving(lambda: self._claims.mark_sent(seconds), self._claims.set_aside)
+        return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
         self._file.close()
         self._claims.close()
+
+    def check(self) -> None:
+        """Raise `Damaged` unless tables and indexes agree, which takes a second for a gigabyte."""
+        with self._file.connection() as connection:
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._file.damaged(" ".join(str(found).split()))
+
+    def repair(self, why: Damaged) -> int:
+        """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
+
+        No other process may use the cache meanwhile.
+        """
+        self._known = set()
+        aside, kept = self._file.set_aside(why), 0
+        if aside is None or not aside.is_file():
+            return kept
+        page: list[CacheRow] = []
+        for row in _readable(aside):
+            if is_sound(row):
+                page.append(row)
+            if len(page) == _PAGE:
+                self._insert(page)
+                kept, page = kept + len(page), []
+        self._insert(page)
+        kept += len(page)
+        log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
+        return kept
 
     # ── reading and writing ──────────────────────────────────────────────────
 
@@ -152,18 +191,26 @@ class LocalBackend:
             yield from (row[1:] for row in page)
             last = page[-1][0]
 
-    def _set_aside(self, why: Exception) -> None:
-        self._known = set()
-        self._file.set_aside(why)
 
-
-def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
-    """Run the write; if the file is not a database any more, begin a new one and repeat."""
-    try:
-        return work()
-    except Damaged as error:  # not for a locked, full or read-only file, which is intact
-        set_aside(error)
-        return work()
+def _readable(file: Path) -> Iterator[CacheRow]:
+    """Give the rows of a damaged database that SQLite can still reach: it reads ranges of row numbers, and halves of
+    those that cannot be read."""
+    query = f"SELECT rowid, key, {_COLUMNS} FROM responses WHERE rowid >= ? AND rowid < ? ORDER BY rowid LIMIT {_PAGE}"
+    ranges, failures = [(0, _HIGHEST)], 0
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
+        while ranges and failures < _MOST_FAILURES:
+            low, high = ranges.pop()
+            try:
+                rows = connection.execute(query, (low, high)).fetchall()
+            except sqlite3.DatabaseError:
+                failures += 1
+                if high - low > 1:
+                    ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
+                continue
+            yield from (_row(*row[1:]) for row in rows)
+            if len(rows) == _PAGE:
+                ranges.append((rows[-1][0] + 1, high))
 
 
 def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:

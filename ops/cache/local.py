@@ -36,7 +36,8 @@ INSERT OR REPLACE INTO responses (key, response, checksum, material, created, wo
 VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 # As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
-_COLUMNS = "CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
+_COLUMNS = "CAST(key AS BLOB), CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
+_DELETE = "DELETE FROM responses WHERE key = CAST(? AS TEXT)"
 
 
 _REPAIR = (
@@ -45,8 +46,8 @@ _REPAIR = (
 )
 _HIGHEST = 2**40
 """The row numbers of a file that is read for repair are lower."""
-_MOST_FAILURES = 200_000
-"""Failed reads after which a repair gives up: the file has no part that can be read."""
+_MOST_FAILURES = 50_000
+"""Failed reads after which a repair gives up the rest."""
 
 
 class LocalBackend:
@@ -72,7 +73,7 @@ class LocalBackend:
 
     def delete(self, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
-            connection.executemany("DELETE FROM responses WHERE key = ?", [(key,) for key in keys])
+            connection.executemany(_DELETE, [(key.encode(errors="surrogateescape"),) for key in keys])
 
     def holds(self, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
@@ -91,11 +92,11 @@ class LocalBackend:
         return (Head(*row) for row in self._all(query))
 
     def rows(self) -> Iterator[CacheRow]:
-        return (_row(*row) for row in self._all(f"key, {_COLUMNS}"))
+        return (_row(*row) for row in self._all(_COLUMNS))
 
     def row(self, prefix: str) -> CacheRow | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
-        row = self._one(f"SELECT key, {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
+        row = self._one(f"SELECT {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
         return None if row is None else _row(*row)
 
     def identities(self) -> dict[int, str]:
@@ -141,18 +142,18 @@ class LocalBackend:
         No other process may use the cache meanwhile.
         """
         self._known = set()
-        aside, kept = self._file.set_aside(why), 0
+        aside = self._file.set_aside(why)
         if aside is None or not aside.is_file():
-            return kept
+            return 0
         page: list[CacheRow] = []
         for row in _readable(aside):
             if is_sound(row):
                 page.append(row)
             if len(page) == _PAGE:
                 self._insert(page)
-                kept, page = kept + len(page), []
+                page = []
         self._insert(page)
-        kept += len(page)
+        kept = self.count()
         log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
         return kept
 
@@ -193,28 +194,38 @@ class LocalBackend:
 
 
 def _readable(file: Path) -> Iterator[CacheRow]:
-    """Give the rows of a damaged database that SQLite can still reach: it reads ranges of row numbers, and halves of
-    those that cannot be read."""
-    query = f"SELECT rowid, key, {_COLUMNS} FROM responses WHERE rowid >= ? AND rowid < ? ORDER BY rowid LIMIT {_PAGE}"
-    ranges, failures = [(0, _HIGHEST)], 0
+    """Give the rows of a damaged database that SQLite can still reach, some of them several times.
+
+    They are read from the first one up to the first damaged place, and from the last one down to the last damaged
+    place. Between the two, ranges of row numbers are read, and halves of those that cannot be read.
+    """
+    query, failures = f"SELECT rowid, {_COLUMNS} FROM responses", 0
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
+        ends = [0, _HIGHEST]
+        for end, order in enumerate(("", " ORDER BY rowid DESC")):
+            try:
+                for number, *values in connection.execute(query + order):
+                    row = _row(*values)
+                    ends[end] = number if is_sound(row) else ends[end]
+                    yield row
+                return
+            except sqlite3.DatabaseError:
+                failures += 1
+        ranges = [(ends[0], ends[1])]
         while ranges and failures < _MOST_FAILURES:
             low, high = ranges.pop()
             try:
-                rows = connection.execute(query, (low, high)).fetchall()
+                for _, *values in connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)):
+                    yield _row(*values)
             except sqlite3.DatabaseError:
                 failures += 1
                 if high - low > 1:
                     ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
-                continue
-            yield from (_row(*row[1:]) for row in rows)
-            if len(rows) == _PAGE:
-                ranges.append((rows[-1][0] + 1, high))
 
 
-def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
-    return CacheRow(key, body, _text(checksum), _text(material), created)
+def _row(key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
+    return CacheRow(key.decode(errors="surrogateescape"), body, _text(checksum), _text(material), created)
 
 
 def _text(value: bytes) -> str:

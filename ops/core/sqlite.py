@@ -36,7 +36,7 @@ _REMEDIES = {
 }
 """Words of SQLite's messages → remedy."""
 _DAMAGED = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
-"""Words of operational errors that only a damaged file causes: its tables are there, or were made, when it is opened."""
+"""Words of operational errors that only a damaged file causes: its tables are there when it has been opened."""
 _RESTORE = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
 _MADE_AGAIN = "Give the same command again, which makes the file again"
 
@@ -86,7 +86,8 @@ class SqliteFile:
 
     The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of
     another version raises `OtherVersionError`. `only_saves_time`: the content can be made again, so that users do their
-    work through `saving`, which does not stop for a damaged file. `remedy`: what a person does about other damaged files.
+    work through `saving`, which does not stop for a damaged file. `remedy`: what a person does about another damaged
+    file.
     """
 
     def __init__(
@@ -117,10 +118,14 @@ class SqliteFile:
         try:
             with self._lock:
                 if self._connection is None or self._pid != os.getpid():
+                    inode = _inode(self.path)  # before it is opened: another process may put a new file there
                     self._connection, self._pid = self._open(), os.getpid()
-                    self._inode = _inode(self.path)
+                    self._inode = _inode(self.path) if inode is None else inode
                 inode = self._inode
                 yield self._connection
+        except OtherVersionError as error:
+            error.inode = inode
+            raise
         except sqlite3.DatabaseError as error:
             said = str(error)
             operational = isinstance(error, sqlite3.OperationalError)
@@ -141,7 +146,7 @@ class SqliteFile:
 
     def _damaged(self, file: Path, why: str, inode: int | None) -> Damaged:
         error = Damaged(file, "", why, self._remedy)
-        error.inode = _inode(self.path) if inode is None else inode
+        error.inode = inode
         return error
 
     def saving(self, work: Callable[[], T]) -> T:
@@ -230,12 +235,10 @@ class SqliteFile:
         if version == self._version:
             return True
         if version or tables:
-            error = OtherVersionError(
+            raise OtherVersionError(
                 self.path, "schema", f"is version {version}, and this version of Podium uses version {self._version}",
                 "Use the version of Podium that made the file, or move the file away to begin a new one",
             )  # fmt: skip
-            error.inode = _inode(self.path)
-            raise error
         return False
 
 

@@ -90,7 +90,8 @@ class RowJournal:
             rows = connection.execute(f"SELECT rowid, {_ROW} FROM rows")
             damaged = [(number,) for number, *row in rows if not _is_sound(*row)]
             if damaged:
-                log.warning("%s: %s damaged, and asked again", self._file.path, counted(len(damaged), "row is", "rows are"))
+                said = counted(len(damaged), "row is", "rows are")
+                log.warning("%s: %s damaged, and asked again", self._file.path, said)
                 connection.executemany("DELETE FROM rows WHERE rowid = ?", damaged)
 
     def __len__(self) -> int:

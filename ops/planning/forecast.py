@@ -5,7 +5,6 @@ Calls, USD and waiting times are those of the plan's training stage (`ops.planni
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,14 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.store import read_problems
 from ops.config import Setup
+from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
 from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.planning.stored import ledger_of
-from ops.training.run.plan import CURVE, RunPlan, RunResult
+from ops.training.run.plan import RESULT, RunPlan, RunResult, read_curve
 
 FIRST_STEPS = 5
 """Number of initial steps compared with the forecast; later steps also reflect learning."""
@@ -166,10 +166,9 @@ def run_forecast(
 def last_run(setup: Setup) -> Actual | None:
     """The newest completed run with this recipe's GRPO settings and pool; None if there is none."""
     recipe = setup.recipe
-    results = {folder: RunResult.read(folder) for folder in setup.workspace.runs.glob("*")}
-    finished = [folder for folder, result in results.items() if result is not None and not result.stopped]
-    for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
-        plan = RunPlan.read(folder)
+    plans = dict(filter(None, map(_finished, setup.workspace.runs.glob("*"))))
+    for folder in sorted(plans, key=lambda folder: (folder / RESULT).stat().st_mtime, reverse=True):
+        plan = plans[folder]
         if plan.adaptive is not None or plan.recursive is not None:
             continue
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
@@ -177,8 +176,17 @@ def last_run(setup: Setup) -> Actual | None:
     return None
 
 
+def _finished(folder: Path) -> tuple[Path, RunPlan] | None:
+    """Return a run with its plan if it came to its last step, and nothing of it is damaged."""
+    try:
+        result = RunResult.read(folder)
+        return None if result is None or result.stopped else (folder, RunPlan.read(folder))
+    except DataError:
+        return None
+
+
 def _actual(folder: Path, rollouts_per_step: int) -> Actual:
-    curve = [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
+    curve = read_curve(folder)
     result = RunResult.read(folder)
     assert result is not None
     made = result.live_calls + result.cached_calls

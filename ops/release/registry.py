@@ -54,14 +54,14 @@ def register(
     `recipe` gives the version its parameters; `training_runs` (stage → run in this store) and the logged model of its
     `checkpoint` are linked with it. The same policy, pool and scores on the same questions are registered once; a
     second call returns the existing version. Texts of answers are not stored, so that no confidential benchmark reaches
-    the store. Raises `DataError` if the folder is
-    not a policy's, and `RegistryError` if a server or its artifact store does not accept the model: then no version was
-    made.
+    the store. Raises `DataError` if the folder is not a policy's or is damaged, and `RegistryError` if a server or its
+    artifact store does not accept the model: then no version was made.
     """
-    from ops.conductor.policy import PolicyCard
+    from ops.conductor.policy import PolicyCard, check_policy
     from ops.release.model_card import Release
     from ops.release.new_version import content_key, log_version
 
+    check_policy(policy)
     card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
     with connected(workspace) as client:
         model_version = _with_content(client, content, lineage)

@@ -13,9 +13,7 @@ from ops.core.sqlite import SqliteFile, batched, checksum, of_this_machine, plac
 log = logging.getLogger(__name__)
 
 _VERSION = 2
-_SCHEMA = (
-    "CREATE TABLE entries (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID",
-)
+_SCHEMA = ("CREATE TABLE entries (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID",)
 
 
 class ValueStore:

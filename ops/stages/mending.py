@@ -27,13 +27,12 @@ def mend_run(workspace: Workspace, run: Path) -> None:
     and repeats the steps after it with the stored responses. What is damaged is renamed, with one line each.
     """
     again = "The training goes on from its last checkpoint, which makes it again."
+    policy, finished = run / "policy", False
     try:
         finished = RunResult.read(run) is not None
     except DamagedFile as error:
         set_aside(run / RESULT, error, again)
-        return
-    policy = run / "policy"
-    if not finished:
+    if not finished and not policy.exists():
         return
     try:
         check_policy(policy)
@@ -46,6 +45,8 @@ def mend_run(workspace: Workspace, run: Path) -> None:
         why = error
     if policy.exists():
         set_aside(policy, why, "It is restored or made again.")
+    if not finished:
+        return
     if version := _restored(workspace, policy, run.name):
         log.warning("%s %s. It was restored from version %s of the registry", policy, why.problem, version)
     else:

@@ -154,6 +154,8 @@ class Snapshot(Settings):
         try:
             check_digest(file, remedy, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(file, "", "does not exist, and a run reads all its settings from it", remedy) from None
         except (OSError, ValueError) as error:
             raise DataError(file, "", f"is not a snapshot of a run ({error})", remedy) from None
 

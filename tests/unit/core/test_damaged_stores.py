@@ -94,9 +94,7 @@ def test_values_are_right_or_missing_and_can_be_stored_again(tmp_path: Path, val
     assert ValueStore(file).get(list(VALUES)) == VALUES
 
 
-def test_a_file_that_cannot_be_used_is_renamed_and_named_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_used_is_renamed_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "values.sqlite"
     put_garbage(file)
     with caplog.at_level(logging.WARNING):
@@ -139,8 +137,10 @@ def test_a_file_that_this_user_may_not_write_is_no_damaged_one(tmp_path: Path, v
         held.execute("DELETE FROM entries")
     held.close()
     sqlite_file = SqliteFile(file, 2, ())
-    with pytest.raises(DataError, match=r"values\.sqlite: attempt to write a readonly database\. Make the file and"), \
-            sqlite_file.connection():
+    with (
+        pytest.raises(DataError, match=r"values\.sqlite: attempt to write a readonly database\. Make the file and"),
+        sqlite_file.connection(),
+    ):
         raise raised.value
     assert not list(tmp_path.glob("*.damaged-*"))
 

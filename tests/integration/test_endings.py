@@ -117,7 +117,7 @@ def test_a_ledger_that_another_process_holds_is_one_line(
     (OSError(28, "No space left on device", "scores/a.jsonl"), "scores/a.jsonl: No space left on device. Make room"),
     (OSError(28, "No space left on device"), "No space left on device. Make room"),
     (PermissionError(13, "Permission denied", "x"), "x: Permission denied. Give"),
-    (sqlite3.OperationalError("attempt to write a readonly database"), r".*\.podium/\*\.db: .*readonly database\. Make"),
+    (sqlite3.OperationalError("attempt to write a readonly database"), r".*\.podium/\*\.db: .*readonly.*\. Make"),
     (sqlite3.OperationalError("database or disk is full"), r".*\.podium/\*\.db: database or disk is full\. Make room"),
 ])  # fmt: skip
 def test_an_error_of_the_machine_is_one_line(error: Exception, line: str, monkeypatch: pytest.MonkeyPatch) -> None:

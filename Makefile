@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift forecast gold forms verdicts mutations bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift forecast gold forms verdicts mutations damage bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -166,6 +166,9 @@ verdicts: $(STAMP)  ## the verdict on every answer at hand, into .podium/verdict
 
 mutations: $(STAMP)  ## faults in reward, ledger, cache, gate and executor, one at a time: the tests must notice each
 	@$(BIN)/python -m tests.bench.mutations
+
+damage: $(STAMP)  ## damage each kind of file in five ways, and see what five commands make of it: hours, into .podium
+	@mkdir -p .podium && $(BIN)/python -m tests.bench.damage
 
 bench: $(STAMP)  ## the benchmarks, into .podium/bench.json; SMALL=1 runs each in small and judges no bound
 	@$(if $(SMALL),PODIUM_BENCH_SMALL=1) $(BIN)/python -m tests.bench

@@ -112,10 +112,13 @@ def explained(error: BaseException) -> str | None:
     if os.environ.get(TRACEBACK):
         return None
     for each in causes(error, drivers=True):
+        if isinstance(each, PodiumError):
+            return str(each)
         if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _OURS):
-            return _of_a_database(each)
+            return _of_a_database(each, error)
         if isinstance(each, OSError) and each.errno in _OF_THE_MACHINE:
-            where = f"{os.fsdecode(each.filename)}: " if isinstance(each.filename, str | bytes) else ""
+            named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _file_in_use(error)
+            where = f"{named}: " if named else ""
             return f"{where}{os.strerror(each.errno)}. {_OF_THE_MACHINE[each.errno]}"
     for each in causes(error, drivers=True):
         if type(each).__module__.partition(".")[0] in _STORES:
@@ -128,25 +131,78 @@ _OURS = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.NotSupportedE
 """Exceptions that only a defect of the program raises."""
 
 
-def _of_a_database(error: sqlite3.DatabaseError) -> str:
-    damaged = ", ".join(map(str, _damaged()))
-    if damaged:
-        return (
-            f"{damaged}: {error}. Restore it from a backup (`podium restore`), or move the file away so that a new "
-            "one is begun"
-        )
-    remedy = "End the other process that holds it" if "locked" in str(error) else "Check the files and their disk"
-    return f"a database of .podium (Dagster's or MLflow's): {error}. {remedy}"
+_DATABASE_REMEDIES = {
+    "full": "Make room on that disk and run the same command again",
+    "locked": "End the other process that holds it",
+    "readonly": "Make the file and its folder writable for this user",
+    "unable to open": "Make the file and its folder readable and writable for this user",
+}
+"""Words of SQLite's messages → remedy."""
+_RESTORE = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
 
 
-def _damaged() -> Iterator[Path]:
-    """Return the workspace's database files that are damaged."""
+def _of_a_database(cause: sqlite3.DatabaseError, error: BaseException) -> str:
+    """Return the message about a database that SQLite names in no error; `error` has `cause` among its causes."""
+    file, said = _database_in_use(error), str(cause)
+    if file is not None and file.is_dir():
+        return f"{file}: is a folder, and a database belongs there. Move it away. {_RESTORE}"
+    if not isinstance(cause, sqlite3.OperationalError) or "malformed" in said:
+        named = [file] if file is not None else [*_damaged()]
+        if named:
+            return f"{', '.join(map(str, named))}: {said}. {_RESTORE}"
+    remedy = next((remedy for words, remedy in _DATABASE_REMEDIES.items() if words in said), "Check the file's disk")
+    return f"{file or _state() / '*.db'}: {said}. {remedy}"
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give module and local variables of each function that the error and its causes left, the innermost last."""
+    for each in reversed([*causes(error, drivers=True)]):
+        trace = each.__traceback__
+        while trace is not None:
+            yield str(trace.tb_frame.f_globals.get("__name__", "")), trace.tb_frame.f_locals
+            trace = trace.tb_next
+
+
+def _database_in_use(error: BaseException) -> Path | None:
+    """Return the file that SQLAlchemy, or a function of Podium, had open or was opening."""
+    found = None
+    for module, variables in _frames(error):
+        if module.startswith("sqlalchemy."):
+            engines = (getattr(variables.get(name), "engine", None) for name in ("self", "connection", "bind"))
+            named = [getattr(getattr(engine, "url", None), "database", None) for engine in engines]
+            arguments = variables.get("cargs")
+            named += arguments[:1] if isinstance(arguments, list | tuple) else []
+            found = next((Path(name) for name in named if isinstance(name, str) and "/" in name), found)
+        elif module.startswith(_OWN):
+            paths = [value for value in variables.values() if isinstance(value, Path)]
+            found = next((path for path in paths if path.suffix in (".db", ".sqlite")), found)
+    return found
+
+
+def _file_in_use(error: BaseException) -> Path | None:
+    """Return the innermost file or folder that a function of Podium was given, for an error that names none."""
+    found = None
+    for module, variables in _frames(error):
+        if module.startswith(_OWN):
+            found = next((value for value in reversed(variables.values()) if isinstance(value, Path)), found)
+    return found
+
+
+_OWN = ("ops.", "assets.", "pipelines.")
+
+
+def _state() -> Path:
     from ops.core.workspace import Workspace
 
     try:
-        state = Workspace.find().state
+        return Workspace.find().state
     except (PodiumError, OSError):
-        return
+        return Path(".podium")
+
+
+def _damaged() -> Iterator[Path]:
+    """Return the workspace's database files that are no databases."""
+    state = _state()
     for file in sorted((*state.rglob("*.db"), *state.glob("**/*.sqlite"))):
         try:
             with file.open("rb") as opened:

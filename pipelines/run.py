@@ -15,7 +15,7 @@ from uuid import uuid4
 from rich.console import Console
 
 from ops.config import Snapshot, load_alerts, split_pool
-from ops.core.errors import PodiumError
+from ops.core.errors import PodiumError, causes
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_NEEDS, Need
 from pipelines.asking import confirm_run
@@ -122,6 +122,8 @@ class Here:
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a failed check: its name and reason have been printed already
             self._send_alert(run_id)
+            if known := next((each for each in causes(error) if isinstance(each, PodiumError)), None):
+                raise known from error  # of a resource, around whose error Dagster puts its own
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
         except Exception:
             self._send_alert(run_id)

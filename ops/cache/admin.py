@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ops.cache.backend import CacheRow, canonical, decode, fingerprint
+from ops.cache.backend import CacheRow, canonical, decode, fingerprint, is_sound
 from ops.cache.front import ResponseCache
+from ops.cache.local import LocalBackend
 from ops.config import Pool
 from ops.core.atomic import replacing
 from ops.core.response import Sample
+from ops.core.sqlite import Damaged
 
 T = TypeVar("T")
 _PAGE = 1000
@@ -75,11 +77,21 @@ def prune(
 
 
 def verify(cache: ResponseCache, *, repair: bool = False) -> Checked:
-    """Read every entry and compare its checksum; `repair` drops damaged ones, so that they are requested again."""
+    """Read every entry and compare its checksum; `repair` drops damaged ones, so that they are requested again.
+
+    A damaged file raises `Damaged`; `repair` begins a new one with every sound entry of it.
+    """
+    if isinstance(cache.backend, LocalBackend):
+        try:
+            cache.backend.check()
+        except Damaged as error:
+            if not repair:
+                raise
+            cache.backend.repair(error)
     entries, damaged = 0, []
     for row in cache.backend.rows():
         entries += 1
-        if decode(row.body, row.checksum) is None:
+        if not is_sound(row):
             damaged.append(row.key)
     if repair:
         _delete(cache, iter(damaged))

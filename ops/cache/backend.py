@@ -90,6 +90,11 @@ def decode(body: bytes, checksum: str) -> Response | None:
     return Response(text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason, cached=True)
 
 
+def is_sound(row: CacheRow) -> bool:
+    """Return whether key, request and response of an entry are what was written."""
+    return decode(row.body, row.checksum) is not None and row.key == hashlib.sha256(row.material.encode()).hexdigest()
+
+
 def _checksum(body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=8).hexdigest()
 

@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,12 @@ class LocalClaims:
 
     A claim ends when its response is stored, with its release, or with its process. The claim of an ended process is
     taken over, but not before `until`, because a sent call may have been served and is paid for. A suspended process
-    may lose its claim likewise; it detects this before it sends its call.
+    may lose its claim likewise; it detects this before it sends its call. A damaged file is renamed, and a new one is
+    begun: the calls of running processes may then be made twice.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA)
+        self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA, only_saves_time=True)
         self._held: set[str] = set()
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
@@ -66,6 +67,9 @@ class LocalClaims:
 
         Waiting callers only read: a transaction begins only if there is a key to claim.
         """
+        return self._file.saving(lambda: self._taken(keys))
+
+    def _taken(self, keys: Sequence[str]) -> list[LocalClaim | None]:
         if not self._swept:
             self._sweep()
         rows: dict[str, list[Any]] = {}
@@ -73,6 +77,7 @@ class LocalClaims:
             for some in batched(keys):
                 query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
                 rows |= {key: row for key, *row in connection.execute(query, some)}
+        self._check(row[:2] for row in rows.values())
         held = {key: row for key, row in rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
         taken: set[str] = set()
         if free := [key for key in keys if key not in held]:
@@ -89,6 +94,9 @@ class LocalClaims:
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """Record that the calls of these keys are sent now, and for how long an answer may arrive. Returns the keys
         still held."""
+        return self._file.saving(lambda: self._marked(seconds))
+
+    def _marked(self, seconds: Mapping[str, float]) -> set[str]:
         now = time.time()
         ours: set[str] = set()
         with self._file.writing() as connection:
@@ -104,22 +112,25 @@ class LocalClaims:
             if key not in self._held:
                 return
             self._held.remove(key)
-        with self._file.connection() as connection:
-            connection.execute(f"DELETE FROM claims WHERE {_MINE}", (key, *this_process()))
+        self._file.saving(lambda: self._change(f"DELETE FROM claims WHERE {_MINE}", [(key, *this_process())]))
 
     def end(self, keys: Sequence[str]) -> None:
         """Release the claims of these keys, whose responses are stored now."""
         with self._lock:
             self._held.difference_update(keys)
-        with self._file.writing() as connection:
-            connection.executemany("DELETE FROM claims WHERE key = ?", [(key,) for key in keys])
+        self._file.saving(lambda: self._change("DELETE FROM claims WHERE key = ?", [(key,) for key in keys]))
 
     def close(self) -> None:
         self._file.close()
 
-    def set_aside(self, why: Exception) -> None:
-        """Begin a new file, because the present one is not a database any more."""
-        self._file.set_aside(why)
+    def _change(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
+        with self._file.writing() as connection:
+            connection.executemany(statement, values)
+
+    def _check(self, holders: Iterable[Sequence[Any]]) -> None:
+        """Raise `Damaged` unless these are numbers of processes and their times."""
+        if not all(isinstance(pid, int) and isinstance(started, int | float) for pid, started in holders):
+            raise self._file.damaged("a claim is not what was written")
 
     def _may_be_taken(self, holder: ProcessId, until: float) -> bool:
         state = self._state(holder)
@@ -147,11 +158,11 @@ class LocalClaims:
         """Delete claims of ended processes whose answers can no longer arrive."""
         self._swept = True
         with self._file.connection() as connection:
-            holders = [ProcessId(*row) for row in connection.execute("SELECT DISTINCT pid, started FROM claims")]
-        if gone := [holder for holder in holders if state_of(holder) == "gone"]:
-            with self._file.writing() as connection:
-                query = "DELETE FROM claims WHERE pid = ? AND started = ? AND until <= ?"
-                connection.executemany(query, [(*holder, time.time()) for holder in gone])
+            rows = connection.execute("SELECT DISTINCT pid, started FROM claims").fetchall()
+        self._check(rows)
+        if gone := [holder for holder in (ProcessId(*row) for row in rows) if state_of(holder) == "gone"]:
+            query = "DELETE FROM claims WHERE pid = ? AND started = ? AND until <= ?"
+            self._change(query, [(*holder, time.time()) for holder in gone])
 
 
 def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:

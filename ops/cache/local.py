@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ops.cache.backend import OPENING, CacheRow, Head, Marks, marks
+from ops.cache.backend import OPENING, CacheRow, Head, Marks, is_sound, marks
 from ops.cache.claims import LocalClaim, LocalClaims
+from ops.core.errors import counted
 from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _PAGE = 2000
 """Rows per page of a full read: no transaction stays open in between, so that writers' WAL can shrink."""
@@ -34,34 +36,44 @@ INSERT OR REPLACE INTO responses (key, response, checksum, material, created, wo
 VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 # As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
-_COLUMNS = "CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
+_COLUMNS = "CAST(key AS BLOB), CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
+_DELETE = "DELETE FROM responses WHERE key = CAST(? AS TEXT)"
+
+
+_REPAIR = (
+    "Run `podium cache verify --repair`, which keeps every entry that can still be read, or restore the file from a "
+    "backup (`podium restore`)"
+)
+_HIGHEST = 2**40
+"""The row numbers of a file that is read for repair are lower."""
+_MOST_FAILURES = 50_000
+"""Failed reads after which a repair gives up the rest."""
 
 
 class LocalBackend:
     """`responses.sqlite` in a folder, and the claims beside it.
 
-    A file that is not a database any more is renamed, with a warning, and a new one begun.
+    A damaged file raises `Damaged`: nothing is paid for again before a person has run `repair`.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA)
+        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA, remedy=_REPAIR)
         self._claims = LocalClaims(folder)
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
     def select(self, key: str) -> tuple[bytes, str] | None:
         query = "SELECT CAST(response AS BLOB), CAST(checksum AS BLOB) FROM responses WHERE key = ?"
-        row = _saving(lambda: self._one(query, key), self._set_aside)
+        row = self._one(query, key)
         return None if row is None else (row[0], _text(row[1]))
 
     def insert(self, rows: Sequence[CacheRow]) -> None:
-        _saving(lambda: self._insert(rows), self._set_aside)
-        keys = [row.key for row in rows]
-        _saving(lambda: self._claims.end(keys), self._claims.set_aside)
+        self._insert(rows)
+        self._claims.end([row.key for row in rows])
 
     def delete(self, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
-            connection.executemany("DELETE FROM responses WHERE key = ?", [(key,) for key in keys])
+            connection.executemany(_DELETE, [(key.encode(errors="surrogateescape"),) for key in keys])
 
     def holds(self, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
@@ -80,11 +92,11 @@ class LocalBackend:
         return (Head(*row) for row in self._all(query))
 
     def rows(self) -> Iterator[CacheRow]:
-        return (_row(*row) for row in self._all(f"key, {_COLUMNS}"))
+        return (_row(*row) for row in self._all(_COLUMNS))
 
     def row(self, prefix: str) -> CacheRow | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
-        row = self._one(f"SELECT key, {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
+        row = self._one(f"SELECT {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
         return None if row is None else _row(*row)
 
     def identities(self) -> dict[int, str]:
@@ -108,14 +120,42 @@ class LocalBackend:
             yield from (_text(material) for (material,) in rows)
 
     def claim(self, *keys: str) -> list[LocalClaim | None]:
-        return _saving(lambda: self._claims.take(keys), self._claims.set_aside)
+        return self._claims.take(keys)
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        return _saving(lambda: self._claims.mark_sent(seconds), self._claims.set_aside)
+        return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
         self._file.close()
         self._claims.close()
+
+    def check(self) -> None:
+        """Raise `Damaged` unless tables and indexes agree, which takes a second for a gigabyte."""
+        with self._file.connection() as connection:
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._file.damaged(" ".join(str(found).split()))
+
+    def repair(self, why: Damaged) -> int:
+        """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
+
+        No other process may use the cache meanwhile.
+        """
+        self._known = set()
+        aside = self._file.set_aside(why)
+        if aside is None or not aside.is_file():
+            return 0
+        page: list[CacheRow] = []
+        for row in _readable(aside):
+            if is_sound(row):
+                page.append(row)
+            if len(page) == _PAGE:
+                self._insert(page)
+                page = []
+        self._insert(page)
+        kept = self.count()
+        log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
+        return kept
 
     # ── reading and writing ──────────────────────────────────────────────────
 
@@ -152,22 +192,40 @@ class LocalBackend:
             yield from (row[1:] for row in page)
             last = page[-1][0]
 
-    def _set_aside(self, why: Exception) -> None:
-        self._known = set()
-        self._file.set_aside(why)
+
+def _readable(file: Path) -> Iterator[CacheRow]:
+    """Give the rows of a damaged database that SQLite can still reach, some of them several times.
+
+    They are read from the first one up to the first damaged place, and from the last one down to the last damaged
+    place. Between the two, ranges of row numbers are read, and halves of those that cannot be read.
+    """
+    query, failures = f"SELECT rowid, {_COLUMNS} FROM responses", 0
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
+        ends = [0, _HIGHEST]
+        for end, order in enumerate(("", " ORDER BY rowid DESC")):
+            try:
+                for number, *values in connection.execute(query + order):
+                    row = _row(*values)
+                    ends[end] = number if is_sound(row) else ends[end]
+                    yield row
+                return
+            except sqlite3.DatabaseError:
+                failures += 1
+        ranges = [(ends[0], ends[1])]
+        while ranges and failures < _MOST_FAILURES:
+            low, high = ranges.pop()
+            try:
+                for _, *values in connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)):
+                    yield _row(*values)
+            except sqlite3.DatabaseError:
+                failures += 1
+                if high - low > 1:
+                    ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
 
 
-def _saving(work: Callable[[], T], set_aside: Callable[[Exception], None]) -> T:
-    """Run the write; if the file is not a database any more, begin a new one and repeat."""
-    try:
-        return work()
-    except Damaged as error:  # not for a locked, full or read-only file, which is intact
-        set_aside(error)
-        return work()
-
-
-def _row(key: str, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
-    return CacheRow(key, body, _text(checksum), _text(material), created)
+def _row(key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
+    return CacheRow(key.decode(errors="surrogateescape"), body, _text(checksum), _text(material), created)
 
 
 def _text(value: bytes) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.response import Message
-from ops.core.sqlite import SqliteFile, batched, of_this_machine, placeholders
+from ops.core.value_store import ValueStore
 from ops.workflow.prompt import PromptTooLongError
 
 NAME = "completions.sqlite"
-_VERSION = 1
-_SCHEMA = ("CREATE TABLE completions (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID",)
 
 
 class Writer(Protocol):
@@ -37,50 +35,37 @@ class StoredWriter:
     """A writer that stores each completion before it is used, and generates only those that are not stored.
 
     The key of a completion is the policy (`policy_id`), the prompt, the temperature and, unless it is 0, the seed,
-    which is the recipe's seed plus the sample index. Any number of threads and processes may use one file. Raises
-    `DataError` for a file that cannot be used.
+    which is the recipe's seed plus the sample index. Any number of threads and processes may use one file
+    (`ValueStore`): what is damaged in it is generated again. Raises `DataError` for a file that cannot be used now.
     """
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
         self._writer, self._policy = writer, policy
-        self._file = SqliteFile(of_this_machine(folder / NAME), _VERSION, _SCHEMA)
+        self._store = ValueStore(folder / NAME)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index
         in `prompts`."""
         keys = [self._key(prompt, temperature, seed) for prompt in prompts]
-        stored = self._stored(keys)
+        stored = {key: json.loads(text) for key, text in self._store.get(keys).items()}
         new = {key: index for index, key in reversed([*enumerate(keys)]) if key not in stored}
         if indices := sorted(new.values()):  # equal prompts have one completion
             try:
                 texts = self._writer.write([prompts[index] for index in indices], temperature=temperature, seed=seed)
             except PromptTooLongError as error:
                 raise PromptTooLongError(error.where, error.tokens, error.limit, index=indices[error.index]) from None
-            stored |= self._keep({keys[index]: text for index, text in zip(indices, texts, strict=True)})
+            # As JSON, which can hold half a character.
+            made = {keys[index]: json.dumps(text) for index, text in zip(indices, texts, strict=True)}
+            stored |= {key: json.loads(text) for key, text in self._store.put(made).items()}
         return [stored[key] for key in keys]
 
     def close(self) -> None:
         """Close the file; the writer stays open."""
-        self._file.close()
+        self._store.close()
 
     def _key(self, prompt: Sequence[Message], temperature: float, seed: int) -> str:
         material = [self._policy, prompt, temperature, seed if temperature else 0]
         return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
-
-    def _stored(self, keys: Sequence[str]) -> dict[str, str]:
-        stored: dict[str, str] = {}
-        with self._file.connection() as connection:
-            for some in batched(keys):
-                query = f"SELECT key, completion FROM completions WHERE key IN ({placeholders(some)})"
-                stored |= {key: json.loads(text) for key, text in connection.execute(query, some)}
-        return stored
-
-    def _keep(self, texts: Mapping[str, str]) -> Mapping[str, str]:
-        """Store the texts in one transaction. Another process may have stored other texts first, which then apply."""
-        rows = [(key, json.dumps(text)) for key, text in texts.items()]  # as JSON, which can hold half a character
-        with self._file.writing() as connection:
-            connection.executemany("INSERT OR IGNORE INTO completions VALUES (?, ?)", rows)
-        return self._stored(list(texts))
 
 
 def policy_id(folder: Path) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ops.conductor.policy import Conductor, PolicyCard
+from ops.conductor.policy import Conductor, PolicyCard, check_policy
 from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor, StaticConductor
@@ -33,13 +33,14 @@ def load_conductor(
     An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
     result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.
     """
+    check_policy(folder)
     card = PolicyCard.read(folder)
     if card.untrained is not None:
         if isinstance(card.untrained, PromptedPolicy):
             return PromptedConductor(card, card.untrained)
         return StaticConductor(card, card.untrained)
     if writer == TRANSFORMERS:
-        return load_here(folder, card)
+        return _loaded(folder, card)
     if writer == VLLM:
         return ServedConductor.start(folder, workspace, setting, key)
     return ServedConductor.load(folder, writer, setting, key)
@@ -47,6 +48,11 @@ def load_conductor(
 
 def load_here(folder: Path, card: PolicyCard | None = None) -> LocalConductor:
     """Load the policy in `folder` to generate in this process: with NumPy if it was made from scratch, else with
-    transformers; `card`: instead of the folder's own. Raises `DataError`."""
-    card = card or PolicyCard.read(folder)
+    transformers; `card`: instead of the folder's own. Raises `DataError`, and `DamagedFile` for weights that are not
+    those that were written."""
+    check_policy(folder)
+    return _loaded(folder, card or PolicyCard.read(folder))
+
+
+def _loaded(folder: Path, card: PolicyCard) -> LocalConductor:
     return ScratchConductor.load(folder, card) or Conductor.load(folder, card)

@@ -20,6 +20,7 @@ from ops.config.pool import Pool, Worker
 from ops.config.recipe import Recipe
 from ops.config.studies import Studies, studies_now
 from ops.core.atomic import write_text
+from ops.core.digests import check_digest, replacing_with_digest, set_aside
 from ops.core.errors import DataError
 from ops.core.settings_files import read_text
 from ops.core.workspace import Workspace
@@ -149,11 +150,13 @@ class Snapshot(Settings):
     @classmethod
     def read(cls, folder: Path, key: str) -> Snapshot:
         """Read the snapshot that `write` stored under `key`. Raises `DataError`."""
-        file = _file(folder, key)
+        file, remedy = _file(folder, key), "Start a new run, which stores its settings again"
         try:
+            check_digest(file, remedy, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(file, "", "does not exist, and a run reads all its settings from it", remedy) from None
         except (OSError, ValueError) as error:
-            remedy = "The run reads all its settings from it: start a new run"
             raise DataError(file, "", f"is not a snapshot of a run ({error})", remedy) from None
 
     def setup(self, workspace: Workspace) -> Setup:
@@ -165,7 +168,8 @@ class Snapshot(Settings):
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"
         for name, text in self.texts.items():
-            if not (kept / name).is_file():
+            if _content(kept / name) != text:
+                _make_way(kept / name, "It is written again.")
                 write_text(kept / name, text)
         return kept
 
@@ -176,9 +180,11 @@ class Snapshot(Settings):
 
     def write(self, folder: Path) -> Path:
         """Store the snapshot atomically as `FOLDER/KEY.json`; equal snapshots are one file."""
-        file = _file(folder, self.key)
-        if not file.is_file():
-            write_text(file, json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False))
+        file, text = _file(folder, self.key), json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        if _content(file) != text:
+            _make_way(file, "The snapshot is written again.")
+            with replacing_with_digest(file) as temporary:
+                temporary.write_text(text, encoding="utf-8")
         return file
 
     def __str__(self) -> str:
@@ -194,6 +200,19 @@ class Snapshot(Settings):
 def _texts(data: Path) -> dict[str, str]:
     files = sorted(file for name in TEXTS for file in (data / name).glob("*.yaml"))
     return {str(file.relative_to(data)): read_text(file) for file in files}
+
+
+def _content(file: Path) -> str | None:
+    """Return the text of a file; None if there is none, or nothing that is text."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError):
+        return None
+
+
+def _make_way(file: Path, then: str) -> None:
+    if file.exists():
+        set_aside(file, "is not what was written", then)
 
 
 def _file(folder: Path, key: str) -> Path:

@@ -101,6 +101,13 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def sized(gib: float) -> str:
+    """Return a size in the unit that shows it, for example “12 GiB”, “1.5 GiB”, “340 MiB” or “3 KiB”."""
+    if gib >= 1:
+        return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
+    return f"{gib * 2**10:,.0f} MiB" if gib * 2**10 >= 1 else f"{gib * 2**20:,.0f} KiB"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return for example “1 process” or “1,200 processes”; `plural` is needed only for irregular nouns."""
     if number == 1:

@@ -9,13 +9,15 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from ops.core.errors import DataError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 60.0
 """Seconds that a writer waits for the writers of other processes."""
@@ -29,10 +31,14 @@ _REMEDIES = {
     "full": "Make room and give the same command again: what was kept is kept",
     "locked": f"Another process has held it for over {BUSY_TIMEOUT_S:.0f} s: end that one",
     "readonly": "Make the file and its folder writable for this user",
-    "unable to open": "Let a file that this user may write be there, or none",
+    "unable to open": "Make the file and its folder readable and writable for this user",
     "disk I/O": "Check the disk",
 }
 """Words of SQLite's messages → remedy."""
+_DAMAGED = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
+"""Words of operational errors that only a damaged file causes: its tables are there when it has been opened."""
+_RESTORE = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
+_MADE_AGAIN = "Give the same command again, which makes the file again"
 
 
 def of_this_machine(path: Path) -> Path:
@@ -49,8 +55,26 @@ def of_this_machine(path: Path) -> Path:
     return own / path.name
 
 
-class Damaged(DataError):
-    """The file is not a database any more."""
+def checksum(*parts: str) -> str:
+    """Return the checksum that an entry keeps of its own key and values, so that a damaged entry is noticed."""
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+class UnusableFileError(DataError):
+    """The content of the file cannot be used, neither now nor later.
+
+    `inode` is the file's number in its file system when it was read; None if there was no file.
+    """
+
+    inode: int | None = None
+
+
+class Damaged(UnusableFileError):
+    """The file is not a database any more, or its content is not what was written."""
+
+
+class OtherVersionError(UnusableFileError):
+    """The file is a database of another version of Podium, whose tables may mean something else."""
 
 
 class SqliteFile:
@@ -61,15 +85,27 @@ class SqliteFile:
     and never damages the file.
 
     The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of
-    another version raises `DataError`: its tables may mean something else.
+    another version raises `OtherVersionError`. `only_saves_time`: the content can be made again, so that users do their
+    work through `saving`, which does not stop for a damaged file. `remedy`: what a person does about another damaged
+    file.
     """
 
-    def __init__(self, path: Path, version: int, schema: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        version: int,
+        schema: Sequence[str],
+        *,
+        only_saves_time: bool = False,
+        remedy: str = _RESTORE,
+    ) -> None:
         self.path = path
         self._version, self._schema = version, schema
+        self._remedy = _MADE_AGAIN if only_saves_time else remedy
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
+        self._inode: int | None = None
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -78,19 +114,52 @@ class SqliteFile:
         Raises `DataError` for a file that cannot be used now (a full disk, a held lock, no permission), and `Damaged`
         for one that is not a database any more. Earlier commits are kept, uncommitted changes are not.
         """
+        inode = None
         try:
             with self._lock:
                 if self._connection is None or self._pid != os.getpid():
+                    inode = _inode(self.path)  # before it is opened: another process may put a new file there
                     self._connection, self._pid = self._open(), os.getpid()
+                    self._inode = _inode(self.path) if inode is None else inode
+                inode = self._inode
                 yield self._connection
+        except OtherVersionError as error:
+            error.inode = inode
+            raise
         except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:
-                remedy = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
-                raise Damaged(self.path, "", str(error), remedy) from error
-            known = [remedy for words, remedy in _REMEDIES.items() if words in str(error)]
-            if not isinstance(error, sqlite3.OperationalError) or not known:
+            said = str(error)
+            operational = isinstance(error, sqlite3.OperationalError)
+            if type(error) is sqlite3.DatabaseError or (operational and any(words in said for words in _DAMAGED)):
+                raise self._damaged(self.path, said, inode) from error
+            if not operational:
                 raise
-            raise DataError(self.path, "", str(error), known[0]) from error
+            if folder := next((file for file in self._files() if file.is_dir()), None):
+                raise self._damaged(folder, "is a folder, and a database belongs there", inode) from error
+            known = [remedy for words, remedy in _REMEDIES.items() if words in said]
+            if not known:
+                raise
+            raise DataError(self.path, "", said, known[0]) from error
+
+    def damaged(self, why: str) -> Damaged:
+        """Return the error that says that the content of this file is not what was written."""
+        return self._damaged(self.path, why, self._inode)
+
+    def _damaged(self, file: Path, why: str, inode: int | None) -> Damaged:
+        error = Damaged(file, "", why, self._remedy)
+        error.inode = inode
+        return error
+
+    def saving(self, work: Callable[[], T]) -> T:
+        """Run `work`, and again with a new file if the present one is damaged or of another version of Podium.
+
+        This is for content that can be made again; `work` must be repeatable. Raises `DataError` for a file that cannot
+        be used now.
+        """
+        try:
+            return work()
+        except UnusableFileError as error:
+            self.set_aside(error)
+            return work()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -108,18 +177,31 @@ class SqliteFile:
     def delete(self) -> None:
         """Close the connection and remove the file; no other process may use it."""
         self.close()
-        for suffix in ("-wal", "-shm", ""):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        for file in reversed(self._files()):
+            file.unlink(missing_ok=True)
 
-    def set_aside(self, why: Exception) -> None:
-        """Rename a file that is not a database any more; the next use begins a new file."""
-        self.close()
-        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-        log.warning("%s cannot be read (%s): it was renamed to %s, and a new file is begun", self.path, why, aside.name)
-        for suffix in ("", "-wal", "-shm"):
-            source = self.path.with_name(self.path.name + suffix)
-            if source.exists():
-                source.replace(aside.with_name(aside.name + suffix))
+    def set_aside(self, why: UnusableFileError) -> Path | None:
+        """Rename a file that is not a database any more, and return its new path; the next use begins a new file.
+
+        Nothing is renamed if another thread or process has done so since `why` was raised.
+        """
+        with self._lock:
+            self.close()
+            if _inode(self.path) != why.inode:
+                return None
+            aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+            log.warning(
+                "%s cannot be used (%s): it was renamed to %s, and a new file is begun", self.path, why.problem,
+                aside.name,
+            )  # fmt: skip
+            for source in self._files():
+                if source.exists():
+                    source.replace(aside.with_name(source.name.replace(self.path.name, aside.name, 1)))
+        return aside
+
+    def _files(self) -> tuple[Path, ...]:
+        """Return the file, its log of recent commits, and that log's index."""
+        return self.path, *(self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm"))
 
     def _open(self) -> sqlite3.Connection:
         # A connection inherited through a fork must be neither used nor closed: both would release the parent's locks.
@@ -147,14 +229,13 @@ class SqliteFile:
             connection.execute(f"PRAGMA user_version={self._version}")
 
     def _is_made(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the file has its tables; False for a new one. Raises `DataError` for those of another
-        version."""
+        """Return whether the file has its tables; False for a new one. Raises `OtherVersionError`."""
         tables = _has_tables(connection)  # before the version: another process makes both in one transaction
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version == self._version:
             return True
         if version or tables:
-            raise DataError(
+            raise OtherVersionError(
                 self.path, "schema", f"is version {version}, and this version of Podium uses version {self._version}",
                 "Use the version of Podium that made the file, or move the file away to begin a new one",
             )  # fmt: skip
@@ -184,6 +265,14 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
+
+
+def _inode(file: Path) -> int | None:
+    """Return the number by which the file system knows the file; None if there is none."""
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:

@@ -9,25 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
-from ops.core.sqlite import Damaged, SqliteFile, of_this_machine
+from ops.core.value_store import ValueStore
 from ops.grading.grader import GRADERS, MAX_CHARACTERS
 from ops.grading.isolation import accepted_wall, libraries
 from ops.grading.version import grader_version
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 NAME = "verdicts.sqlite"
 WITHHELD = "it failed before, and no text about hidden tests is kept"
-_VERSION = 1
-_SCHEMA = ("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, checksum TEXT NOT NULL)",)
-_GET = "SELECT CAST(verdict AS BLOB), CAST(checksum AS BLOB) FROM verdicts WHERE key = ?"
 
 
 def is_stored(problem: Problem, answer: str) -> bool:
@@ -36,46 +31,33 @@ def is_stored(problem: Problem, answer: str) -> bool:
 
 
 class VerdictStore:
-    """The stored verdicts of a workspace, for any number of processes and threads.
+    """The stored verdicts of a workspace, for any number of processes and threads (`ValueStore`).
 
-    A row that is damaged or not a verdict counts as missing, and the next verdict replaces it. A file that is not a
-    database any more is renamed, and a new one begun. Raises `DataError` for a file that cannot be used now.
+    An entry that is damaged or not a verdict counts as missing, and the next verdict replaces it. Raises `DataError`
+    for a file that cannot be used now.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(of_this_machine(folder / NAME), _VERSION, _SCHEMA)
+        self._store = ValueStore(folder / NAME)
 
     def get(self, problem: Problem, program: str) -> Grade | None:
         """Return the stored verdict on this program; None if there is none. Raises `ConfigError` as a run does."""
         key = _key(problem, program)
-        row = self._saving(lambda: self._select(key))
-        return None if row is None else _grade(key, *row, program)
+        text = self._store.get([key]).get(key)
+        if text is None:
+            return None
+        verdict = _grade(text, program)
+        if verdict is None:
+            self._store.delete(key)
+        return verdict
 
     def keep(self, problem: Problem, program: str, verdict: Grade) -> None:
         """Store a verdict that is the same on any machine (`grader.is_final`)."""
-        key, text = _key(problem, program), _text(problem, verdict)
-        self._saving(lambda: self._insert(key, text))
+        self._store.put({_key(problem, program): _text(problem, verdict)})
 
     def close(self) -> None:
         """Close this process's connection; the next use opens a new one."""
-        self._file.close()
-
-    def _select(self, key: str) -> tuple[bytes, bytes] | None:
-        with self._file.connection() as connection:
-            row: tuple[bytes, bytes] | None = connection.execute(_GET, (key,)).fetchone()
-        return row
-
-    def _insert(self, key: str, text: str) -> None:
-        with self._file.writing() as connection:
-            values = (key, text, _checksum(key, text))
-            connection.execute("INSERT OR REPLACE INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)", values)
-
-    def _saving(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except Damaged as error:
-            self._file.set_aside(error)
-            return work()
+        self._store.close()
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
@@ -109,10 +91,8 @@ def _text(problem: Problem, verdict: Grade) -> str:
     return json.dumps([verdict.score, reason, failed])
 
 
-def _grade(key: str, text: bytes, checksum: bytes, program: str) -> Grade | None:
+def _grade(text: str, program: str) -> Grade | None:
     try:
-        if _checksum(key, text.decode()) != checksum.decode():
-            raise ValueError("the row is damaged")
         match json.loads(text):
             case [float(score), str(reason), None] if 0 <= score <= 1:
                 return Grade(score, program, reason)
@@ -124,7 +104,3 @@ def _grade(key: str, text: bytes, checksum: bytes, program: str) -> Grade | None
     except ValueError as error:
         log.warning("a stored verdict was ignored (%s): the program runs again", error)
         return None
-
-
-def _checksum(key: str, text: str) -> str:
-    return hashlib.sha256(f"{key} {text}".encode()).hexdigest()

@@ -5,7 +5,6 @@ Calls, USD and waiting times are those of the plan's training stage (`ops.planni
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ import numpy as np
 from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import read_problems
 from ops.config import Pool, Setup
-from ops.core.errors import counted
+from ops.core.errors import DataError, counted
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.evaluation.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
@@ -29,7 +28,7 @@ from ops.planning.lengths import lengths, stored_shortlist
 from ops.planning.stages import Stages
 from ops.planning.stored import ledger_of
 from ops.precaching.profiles import outcomes, subjects_of
-from ops.training.run.plan import CURVE, RunPlan, RunResult
+from ops.training.run.plan import RESULT, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
 
 FIRST_STEPS = 5
@@ -209,10 +208,9 @@ def run_forecast(
 def last_run(setup: Setup) -> Actual | None:
     """The newest completed run with this recipe's GRPO settings and pool; None if there is none."""
     recipe = setup.recipe
-    results = {folder: RunResult.read(folder) for folder in setup.workspace.runs.glob("*")}
-    finished = [folder for folder, result in results.items() if result is not None and not result.stopped]
-    for folder in sorted(finished, key=lambda folder: (folder / CURVE).stat().st_mtime, reverse=True):
-        plan = RunPlan.read(folder)
+    plans = dict(filter(None, map(_finished, setup.workspace.runs.glob("*"))))
+    for folder in sorted(plans, key=lambda folder: (folder / RESULT).stat().st_mtime, reverse=True):
+        plan = plans[folder]
         if plan.adaptive is not None or plan.recursive is not None:
             continue
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
@@ -220,8 +218,17 @@ def last_run(setup: Setup) -> Actual | None:
     return None
 
 
+def _finished(folder: Path) -> tuple[Path, RunPlan] | None:
+    """Return a run with its plan if it came to its last step, and nothing of it is damaged."""
+    try:
+        result = RunResult.read(folder)
+        return None if result is None or result.stopped else (folder, RunPlan.read(folder))
+    except DataError:
+        return None
+
+
 def _actual(folder: Path, rollouts_per_step: int) -> Actual:
-    curve = [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
+    curve = read_curve(folder)
     result = RunResult.read(folder)
     assert result is not None
     made = result.live_calls + result.cached_calls

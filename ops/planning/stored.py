@@ -26,6 +26,7 @@ from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.store import LEDGER_URL
 from ops.training.cold_start.base_policy import base_policy_folder
+from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
 from ops.training.run.plan import RunResult, read_curve, run_key
 
 LOOKED_UP = 400
@@ -104,9 +105,12 @@ def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
 
 def share_of_run(folder: Path, steps: int) -> float:
     """Share (0-1) of a training run's steps that remain."""
-    if RunResult.read(folder) is not None:
-        return 0.0
-    curve = read_curve(folder)
+    try:
+        if RunResult.read(folder) is not None:
+            return 0.0
+        curve = read_curve(folder)
+    except DataError:  # the training makes what is damaged again, from its last checkpoint
+        return 0.0 if last_checkpoint(folder / CHECKPOINTS) else 1.0
     return max(0.0, 1 - curve[-1]["step"] / steps) if curve else 1.0
 
 

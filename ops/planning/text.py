@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Policy, PretrainedPolicy, PromptedPolicy, Setup, StaticPolicy
-from ops.core.errors import counted
+from ops.core.errors import counted, sized
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
@@ -184,15 +184,15 @@ def _cache(made: Memory, sequence: int) -> str:
 def _disk(plan: Plan) -> str:
     parts = []
     if plan.workload is not None:
-        parts.append(f"{plan.checkpoints} checkpoints of {_size(plan.checkpoint_gib)}")
-        parts.append(f"weights {_size(plan.weights_gib)}")
+        parts.append(f"{plan.checkpoints} checkpoints of {sized(plan.checkpoint_gib)}")
+        parts.append(f"weights {sized(plan.weights_gib)}")
     if plan.tests_gib:
         named = ", ".join(plan.hidden_tests)
-        parts.append(f"hidden tests of {named} and a copy {_size(plan.tests_gib)} (assumed)")
-    total = f"{_size(plan.disk_gib)}, and {_size(plan.machine.disk_gib)} are free"
+        parts.append(f"hidden tests of {named} and a copy {sized(plan.tests_gib)} (assumed)")
+    total = f"{sized(plan.disk_gib)}, and {sized(plan.machine.disk_gib)} are free"
     facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
     if plan.grading_gib:
-        facts.append(("grading", f"a batch of hidden tests per core: about {_size(plan.grading_gib)} of memory"))
+        facts.append(("grading", f"a batch of hidden tests per core: about {sized(plan.grading_gib)} of memory"))
     return _facts(facts)
 
 
@@ -299,10 +299,6 @@ def _limit(name: str) -> str:
 
 def _gib(value: float) -> str:
     return f"{value:.1f}" if value >= 0.1 else f"{value:.3f}" if value else "-"
-
-
-def _size(gib: float) -> str:
-    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:,.0f} MiB"
 
 
 def _billions(parameters: int) -> str:

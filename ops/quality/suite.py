@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import json
+import logging
 import os
 import re
 import shutil
@@ -22,7 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ops.core.atomic import write_text
+from ops.core.errors import first_line
 from ops.core.workspace import Workspace
+
+log = logging.getLogger(__name__)
 
 _REMOTE = re.compile(
     r"<script[^>]+src=\"https?://[^>]*>\s*</script>|<link[^>]+href=\"https?://[^>]*>"
@@ -60,11 +64,14 @@ def read_results(validations: Path) -> list[SuiteResult]:
     """The files of Great Expectations' store of results, one a suite."""
     results = []
     for file in sorted(validations.glob("*/*/*/*.json")):
-        validation = json.loads(file.read_text(encoding="utf-8"))
-        numbers = validation["statistics"]
-        kept, rules = numbers["successful_expectations"], numbers["evaluated_expectations"]
-        at = str(validation["meta"]["run_id"]["run_time"])[:19].replace("T", " ")
-        results.append(SuiteResult(validation["suite_name"], bool(validation["success"]), kept, rules, at))
+        try:
+            validation = json.loads(file.read_text(encoding="utf-8"))
+            numbers = validation["statistics"]
+            kept, rules = numbers["successful_expectations"], numbers["evaluated_expectations"]
+            at = str(validation["meta"]["run_id"]["run_time"])[:19].replace("T", " ")
+            results.append(SuiteResult(validation["suite_name"], bool(validation["success"]), kept, rules, at))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s cannot be read (%s): the index of the data pages leaves it out", file, first_line(error))
     return results
 
 

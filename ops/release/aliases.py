@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ops.core.digests import SUFFIX
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release.artifacts import fetched
@@ -156,6 +158,9 @@ def _move(client: MlflowClient, to: Registered, before: Registered | None) -> No
 
 
 def _log(client: MlflowClient, known: Registered, verdict: GateDecision, dossier: Dossier | None) -> None:
-    client.log_text(known.run_id, json.dumps(verdict.as_dict(), indent=1), VERDICT)
+    texts = {VERDICT: json.dumps(verdict.as_dict(), indent=1)}
     if dossier is not None:
-        client.log_text(known.run_id, json.dumps(dossier.as_dict(), indent=1, ensure_ascii=False), DOSSIER)
+        texts[DOSSIER] = json.dumps(dossier.as_dict(), indent=1, ensure_ascii=False)
+    for name, text in texts.items():
+        client.log_text(known.run_id, f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n", f"{name}{SUFFIX}")
+        client.log_text(known.run_id, text, name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
-from ops.core.digests import SUFFIX
+from ops.core.digests import SUFFIX, SUMS
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 SOURCE = "podium"
 """The source that MLflow shows for its runs."""
-_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__")
-"""Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine."""
+_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS)
+"""Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine. The
+version has the digests of its files in a tag."""
 
 
 def log_version(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ops.core.digests import SUFFIX
-from ops.core.errors import first_line
+from ops.core.digests import SUFFIX, check_digest
+from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.store import (
@@ -57,14 +57,14 @@ def register(
     `recipe` gives the version its parameters; `training_runs` (stage → run in this store) and the logged model of its
     `checkpoint` are linked with it. The same policy, pool and scores on the same questions are registered once; a
     second call returns the existing version. Texts of answers are not stored, so that no confidential benchmark reaches
-    the store. Raises `DataError` if the folder is
-    not a policy's, and `RegistryError` if a server or its artifact store does not accept the model: then no version was
-    made.
+    the store. Raises `DataError` if the folder is not a policy's or is damaged, and `RegistryError` if a server or its
+    artifact store does not accept the model: then no version was made.
     """
-    from ops.conductor.policy import PolicyCard
+    from ops.conductor.policy import PolicyCard, check_policy
     from ops.release.model_card import Release
     from ops.release.new_version import content_key, log_version
 
+    check_policy(policy)
     card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
     with connected(workspace) as client:
         model_version = _with_content(client, content, lineage)
@@ -109,8 +109,8 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
     with connected(workspace) as client, TemporaryDirectory() as folder:
-        text = _artifact(client, version_named(client, version).run_id, VERDICT, Path(folder))
-    return GateDecision(promote=False, checks=()) if text is None else GateDecision.of(json.loads(text))
+        facts = _facts(client, version_named(client, version), VERDICT, Path(folder))
+    return GateDecision(promote=False, checks=()) if facts is None else GateDecision.of(facts)
 
 
 def recorded(workspace: Workspace, version: str) -> Dossier | None:
@@ -118,8 +118,8 @@ def recorded(workspace: Workspace, version: str) -> Dossier | None:
     from ops.release.dossier import DOSSIER, Dossier
 
     with connected(workspace) as client, TemporaryDirectory() as folder:
-        text = _artifact(client, version_named(client, version).run_id, DOSSIER, Path(folder))
-    return None if text is None else Dossier.of(json.loads(text))
+        facts = _facts(client, version_named(client, version), DOSSIER, Path(folder))
+    return None if facts is None else Dossier.of(facts)
 
 
 def named(workspace: Workspace, version: str) -> Registered:
@@ -242,6 +242,25 @@ def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> Model
         if each.tags.get("evaluation", lineage.evaluation) == lineage.evaluation
     ]
     return max(versions, key=lambda model_version: int(model_version.version), default=None)
+
+
+def _facts(client: MlflowClient, registered: Registered, name: str, folder: Path) -> Any:
+    """Return a JSON file among the artifacts of a version's run; None if there is none. Raises `RegistryError` for one
+    that is not what was written."""
+    remedy = "Restore the store's artifacts from a backup (`podium restore`)"
+    try:
+        _artifact(client, registered.run_id, f"{name}{SUFFIX}", folder)
+        text = _artifact(client, registered.run_id, name, folder)
+        if text is None:
+            return None
+        check_digest(folder / name, remedy, missing="accepted")
+        return json.loads(text)
+    except (DataError, ValueError, OSError) as error:
+        place = client.get_run(registered.run_id).info.artifact_uri
+        raise RegistryError(
+            f"{place}/{name}: is not what was written about version {registered.version} ({first_line(error)}). "
+            f"{remedy}"
+        ) from error
 
 
 def _artifact(client: MlflowClient, run: str, name: str, folder: Path) -> str | None:

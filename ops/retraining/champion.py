@@ -9,6 +9,7 @@ from pathlib import Path
 from ops.conductor.policy import CARD
 from ops.config import Pool, PoolChange, Snapshot
 from ops.core.atomic import made_whole
+from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import registry, store
@@ -54,4 +55,5 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
             raise DataError(folder, "", problem, "Train again with `podium run`")
         with made_whole(folder) as part:
             shutil.copytree(policy, part, dirs_exist_ok=True)
+            write_digest(part)
     return folder

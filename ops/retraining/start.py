@@ -12,8 +12,11 @@ from typing import Any
 from ops.conductor.policy import CARD, PolicyCard, policy_key
 from ops.config import Adaptive, Pool, PoolChange, Recipe, Recursive, Setup, digest
 from ops.core.atomic import made_whole
+from ops.core.digests import SUMS, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
+from ops.stages.mending import mend_run
+from ops.training.cold_start.base_policy import is_made
 from ops.training.run.plan import run_key, write_run
 from ops.workflow.cards import load_cards
 
@@ -24,6 +27,8 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
     Raises the errors of `ops.retraining.champion.fetch`.
     """
     folder = workspace.runs / change.policy / "policy"
+    if folder.exists():
+        mend_run(workspace, folder.parent)
     if (folder / CARD).is_file():
         return folder
     from ops.retraining.champion import fetch
@@ -64,20 +69,19 @@ def _differs(old: Pool, new: Pool, name: str) -> bool:
 def start_folder(setup: Setup, change: PoolChange) -> Path:
     """The folder of the champion's policy prepared for training on the current pool, made unless it exists.
 
-    Equal champion, pool and cards give the same folder. Weights are hard links if the file system supports them. Raises
-    `DataError`.
+    Equal champion, pool and cards give the same folder. Weights are hard links if the file system supports them. A
+    damaged folder is renamed, and made again. Raises `DataError`.
     """
     champion = champion_folder(setup.workspace, change)
     card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
     folder = _start_of(setup, champion, card)
-    if (folder / CARD).is_file():
+    if is_made(folder):
         return folder
     with made_whole(folder) as part:
-        ignore = shutil.ignore_patterns(CARD, "checkpoint-*")
+        ignore = shutil.ignore_patterns(CARD, SUMS, "checkpoint-*")
         shutil.copytree(champion, part, copy_function=_link, ignore=ignore, dirs_exist_ok=True)
         card.write(part)
-    if not (folder / CARD).is_file():
-        raise DataError(folder, "", "contains no policy and is in the way of one", "Remove it and try again")
+        write_digest(part)
     return folder
 
 

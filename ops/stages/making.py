@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.graded import GRADER, begin_tables
-from ops.conductor.policy import CARD
 from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.processes import alone
 from ops.core.rows import Origin, check_origin
+from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
-from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
+from ops.stages.mending import mend_run
+from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
 from ops.training.run.plan import RESULT, RunResult, write_run
 from ops.workers.client import WorkerClient
 
@@ -71,19 +72,20 @@ def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -
     Raises the errors of `make_base_policy` and of training.
     """
     base = base_policy_folder(setup)
-    if not (base / CARD).is_file():
+    if not is_made(base):
         make_base_policy(setup, making.client(setup, "training"), making.on_progress)
-    return _trained(write_run(setup, base, deepspeed), making)
+    return _trained(setup.workspace, write_run(setup, base, deepspeed), making)
 
 
 def trained_further(
     setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making
 ) -> Path:
     """The folder of the finished training run on worker subsets that starts from the policy of `run`."""
-    return _trained(write_run(setup, run / "policy", deepspeed, stage), making)
+    return _trained(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), making)
 
 
-def _trained(run: Path, making: Making) -> Path:
+def _trained(workspace: Workspace, run: Path, making: Making) -> Path:
+    mend_run(workspace, run)
     if RunResult.read(run) is None:
         making.train(run)
     return run

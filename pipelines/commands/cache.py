@@ -182,7 +182,7 @@ def verify(repair: bool) -> None:
 
     report = verify(open_cache(Workspace.find().cache), repair=repair)
     for key in report.damaged:
-        click.echo(f"damaged: {key}")
+        click.echo(f"damaged: {key.encode('ascii', 'backslashreplace').decode()}")
     remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""
     click.echo(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
 

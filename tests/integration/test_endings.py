@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 
 from ops.core import sqlite
-from ops.core.errors import ConfigError
+from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
 from ops.versioning import git_commit
 from ops.versioning.dvc import commit
@@ -51,8 +51,8 @@ def one_line(printed: str) -> bool:
 
 @pytest.mark.parametrize(("place", "spoil", "words", "said"), [
     (".podium/ledger.sqlite", garbage, ["ledger"], "is not a database"),
-    (".podium/ledger.sqlite", Path.mkdir, ["ledger"], "unable to open database file"),
-    (".podium/cache/responses.sqlite", Path.mkdir, ["cache", "inspect"], "unable to open database file"),
+    (".podium/ledger.sqlite", Path.mkdir, ["ledger"], "is a folder, and a database belongs there"),
+    (".podium/cache/responses.sqlite", Path.mkdir, ["cache", "inspect"], "is a folder, and a database belongs there"),
     (".podium/mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
     (".podium/mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
     (".podium/mlflow/mlflow.db", garbage, ["run"], "is not a database"),
@@ -116,7 +116,8 @@ def test_a_ledger_that_another_process_holds_is_one_line(
     (OSError(28, "No space left on device", "scores/a.jsonl"), "scores/a.jsonl: No space left on device. Make room"),
     (OSError(28, "No space left on device"), "No space left on device. Make room"),
     (PermissionError(13, "Permission denied", "x"), "x: Permission denied. Give"),
-    (sqlite3.OperationalError("attempt to write a readonly database"), "a database of .podium .*readonly"),
+    (sqlite3.OperationalError("attempt to write a readonly database"), r".*\.podium/\*\.db: .*readonly.*\. Make"),
+    (sqlite3.OperationalError("database or disk is full"), r".*\.podium/\*\.db: database or disk is full\. Make room"),
 ])  # fmt: skip
 def test_an_error_of_the_machine_is_one_line(error: Exception, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = ending.explained(error)
@@ -126,6 +127,69 @@ def test_an_error_of_the_machine_is_one_line(error: Exception, line: str, monkey
     assert ending.explained(wrapped) == said
     monkeypatch.setenv(ending.TRACEBACK, "1")
     assert ending.explained(error) is None
+
+
+def of_sqlalchemy(file: Path) -> None:
+    from sqlalchemy import create_engine, text
+
+    with create_engine(f"sqlite:///{file}").connect() as connection:
+        connection.execute(text("CREATE TABLE more (x)"))
+        connection.commit()
+
+
+def of_podium(file: Path) -> None:
+    with closing(sqlite3.connect(f"file:{file}?mode=rw", uri=True)) as connection:
+        connection.execute("CREATE TABLE more (x)")
+
+
+def put_read_only(file: Path) -> None:
+    """A database that refuses writes, also those of root."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("CREATE TABLE one (x)")
+    content = bytearray(file.read_bytes())
+    content[18] = 3  # the version of the format that a writer must know
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("use", [of_sqlalchemy, of_podium])
+@pytest.mark.parametrize(("spoil", "said"), [
+    (garbage, "file is not a database. Restore it"), (Path.mkdir, "is a folder, and a database belongs there. Move"),
+    (put_read_only, "attempt to write a readonly database. Make the file and its folder writable"),
+])  # fmt: skip
+def test_the_database_of_a_library_is_named(
+    workspace: Workspace, spoil: Callable[[Path], None], said: str, use: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """SQLite names no file; there are four databases in a workspace."""
+    monkeypatch.setattr(ending, "_OWN", (__name__,))
+    file = workspace.state / "mlflow" / "mlflow.db"
+    file.parent.mkdir(parents=True)
+    spoil(file)
+    with pytest.raises(Exception) as raised:
+        use(file)
+    line = ending.explained(raised.value)
+    assert line is not None and line.startswith(f"{file}: {said}"), line
+
+
+def test_an_error_without_a_name_is_about_the_file_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: Path) -> None:
+        assert file.name
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ending, "_OWN", (__name__,))
+    with pytest.raises(PermissionError) as raised:
+        refuse(tmp_path / "scores.parquet")
+    said = f"{tmp_path / 'scores.parquet'}: Permission denied. Give this user the permission"
+    assert ending.explained(raised.value) == said
+
+
+def test_what_podium_says_goes_before_what_caused_it() -> None:
+    known = DataError("ledger.sqlite", "", "is damaged", "Restore it")
+    known.__cause__ = sqlite3.DatabaseError("database disk image is malformed")
+    around = RuntimeError("Error executing resource_fn on ResourceDefinition podium")
+    around.__cause__ = known
+    assert ending.explained(around) == "ledger.sqlite: is damaged. Restore it"
 
 
 @pytest.mark.parametrize("error", [

@@ -20,6 +20,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Pool, PromotionGate, Prompting, ScratchPolicy, Setup, load_pool, load_recipe
+from ops.core.digests import write_digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
@@ -31,6 +32,8 @@ from ops.release.judgement import judge
 from ops.release.lineage import Lineage
 from ops.release.promotion import override
 from ops.release.requirements import check_installed
+from ops.stages.mending import mend_run
+from ops.training.run.plan import RunResult
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
 from tests.releases import NO, YES, checkout, model_folder, scored, shared_store, version
@@ -231,6 +234,38 @@ def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, 
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
     stored = registry.recorded_decision(workspace, known.version)
     assert (stored.analysis, stored.promote) == (2, False)
+
+
+def test_a_damaged_policy_is_restored_from_a_sound_version_alone(
+    workspace: Workspace, policy: Path, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = workspace.runs / "test-1"
+    own = Path(shutil.copytree(policy, run / "policy", ignore=shutil.ignore_patterns("*.bin")))
+    write_digest(own)
+    RunResult(
+        steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=0, cached_calls=0, cost_usd=0,
+        seconds=1,
+    ).write(run)  # fmt: skip
+    version = register(workspace, own, pool, 6)
+    before = {file.name: file.read_bytes() for file in own.iterdir()}
+
+    def damage(file: Path) -> None:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+    damage(own / "model.safetensors")
+    with pytest.raises(DataError, match=r"policy: is damaged: its file model\.safetensors"):
+        register(workspace, own, pool, 6)
+    mend_run(workspace, run)
+    assert {file.name: file.read_bytes() for file in own.iterdir()} == before
+    assert RunResult.read(run) is not None
+    assert f"It was restored from version {version.version} of the registry" in caplog.text
+    assert register(workspace, own, pool, 6).version == version.version
+    damage(next(workspace.mlflow_artifacts.rglob("policy/model.safetensors")))
+    damage(own / "model.safetensors")
+    mend_run(workspace, run)
+    assert not own.exists() and RunResult.read(run) is None, "training goes on from the last checkpoint"
 
 
 def test_a_folder_without_a_policy_is_not_registered(workspace: Workspace, pool: Pool, tmp_path: Path) -> None:

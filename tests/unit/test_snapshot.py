@@ -82,7 +82,7 @@ def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None
     assert Snapshot.read(project.snapshots, snapshot.key) == snapshot
     assert snapshot.write(project.snapshots) == file
     assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
-    with pytest.raises(DataError, match=r"nothing\.json.*start a new run"):
+    with pytest.raises(DataError, match=r"nothing\.json.*does not exist.*Start a new run"):
         Snapshot.read(project.snapshots, "nothing")
 
 

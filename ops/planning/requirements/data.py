@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config.base import hub_token
+from ops.core.errors import sized
 from ops.planning.plan import Missing, Plan, Requirement
 
 
@@ -59,7 +60,7 @@ def hidden_tests(plan: Plan) -> Iterator[Missing]:
     """Require disk space for hidden tests."""
     has, needs = plan.machine.disk_gib, plan.tests_gib
     if needs > has:
-        why = f"hidden tests of {', '.join(plan.hidden_tests)} take {needs:,.0f} GiB, and {has:,.0f} are free"
+        why = f"hidden tests of {', '.join(plan.hidden_tests)} take {sized(needs)}, and {sized(has)} are free"
         yield Missing("disk", why, "Free some, or use a larger disk")
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import package_remedy
 from ops.config import VLLM, PretrainedPolicy
-from ops.core.errors import counted
+from ops.core.errors import counted, sized
 from ops.core.installation import install_extra, pip_install
 from ops.planning.lengths import prompts
 from ops.planning.memory import PHASES
@@ -179,7 +179,7 @@ def host_memory(plan: Plan) -> Iterator[Missing]:
         return
     has, needs = plan.machine.memory_gib, plan.memory.host + plan.grading_gib
     if needs > has:
-        why = f"{needs:,.0f} GiB of the machine's {has:,.0f} are needed"
+        why = f"{sized(needs)} of the machine's {sized(has)} are needed"
         offloaded = plan.workload is not None and plan.workload.engine.offload
         less = "a DeepSpeed file without offload, where the GPUs have room" if offloaded else "fewer grpo.processes"
         yield Missing("host memory", why, f"Take a machine with more, or {less}")
@@ -189,9 +189,9 @@ def disk(plan: Plan) -> Iterator[Missing]:
     """Require disk space for the policy, its checkpoints, including the one being written, and hidden tests."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
-        parts = f"{plan.checkpoints} checkpoints of {plan.checkpoint_gib:,.0f} GiB"
-        tests = f", the weights and hidden tests of {plan.tests_gib:,.0f} GiB" if plan.tests_gib else " and the weights"
-        why = f"{parts}{tests} take {needs:,.0f} GiB, and {has:,.0f} are free where .podium lies"
+        parts = f"{plan.checkpoints} checkpoints of {sized(plan.checkpoint_gib)}"
+        tests = f", the weights and hidden tests of {sized(plan.tests_gib)}" if plan.tests_gib else " and the weights"
+        why = f"{parts}{tests} take {sized(needs)}, and {sized(has)} are free in {plan.setup.workspace.state}"
         yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
 
 

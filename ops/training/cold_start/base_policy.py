@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import CARD, PolicyCard
+from ops.conductor.policy import CARD, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of
+from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.running import run_async
+from ops.training.cold_start.validation import FILE as RECORD
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
 from ops.training.run.checkpoints import full_disk_reported
 from ops.workers.scheduling import Client
@@ -25,6 +27,8 @@ from ops.workflow.prompt import offer
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
+_RECORD = (RECORD, f"{RECORD}*")
+"""Files of a base policy that are written again when it is validated again; the record has a digest of its own."""
 _NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
 """Settings that change no policy: memory, and the required share of valid workflows."""
 
@@ -97,19 +101,35 @@ def make_base_policy(
 ) -> Path:
     """Return the folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
 
-    `client` calls the workers if the cold start explores workflows. Raises `DataError` if the mix or the responses are
-    missing or the folder holds something else, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
+    `client` calls the workers if the cold start explores workflows. A damaged policy is renamed, and made again. Raises
+    `DataError` if the mix or the responses are missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
-    if (folder / CARD).is_file():
+    if is_made(folder):
         with full_disk_reported(folder):
             _validate_again(setup, folder, client, on_progress)
         return folder
-    if folder.exists():
-        raise DataError(folder, "", "contains no policy and is in the way of one", "Remove it and try again")
     with made_whole(folder) as part, full_disk_reported(part):
         _make(setup, part, client, on_progress)
+        write_digest(part, skip=_RECORD)
     return folder
+
+
+def is_made(folder: Path) -> bool:
+    """Return whether the base policy in `folder` exists; one that is damaged is renamed, and does not exist then."""
+    try:
+        check_policy(folder)
+        if not (folder / CARD).is_file():
+            raise DamagedFile(folder, "", f"has no {CARD}", "")
+        ColdStartRecord.read(folder)
+    except DataError as error:
+        if not folder.exists():
+            return False
+        if not isinstance(error, DamagedFile) and Path(error.file) != folder / RECORD:
+            raise  # it cannot be read now
+        set_aside(folder, error, "The policy is made again.")
+        return False
+    return True
 
 
 def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:

@@ -18,7 +18,7 @@ from ops.benchmarks.store import read_problems
 from ops.conductor.policy import TextWriter
 from ops.conductor.rollout import CUT_OFF
 from ops.config import ColdStart, Recipe, Settings
-from ops.core.atomic import write_text
+from ops.core.digests import check_digest, replacing_with_digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.workflow.literals import FormatFailure
@@ -31,6 +31,7 @@ SAMPLE = 64
 """Maximum number of problems for the measurement if none are held out."""
 REASONS = 3
 """Number of failure reasons in a message."""
+_MADE_AGAIN = "Give `podium run RECIPE` with the policy's recipe, which makes it again"
 
 
 class NotTaught(PodiumError):
@@ -85,15 +86,17 @@ class ColdStartRecord(Settings):
     def read(cls, policy: Path) -> ColdStartRecord | None:
         """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
         file = policy / FILE
-        if not file.is_file():
-            return None
         try:
+            check_digest(file, _MADE_AGAIN, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
         except ValueError as error:
-            raise DataError(file, "", f"is not the record of a cold start ({error})", "Make the policy again") from None
+            raise DataError(file, "", f"is not the record of a cold start ({error})", _MADE_AGAIN) from None
 
     def write(self, policy: Path) -> None:
-        write_text(policy / FILE, self.model_dump_json(indent=1))
+        with replacing_with_digest(policy / FILE) as temporary:
+            temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
 class ColdStartVerdict(Settings):

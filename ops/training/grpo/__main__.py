@@ -14,7 +14,7 @@ from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_taught
-from ops.training.run.checkpoints import full_disk_reported
+from ops.training.run.checkpoints import full_disk_reported, sound_checkpoint
 from ops.training.run.ending import ERROR
 from ops.training.run.plan import PLAN, RunPlan, RunResult, command
 from ops.training.run.processes import REQUESTS, silence, watch
@@ -69,6 +69,8 @@ def train(folder: Path) -> RunResult | None:
         remedy = "Start it with: " + shlex.join(command(plan, folder))
         raise ConfigError(folder / PLAN, "recipe.grpo.deepspeed", "needs its launcher", remedy)
     check_taught(plan.base_policy, plan.recipe.cold_start)
+    if plan.recipe.grpo.deepspeed is None:  # otherwise before the ranks start, which must agree
+        sound_checkpoint(folder)
     silence()
     from ops.training.grpo.trainer import run
 

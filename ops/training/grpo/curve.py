@@ -12,8 +12,10 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.atomic import write_text, written
+from ops.core.digests import SUFFIX, replacing_with_digest, set_aside
 from ops.training.rewards.outage import Outage
 from ops.training.rewards.reward import StepStatistics, following, merged
+from ops.training.run.checkpoints import CheckpointDigests
 from ops.training.run.plan import RunResult
 from ops.training.run.tracking import Tracking
 from ops.training.step.timed_trainer import TimedTrainer
@@ -40,14 +42,26 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._statistics = StepStatistics()
         self.rows: list[dict[str, Any]] = []
         self._began = 0.0
+        self._digests = CheckpointDigests()
 
-    def start(self, step: int) -> None:
-        """Keep the lines up to the checkpoint's step, since later steps are repeated. Called on the first rank."""
-        if self._file.is_file():
-            text = self._file.read_text(encoding="utf-8")
-            lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may have left a partial last line
-            self.rows = [row for line in lines if (row := json.loads(line))["step"] <= step]
-        write_text(self._file, "".join(json.dumps(row) + "\n" for row in self.rows))
+    def start(self, checkpoint: Path | None) -> None:
+        """Begin with the lines that the checkpoint has, since later steps are repeated; None: with none. Called on the
+        first rank."""
+        if checkpoint is not None and (copy := checkpoint / self._file.name).is_file():
+            self.rows = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
+        self._file.with_name(f"{self._file.name}{SUFFIX}").unlink(missing_ok=True)
+        if self._file.is_dir():
+            set_aside(self._file, "is a folder in the place of a file", "The curve is written again.")
+        write_text(self._file, self._text())
+
+    def finish(self) -> None:
+        """Write the digests of the curve and of the last checkpoint."""
+        self._digests.wait()
+        with replacing_with_digest(self._file) as temporary:
+            temporary.write_text(self._text(), encoding="utf-8")
+
+    def _text(self) -> str:
+        return "".join(json.dumps(row) + "\n" for row in self.rows)
 
     def batch(self, statistics: StepStatistics) -> None:
         """Receive the results of this rank's reward function: once per step, or once per round."""
@@ -59,6 +73,8 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self.trainer.generation_seconds = 0.0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if control is not None and control.should_save:
+            self._digests.wait()  # the save may remove the checkpoint whose digests are being written
         if not logs or "reward" not in logs:
             return
         # On every rank: TRL has gathered `logs` over the ranks, but not the reward function's results.
@@ -102,6 +118,10 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         self._report(state.global_step, state.max_steps, note)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            write_text(checkpoint / self._file.name, self._text())
+            self._digests.begin(checkpoint)
         if self.tracking is not None:
             self.tracking.checkpoint(state.global_step)
 

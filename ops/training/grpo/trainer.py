@@ -13,9 +13,9 @@ from accelerate.utils import gather_object
 from transformers import PrinterCallback, TrainerCallback
 
 from ops.benchmarks.store import read_problems
-from ops.conductor.policy import PolicyCard, chat_tokens, end_of_turn, load_model
+from ops.conductor.policy import PolicyCard, chat_tokens, check_policy, end_of_turn, load_model
 from ops.config import Grpo
-from ops.core.atomic import write_text
+from ops.core.digests import write_digest
 from ops.core.problem import Problem
 from ops.core.response import Message
 from ops.grading import configure
@@ -28,8 +28,8 @@ from ops.training.grpo.lost_signal import SignalStop
 from ops.training.rewards.outage import FirstStep, Patience
 from ops.training.rewards.reward import WorkerSamples, reward_function
 from ops.training.run.allocator import reused_memory
-from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written, step_of
-from ops.training.run.plan import CURVE, RESULT, RunPlan, RunResult
+from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written
+from ops.training.run.plan import CURVE, RunPlan, RunResult
 from ops.training.run.stop_request import Stopped, StopRequest
 from ops.training.run.tracking import Tracking
 from ops.training.stages.rounds import RoundRewards, chosen
@@ -56,6 +56,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     champion that no longer writes valid workflows, and `Stopped` after SIGTERM or SIGINT.
     """
     configure(plan.recipe.grading, plan.root, plan.setup.workspace.cache, plan.recipe.own_graders)
+    check_policy(plan.base_policy)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
     mix = read_problems(plan.problems)
     check_hidden_tests(mix)
@@ -95,7 +96,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     curve.trainer = trainer
     if trainer.is_world_process_zero():
         remove_half_written(folder / CHECKPOINTS)
-        curve.start(step_of(checkpoint) if checkpoint else 0)
+        curve.start(checkpoint)
     with ExitStack() as attempt:
         if trainer.is_world_process_zero() and plan.mlflow_uri:
             curve.tracking = attempt.enter_context(Tracking(plan, folder, trainer.args.to_sanitized_dict()))
@@ -121,8 +122,10 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
         "rounds": card.rounds if plan.recursive is None else plan.recursive.limits,
     }
     card.model_copy(update=trained).write(folder / "policy")
+    write_digest(folder / "policy")
     result = curve.result(counts, stop.reason if stop else "")
-    write_text(folder / RESULT, result.model_dump_json(indent=1))
+    curve.finish()
+    result.write(folder)
     return result
 
 

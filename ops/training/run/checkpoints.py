@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
+import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
+from ops.core.digests import DamagedFile, check_digest, write_digest
 from ops.core.errors import PodiumError, causes
+
+log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
 UNFINISHED = ("policy", "extensions")
 """Folders of a run that are deletable until it has its result."""
+_NAME = re.compile(r"checkpoint-\d+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CUT_SHORT = (
     *map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ", "basic_ios::clear",
@@ -38,8 +46,57 @@ def step_of(checkpoint: Path) -> int:
 
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint; incomplete ones are ignored."""
-    whole = [path for path in folder.glob("checkpoint-*") if _whole(path)]
+    whole = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name) and _whole(path)]
     return max(whole, key=step_of, default=None)
+
+
+def sound_checkpoint(folder: Path) -> Path | None:
+    """Return the newest complete checkpoint whose files are what was written, among those in a run's folder `folder`.
+
+    Newer ones are moved out of the checkpoints' folder, with one line each. A checkpoint without digests, whose
+    training was killed while they were computed, is accepted. Every byte is read, at 1 to 2 GB/s.
+    """
+    while (checkpoint := last_checkpoint(folder / CHECKPOINTS)) is not None:
+        try:
+            check_digest(checkpoint, "", missing="accepted")
+            return checkpoint
+        except DamagedFile as error:
+            aside = folder / f"{checkpoint.name}.damaged-{time.time_ns()}"
+            checkpoint.rename(aside)
+            log.warning(
+                "%s %s. It was moved to %s, and training goes on from the checkpoint before it", checkpoint,
+                error.problem, aside,
+            )  # fmt: skip
+    return None
+
+
+class CheckpointDigests:
+    """Writes the digests of checkpoints in a thread, while training goes on.
+
+    SHA-256 reads 1 to 2 GB/s: for a checkpoint of 100 GB that would otherwise add a minute to its save.
+    """
+
+    def __init__(self) -> None:
+        self._thread: Thread | None = None
+
+    def begin(self, checkpoint: Path) -> None:
+        """Write the digests of a checkpoint that is complete."""
+        self.wait()
+        self._thread = Thread(target=_write_digests, args=(checkpoint,), name="checkpoint-digests", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the digests are written: before a checkpoint may be removed, and at the end."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+def _write_digests(checkpoint: Path) -> None:
+    try:
+        write_digest(checkpoint)
+    except OSError as error:  # the checkpoint is complete without them
+        log.warning("%s: its digests could not be written (%s)", checkpoint, error)
 
 
 def _whole(checkpoint: Path) -> bool:
@@ -64,6 +121,8 @@ def remove_half_written(folder: Path) -> None:
     """Remove the partial files that a crash left after the newest complete checkpoint."""
     whole = last_checkpoint(folder)
     for checkpoint in folder.glob("checkpoint-*"):
+        if not _NAME.fullmatch(checkpoint.name):
+            continue
         if whole is None or _newer(checkpoint, whole):
             shutil.rmtree(checkpoint, ignore_errors=True)
 

@@ -6,6 +6,7 @@ This module does not import torch.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -17,10 +18,11 @@ from pydantic import ValidationError
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool, in_words
 from ops.core.atomic import sha256_of, write_text
+from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
 from ops.core.errors import DataError
 from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
-from ops.training.run.checkpoints import full_disk_reported
+from ops.training.run.checkpoints import full_disk_reported, sound_checkpoint
 from ops.training.run.processes import PARENT, this_node
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
@@ -28,6 +30,9 @@ LOG = "trainer.log"
 """The trainer's output."""
 EXTENSIONS = "extensions"
 """Path in a run's folder where PyTorch compiles DeepSpeed's operations."""
+_RUN_AGAIN = "Give `podium run RECIPE` with the run's recipe, which makes it again"
+
+log = logging.getLogger(__name__)
 
 
 _NO_RESULT = (
@@ -73,13 +78,14 @@ class RunPlan(Settings):
     def read(cls, folder: Path) -> RunPlan:
         """Read the plan in a folder. Raises `DataError` if there is none."""
         try:
+            check_digest(folder / PLAN, _RUN_AGAIN, missing="accepted")
             return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
         except ValidationError as error:
             first = error.errors()[0]
             field, remedy = ".".join(map(str, first["loc"])), "Delete the folder if another version of Podium wrote it"
             raise DataError(folder / PLAN, field, f"is not usable: {in_words(first)}", remedy) from None
         except (OSError, ValueError) as error:
-            raise DataError(folder / PLAN, "", f"cannot be read ({error})", "Write the plan again") from None
+            raise DataError(folder / PLAN, "", f"cannot be read ({error})", _RUN_AGAIN) from None
 
 
 class RunResult(Settings):
@@ -107,15 +113,57 @@ class RunResult(Settings):
 
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:
+        """Read the result of the run in a folder; None if it has not finished. Raises `DamagedFile`."""
         file = folder / RESULT
-        return cls.model_validate_json(file.read_text(encoding="utf-8")) if file.is_file() else None
+        try:
+            check_digest(file, _RUN_AGAIN, missing="accepted")
+            return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (ValueError, IsADirectoryError):
+            raise DamagedFile(file, "", "is not the result of a training", _RUN_AGAIN) from None
+
+    def write(self, folder: Path) -> None:
+        """Store the result, by which the run in a folder has finished."""
+        with replacing_with_digest(folder / RESULT) as temporary:
+            temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of the curve in a run's folder, which may be growing; empty before the first step."""
+    """Return the complete lines of the curve in a run's folder, which may be growing; empty before the first step.
+
+    The curve of a finished run that is damaged is restored from the run's last checkpoint. Raises `DamagedFile` where
+    that has another one.
+    """
     curve = folder / CURVE
-    text = curve.read_text(encoding="utf-8") if curve.is_file() else ""
+    try:
+        check_digest(curve, "", missing="accepted")
+        if not curve.exists():
+            raise FileNotFoundError
+    except (DamagedFile, FileNotFoundError) as error:
+        if not (folder / RESULT).is_file():
+            if isinstance(error, DamagedFile):
+                raise
+            return []
+        _restore_curve(folder, error)
+    text = curve.read_text(encoding="utf-8")
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _restore_curve(folder: Path, why: Exception) -> None:
+    curve, result, checkpoint = folder / CURVE, RunResult.read(folder), sound_checkpoint(folder)
+    copy = None if checkpoint is None else checkpoint / CURVE
+    text = copy.read_text(encoding="utf-8") if copy is not None and copy.is_file() else ""
+    problem = why.problem if isinstance(why, DataError) else "is missing"
+    if result is None or len(text.splitlines()) != result.steps:
+        remedy = f"Restore it, or move the folder {folder} away and give `podium run RECIPE`, which trains again"
+        raise DamagedFile(curve, "", f"{problem}, and no checkpoint has the whole curve", remedy)
+    if curve.exists():
+        set_aside(curve, problem, f"It was restored from {copy}.")
+    else:
+        log.warning("%s %s. It was restored from %s", curve, problem, copy)
+    with replacing_with_digest(curve) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_run(
@@ -143,7 +191,7 @@ def write_run(
     workspace, recipe = setup.workspace, _of_stage(setup.recipe, adaptive, recursive)
     mix = workspace.data / "training_mix.jsonl"
     folder = workspace.runs / run_key(setup, base_policy, deepspeed, adaptive, recursive)
-    if (folder / RESULT).is_file():
+    if (folder / RESULT).is_file() and _is_readable(folder):
         return folder
     plan = RunPlan(
         root=workspace.root,
@@ -159,14 +207,28 @@ def write_run(
         few_shots=workspace.texts,
         mlflow_uri=workspace.mlflow_uri,
     )
-    if (folder / PLAN).is_file() and RunPlan.read(folder) == plan:
+    if _is_readable(folder) and RunPlan.read(folder) == plan:
         return folder
     with full_disk_reported(folder):
         write_text(folder / "recipe.yaml", resolved(recipe))
         if deepspeed:
             write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
-        write_text(folder / PLAN, json.dumps(plan.model_dump(mode="json"), indent=1))
+        if (folder / PLAN).is_dir():
+            set_aside(folder / PLAN, "is a folder in the place of a file", "A new plan is written.")
+        with replacing_with_digest(folder / PLAN) as temporary:
+            temporary.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     return folder
+
+
+def _is_readable(folder: Path) -> bool:
+    """Return whether the folder has a plan that is what was written; a line names one that is not."""
+    try:
+        RunPlan.read(folder)
+    except DataError as error:
+        if (folder / PLAN).exists():
+            log.warning("%s %s. It is written again", folder / PLAN, error.problem)
+        return False
+    return True
 
 
 def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | None) -> Recipe:
@@ -224,7 +286,9 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
 
 
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
-    """Return environment variables for the trainer's process; they make it end with this process.
+    """Return environment variables for the trainer's process, which starts now; they make it end with this process.
+
+    Damaged checkpoints are moved away for the ranks of one machine; several machines take the newest complete one.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
     the lock behind, and every later process waits for it silently and without end. Therefore a run compiles into its
@@ -237,6 +301,8 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     if plan.recipe.grpo.vllm and plan.recipe.grpo.deepspeed is None:
         variables["MASTER_PORT"] = str(free_port())
     if plan.recipe.grpo.deepspeed is not None:
+        if this_node().nodes == 1:  # before the ranks start, which must go on from the same checkpoint
+            sound_checkpoint(folder)
         extensions = folder / EXTENSIONS
         if (node := this_node()).nodes > 1:  # each rank compiles for itself
             extensions /= f"node-{node.rank}"

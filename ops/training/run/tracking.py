@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.config import hyperparameters, resolved
-from ops.core.atomic import sha256_of, write_text
+from ops.core.atomic import sha256_of
 from ops.core.backup import settle
+from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
 from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
@@ -149,7 +150,8 @@ class Tracking:
             client.update_run(self._run_id, status="RUNNING")
         else:
             self._run_id = self._begin(client, uri)
-            write_text(self._folder / RUN_FILE, json.dumps({"uri": uri, "run_id": self._run_id}))
+            with replacing_with_digest(self._folder / RUN_FILE) as temporary:
+                temporary.write_text(json.dumps({"uri": uri, "run_id": self._run_id}), encoding="utf-8")
         self._client = client
         return client
 
@@ -216,7 +218,14 @@ class Tracking:
 def tracked_run(folder: Path, uri: str) -> str | None:
     """Return the MLflow run of a training run's folder in the store at `uri`; None if the store has none."""
     file = folder / RUN_FILE
-    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    try:
+        check_digest(file, "", missing="accepted")
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (DamagedFile, ValueError, IsADirectoryError) as error:
+        set_aside(file, error, "The training has no curve in MLflow until it is tracked again.")
+        return None
     return str(known["run_id"]) if known.get("uri") == uri else None
 
 

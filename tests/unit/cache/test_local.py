@@ -86,17 +86,6 @@ def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog
     assert cache.get("key") is not None
 
 
-@pytest.mark.parametrize("first", ["get", "put"])
-def test_a_file_that_is_not_a_database_is_renamed(tmp_path: Path, first: str) -> None:
-    (tmp_path / "responses.sqlite").write_bytes(b"not a database at all" * 500)
-    cache = ResponseCache(tmp_path)
-    if first == "get":
-        assert cache.get("key") is None
-    cache.put_many([("key", "{}", RESPONSE)])
-    assert ResponseCache(tmp_path).get("key") is not None
-    assert len(list(tmp_path.glob("responses.sqlite.damaged-*"))) == 1
-
-
 def test_put_many_is_all_or_nothing(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     bad: Any = object()
@@ -120,7 +109,6 @@ def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
 
 OPENED: dict[str, Callable[[Path], object]] = {
     "responses.sqlite": lambda folder: ResponseCache(folder).get("key"),
-    "claims.sqlite": lambda folder: ResponseCache(folder).backend.claim("key"),
     "ledger.sqlite": lambda folder: Ledger(folder / "ledger.sqlite").spent("run"),
 }
 _OPEN = """

@@ -15,6 +15,7 @@ import pytest
 from ops import grading
 from ops.config import FunctionGrader, Grading
 from ops.core.problem import CodeTest, Grade, Problem
+from ops.core.sqlite import checksum
 from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
@@ -185,18 +186,18 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 @pytest.mark.parametrize(
     "damage",
     [
-        "verdict = '[1.0, \"passed\", null]'",
-        "key = 'another', verdict = verdict",
+        "value = '[1.0, \"passed\", null]'",
+        "key = 'another', value = value",
         "checksum = ''",
-        "verdict = CAST(x'FF' AS TEXT)",
-        *(f"verdict = $text, checksum = proper_checksum(key, $text) -- {text}" for text in NO_VERDICTS),
+        "value = CAST(x'FF' AS TEXT)",
+        *(f"value = $text, checksum = proper_checksum(key, $text) -- {text}" for text in NO_VERDICTS),
     ],
 )
 def test_a_row_that_is_damaged_or_no_verdict_is_replaced(damage: str, store: Path, graded: Graded) -> None:
     first, _ = graded(WRONG)
     with sqlite3.connect(store) as connection:
-        connection.create_function("proper_checksum", 2, verdicts._checksum)
-        connection.execute(f"UPDATE verdicts SET {damage}", {"text": damage.partition(" -- ")[2]})
+        connection.create_function("proper_checksum", 2, checksum)
+        connection.execute(f"UPDATE entries SET {damage}", {"text": damage.partition(" -- ")[2]})
     assert graded(WRONG) == (first, 1)
     assert graded(WRONG) == (first, 0)
 
@@ -205,10 +206,10 @@ def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: 
     graded(RIGHT)
     graded(WRONG)
     with sqlite3.connect(store) as connection:  # as a poisoned store would have it
-        (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM verdicts ORDER BY verdict DESC")
+        (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM entries ORDER BY value DESC")
         assert "passed" in right and good != bad
         values = (right, checksum, bad)
-        connection.execute("UPDATE verdicts SET verdict = ?, checksum = ? WHERE key = ?", values)
+        connection.execute("UPDATE entries SET value = ?, checksum = ? WHERE key = ?", values)
     assert graded(WRONG)[0].score == 0.0
 
 
@@ -248,7 +249,7 @@ def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(
 
 def rows(store: Path) -> list[tuple[str, ...]]:
     with sqlite3.connect(store) as connection:
-        return connection.execute("SELECT * FROM verdicts").fetchall()
+        return connection.execute("SELECT * FROM entries").fetchall()
 
 
 def grade_in_another(folder: Path, program: str) -> float:

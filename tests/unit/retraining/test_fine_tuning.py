@@ -183,12 +183,15 @@ def test_weights_are_copied_where_the_file_system_has_no_hard_links(
     assert weights.read_bytes() == b"weights" and weights.stat().st_nlink == 1
 
 
-def test_a_folder_in_the_way_is_named_and_nothing_half_written_is_left(lineage: Lineage) -> None:
+def test_a_damaged_start_is_renamed_and_made_again(lineage: Lineage, caplog: pytest.LogCaptureFixture) -> None:
     folder = start_folder(lineage.setup(B, C), lineage.change)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
     (folder / "podium.json").unlink()
-    with pytest.raises(DataError, match=rf"{folder.name}.*contains no policy.*Remove it and try again"):
-        start_folder(lineage.setup(B, C), lineage.change)
-    assert [each.name for each in lineage.workspace.policies.iterdir()] == [folder.name]
+    assert start_folder(lineage.setup(B, C), lineage.change) == folder
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    aside = [each.name for each in lineage.workspace.policies.iterdir() if each != folder]
+    assert len(aside) == 1 and aside[0].startswith(f"{folder.name}.damaged-")
+    assert str(folder) in caplog.text
 
 
 def test_a_fine_tuning_is_found_only_where_it_was_started(lineage: Lineage) -> None:

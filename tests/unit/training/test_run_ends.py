@@ -83,10 +83,13 @@ def test_steps_after_the_checkpoint_leave_the_curve(tmp_path: Path) -> None:
     rows = [
         {"step": step, "reward": step / 10, "seconds": 2.0, "cost_usd": 0.5, "rollouts": 16} for step in range(1, 8)
     ]
-    text = "".join(json.dumps(row) + "\n" for row in rows) + '{"step": 8, "rew'
-    (tmp_path / CURVE).write_text(text, encoding="utf-8")
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / CURVE).write_text(text + '{"step": 8, "rew', encoding="utf-8")
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / CURVE).write_text("".join(text.splitlines(keepends=True)[:5]), encoding="utf-8")
     curve = Curve(tmp_path / CURVE, lambda *_: None)
-    curve.start(5)
+    curve.start(checkpoint)
     assert [json.loads(line) for line in (tmp_path / CURVE).read_text(encoding="utf-8").splitlines()] == rows[:5]
     result = curve.result([Counts(live=3, cached=4), Counts(live=1, usd=0.25)])
     assert (result.steps, result.rollouts, result.seconds, result.cost_usd) == (5, 80, 10.0, 2.5)

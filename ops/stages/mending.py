@@ -1,0 +1,68 @@
+"""Restore what is damaged of a finished training run."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from ops.conductor.policy import CARD, check_policy
+from ops.core.atomic import made_whole
+from ops.core.digests import DamagedFile, set_aside, write_digest
+from ops.core.errors import DataError
+from ops.core.workspace import Workspace
+from ops.release.artifacts import fetched
+from ops.release.lineage import Refused
+from ops.release.registry import versions_of
+from ops.training.run.plan import RESULT, RunResult
+
+log = logging.getLogger(__name__)
+
+
+def mend_run(workspace: Workspace, run: Path) -> None:
+    """Restore the result and the policy of the training run in folder `run` if they are damaged.
+
+    A damaged policy is copied from a registered version with the same policy, whose files are checked. Without one,
+    and for a damaged result, the run counts as unfinished: its training then goes on from the last sound checkpoint,
+    and repeats the steps after it with the stored responses. What is damaged is renamed, with one line each.
+    """
+    again = "The training goes on from its last checkpoint, which makes it again."
+    policy, finished = run / "policy", False
+    try:
+        finished = RunResult.read(run) is not None
+    except DamagedFile as error:
+        set_aside(run / RESULT, error, again)
+    if not finished and not policy.exists():
+        return
+    try:
+        check_policy(policy)
+        if not (policy / CARD).is_file():
+            raise DamagedFile(policy, "", f"has no {CARD}", "")
+        return
+    except DataError as error:
+        if policy.exists() and not isinstance(error, DamagedFile):
+            raise  # it cannot be read now
+        why = error
+    if policy.exists():
+        set_aside(policy, why, "It is restored or made again.")
+    if not finished:
+        return
+    if version := _restored(workspace, policy, run.name):
+        log.warning("%s %s. It was restored from version %s of the registry", policy, why.problem, version)
+    else:
+        set_aside(run / RESULT, "is about a policy that is damaged", again)
+
+
+def _restored(workspace: Workspace, policy: Path, key: str) -> str:
+    """Copy the policy of that key from the newest registered version whose files are sound; return the version, or ""
+    if there is none."""
+    for registered in reversed(versions_of(workspace, key)):
+        try:
+            with fetched(workspace, registered) as model, made_whole(policy) as part:
+                shutil.copytree(model / "artifacts" / "policy", part, dirs_exist_ok=True)
+                write_digest(part)
+        except Refused as error:
+            log.warning("version %s cannot restore %s: %s", registered.version, policy, error)
+        else:
+            return registered.version
+    return ""

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ops.core.errors import DataError
@@ -91,6 +91,18 @@ class SqliteFile:
             if not isinstance(error, sqlite3.OperationalError) or not known:
                 raise
             raise DataError(self.path, "", str(error), known[0]) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
+        if self._connection is None and not has_content(self.path):
+            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+                for statement in self._schema:
+                    connection.execute(statement)
+                yield connection
+            return
+        with self.connection() as connection:
+            yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -188,6 +200,11 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def has_content(path: Path) -> bool:
+    """Return whether there is a SQLite file that is not empty, or its log, or something else in its place."""
+    return any(file.exists() and file.stat().st_size > 0 for file in (path, path.with_name(f"{path.name}-wal")))
 
 
 def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:

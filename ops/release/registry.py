@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ops.core.errors import first_line
+from ops.core.parts import note_parts
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.store import (
@@ -71,7 +72,9 @@ def register(
             with _clear_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
-        return version_named(client, model_version.version)
+        registered = version_named(client, model_version.version)
+    note_parts(workspace)
+    return registered
 
 
 def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:

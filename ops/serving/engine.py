@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ops.cache import open_cache
 from ops.config import Serving
 from ops.core.errors import PodiumError
+from ops.core.parts import check_parts
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
@@ -19,6 +20,7 @@ from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.providers import is_remote
 from ops.workflow.scheduler import Scheduler
 
 PURPOSE = "serving"
@@ -47,7 +49,14 @@ class ServingEngine:
         return self._loaded
 
     def serve(self, loaded: LoadedVersion) -> None:
-        """Answer new questions with this version; requests in flight finish with their own version."""
+        """Answer new questions with this version; requests in flight finish with their own version.
+
+        Raises `PodiumError` if its workers are paid and a part of the workspace is missing.
+        """
+        if self._loaded is None and any(
+            is_remote(worker) and any(loaded.prices.get(worker.name, ())) for worker in loaded.pool.workers
+        ):
+            check_parts(self.workspace)
         before, self._loaded = self._loaded, loaded
         if before is not None and before.in_use == 0:
             before.close()

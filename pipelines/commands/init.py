@@ -11,7 +11,7 @@ import click
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from pipelines.commands.options import POOL
+from pipelines.commands.options import POOL, accept_missing_option
 
 LAID_OUT = (
     ".env.example",
@@ -32,6 +32,7 @@ _BLOCK = re.compile(r"^    deps:\n(?:      - .+\n)+", re.MULTILINE)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
 @click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
+@accept_missing_option
 @click.option("--dry-run", is_flag=True, help="Show the plan of the first look at --pool; write nothing.")
 def init(folder: Path, pool: str | None, yes: bool, dry_run: bool) -> None:
     """Lay out a workspace: configuration and tables.

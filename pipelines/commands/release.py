@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.asking import confirm
-from pipelines.commands.options import AS_JSON
+from pipelines.asking import accept_if_agreed, confirm
+from pipelines.commands.options import AS_JSON, accept_missing_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def verdict(version: str | None, as_json: bool) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with PODIUM_SERVE_TOKENS.")
 @click.option("--port", type=int, default=5001, show_default=True, help="0: any that is free.")
 @click.option("--pool", metavar="NAME", help="A pool of config/pools to ask instead of the champion's own.")
+@accept_missing_option
 def serve(host: str, port: int, pool: str | None) -> None:
     """Serve the champion as one model on OpenAI's routes, until Ctrl-C.
 
@@ -148,6 +149,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
 
     quiet()
     workspace = Workspace.find()
+    accept_if_agreed(workspace)
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
     serve(workspace, chosen, host, port, when_loaded=restore_gc)
@@ -157,6 +159,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
 @click.argument("question")
 @click.option("--grader", metavar="NAME", help="Form of the answer: open, text, math, choice, code (open).")
 @click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
+@accept_missing_option
 def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
     """Ask the champion a question.
 
@@ -166,6 +169,8 @@ def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
 
     from ops.release import ask as champion
 
-    response = champion.ask(Workspace.find(), question, {"grader": grader, "choices": list(choices)})
+    workspace = Workspace.find()
+    accept_if_agreed(workspace)
+    response = champion.ask(workspace, question, {"grader": grader, "choices": list(choices)})
     champion.show(response, Console())
     sys.exit(0 if response.get("status") == "completed" else 1)

@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,10 +72,35 @@ def made_whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def scratch_beside(place: Path) -> Iterator[Path]:
+    """Yield a new folder beside `place` for the block, on the same file system, and remove it afterwards.
+
+    What killed writers left in that folder is removed, whatever its name. Raises `OSError`.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    sweep_beside(place)
+    temporary = _temporary(place)
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sweep(folder: Path, name: str = "*") -> None:
     """Remove temporary files and folders of `name` in `folder` whose writers died on this machine; "*": of everything
     below."""
-    found = folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}")
+    _remove(folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}"))
+
+
+def sweep_beside(place: Path) -> None:
+    """Remove temporary files and folders of any name beside `place`, whose writers died on this machine."""
+    _remove(place.parent.glob(TEMPORARY))
+
+
+def _remove(found: Iterable[Path]) -> None:
+    """Remove those temporary files and folders whose writers died on this machine."""
     for left in list(found):
         if not is_left_over(left):
             continue

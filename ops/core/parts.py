@@ -155,8 +155,10 @@ def _count(workspace: Workspace, part: Part) -> int | None:
 
 
 def rows_in(file: Path, tables: tuple[str, ...]) -> int:
-    """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no database."""
+    """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no whole database."""
     try:
+        if _is_cut(file):
+            return -1
         uri = f"file:{quote(str(file))}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
             present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -167,6 +169,19 @@ def rows_in(file: Path, tables: tuple[str, ...]) -> int:
         if "locked" in str(error):
             raise
         return -1
+    except OSError:  # for example a folder
+        return -1
+
+
+def _is_cut(file: Path) -> bool:
+    """Return whether a SQLite file is shorter than its header says. One with a log may be, while it is written."""
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists() and log.stat().st_size > 0:
+        return False
+    with file.open("rb") as content:
+        header = content.read(100)
+    size = int.from_bytes(header[16:18], "big")  # of a page; 1 stands for 65,536
+    return file.stat().st_size < int.from_bytes(header[28:32], "big") * (65_536 if size == 1 else size)
 
 
 def _noted(workspace: Workspace) -> dict[str, int]:

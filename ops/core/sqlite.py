@@ -204,7 +204,8 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 def has_content(path: Path) -> bool:
     """Return whether there is a SQLite file that is not empty, or its log, or something else in its place."""
-    return any(file.exists() and file.stat().st_size > 0 for file in (path, path.with_name(f"{path.name}-wal")))
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return any(file.is_dir() or (file.exists() and file.stat().st_size > 0) for file in files)
 
 
 def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -33,6 +33,7 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     records the gate's verdict and the override: name, reason and time.
     """
     from ops.release import registry
+    from ops.release.promotion import NO_CHAMPION
     from ops.stages.release import promote_by_hand, to_promote
     from pipelines.release import observe, promotion_seen
 
@@ -45,7 +46,9 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     elif dry_run:
         click.echo(f"version {known.version} is the champion already")
         return
-    outcome = promote_by_hand(workspace, version, name, reason)
+    outcome = promote_by_hand(
+        workspace, known.version, name, reason, against=champion.version if champion else NO_CHAMPION
+    )
     if not outcome.changed:
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
@@ -74,7 +77,7 @@ def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     gone, target = registry.champion(workspace), before_champion(workspace)
     if not _agreed(f"version {target.version} becomes champion again{_in_place_of(gone)}", dry_run, yes):
         return
-    back = roll_back(workspace, reason, name)
+    back = roll_back(workspace, reason, name, against=gone.version if gone else None)
     observe(workspace, rollback_seen(back, name, reason))
     click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:

@@ -87,8 +87,10 @@ def missing_parts(workspace: Workspace, *parts: Part) -> list[DataError]:
             state = f"holds {count:,} {part.unit}" if count else "is empty" if file.exists() else "is missing"
             proof = _proof(workspace, part, count, noted)
         if proof:
+            repairable = part is CACHE and count < 0
+            begin = "Repair it with `podium cache verify --repair`, or restore" if repairable else "Restore"
             remedy = (
-                f"Restore it with `podium restore FILE`; or add {ACCEPT} to the command that spends (`podium run`), "
+                f"{begin} it with `podium restore FILE`; or add {ACCEPT} to the command that spends (`podium run`), "
                 f"which begins a new one: {part.loss}"
             )
             found.append(DataError(file, "", f"{state}, and {proof}", remedy))

@@ -182,12 +182,8 @@ def verify(repair: bool) -> None:
     """Read every entry and compare its checksum."""
     from ops.cache import open_cache
     from ops.cache.admin import verify
-    from ops.core.parts import CACHE, accept_missing
 
-    workspace = Workspace.find()
-    report = verify(open_cache(workspace.cache), repair=repair)
-    if repair:
-        accept_missing(workspace, CACHE)  # no later command takes it for a loss
+    report = verify(open_cache(Workspace.find().cache), repair=repair)
     for key in report.damaged:
         click.echo(f"damaged: {key}")
     remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""

@@ -201,8 +201,9 @@ def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, rep
 
     `only`: names of `RESTORABLE`; none: every part. Ledger and cache are merged: nothing that was paid since the backup
     is lost. A registry with contents, and files with another content than the backup's, stay as they are; with
-    `replace` the backup's take their places, and the present ones are kept beside them under another name. A database
-    that cannot be read is kept likewise. A restore that was interrupted is completed by the same call.
+    `replace` the backup's take their places, and the present ones are kept under another name (a file in
+    `.podium/replaced-…`). A database that cannot be read is kept likewise. A restore that was interrupted is completed
+    by the same call.
 
     Raises `DataError` for a backup that is invalid or damaged, or lacks a part of `only`; then nothing has changed.
     Raises `PodiumError` while a pipeline run of the workspace is going on.
@@ -419,7 +420,7 @@ def _put(place: Path, copy: Path, *, keep: bool) -> str:
 
 def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bool, written: bool = False) -> str:
     """Put the files of a folder in place. Files that differ stay, unless a user has not `written` or edited them."""
-    put, same, kept, aside = 0, 0, [], time.time_ns()
+    put, same, kept, aside = 0, 0, [], workspace.state / f"replaced-{time.time_ns()}"
     for theirs in list(_files(copy)):
         name = theirs.relative_to(copy)
         ours = place / name
@@ -430,11 +431,15 @@ def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bo
             kept.append(str(name))
             continue
         if ours.exists() and replace:
-            ours.rename(ours.with_name(f"{ours.name}.replaced-{aside}"))
+            # Not beside it: a file more in the folder of a registered version would make it another version.
+            (old := aside / ours.relative_to(workspace.root)).parent.mkdir(parents=True, exist_ok=True)
+            ours.rename(old)
         with replacing(ours) as temporary:
             shutil.copyfile(theirs, temporary)
         put += 1
     text = f"{counted(put, 'file')} restored, {same:,} as they were"
+    if aside.exists():
+        text += f"; replaced ones are in {aside}"
     if kept:
         more = f" and {len(kept) - 3:,} more" if len(kept) > 3 else ""
         text += f", {counted(len(kept), 'other one')} kept ({', '.join(kept[:3])}{more}); --replace takes the backup's"

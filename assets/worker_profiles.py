@@ -8,6 +8,7 @@ from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
+from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.profiles import Profile, mean_score
@@ -25,8 +26,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
     ceiling = mean_score(profiles.oracle.values())
     picture = png(accuracy_against_cost(profiles.workers, ceiling))
-    setup.workspace.state.mkdir(exist_ok=True)
-    (setup.workspace.state / "accuracy_against_cost.png").write_bytes(picture)
+    write_bytes(setup.workspace.state / "accuracy_against_cost.png", picture)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
         metadata={

@@ -20,8 +20,9 @@ _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block.
+def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
+    permissions.
 
     After an error `file` is unchanged. Temporary files of killed writers of `file` are removed. Raises `OSError`, which
     names `file`.
@@ -33,7 +34,7 @@ def replacing(file: Path) -> Iterator[Path]:
     try:
         with written(file):
             yield temporary
-            temporary.chmod(0o644)
+            temporary.chmod(mode)
             temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
@@ -48,6 +49,12 @@ def write_text(file: Path, text: str) -> None:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Replace `file` by `content` in one step, as `write_text` does. Raises `OSError`, which names `file`."""
+    with replacing(file) as temporary:
+        temporary.write_bytes(content)
 
 
 @contextmanager

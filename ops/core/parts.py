@@ -82,7 +82,8 @@ def missing_parts(workspace: Workspace, *parts: Part) -> list[DataError]:
         if count is None:
             continue
         if count < 0:
-            state, proof = "cannot be read", "it is no database any more"
+            state = "is a folder" if file.is_dir() else "is not a database any more"
+            proof = "a database belongs there"
         else:
             state = f"holds {count:,} {part.unit}" if count else "is empty" if file.exists() else "is missing"
             proof = _proof(workspace, part, count, noted)

@@ -95,7 +95,8 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
-        if self._connection is None and not has_content(self.path):
+        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
+        if self._connection is None and folder.is_dir() and not has_content(self.path):
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 for statement in self._schema:
                     connection.execute(statement)

@@ -12,7 +12,7 @@ from ops.benchmarks.store import evaluation_questions, not_trained_on
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Samples
-from ops.core.atomic import write_text
+from ops.core.atomic import write_bytes, write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, BySeed, Findings, arm_name, findings
@@ -96,8 +96,7 @@ class StudyStore:
         for place, arm in enumerate(arms):
             for number, run in enumerate(arm.runs):
                 save_rows(run, self._file(place, number))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / _PICTURE).write_bytes(found.picture)
+        write_bytes(self._folder / _PICTURE, found.picture)
         listed = [
             {"name": arm.name, "runs": len(arm.runs), "beside": dict(arm.beside), "facts": dict(arm.facts)}
             for arm in arms

@@ -56,9 +56,10 @@ def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
         if known.get(name) == found.get(name):
             continue
         what = "is gone" if name not in found else "was not registered" if name not in known else "has changed"
+        restore = "restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
         raise Refused(
             f"{model / name}: {what} since version {version} was registered. Go back with `podium rollback --reason "
-            "WHY`; restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`); or delete "
+            f"WHY`; {restore if name in known else 'remove that file'}; or delete "
             f"version {version} in MLflow and materialize registered_model, which registers the policy again"
         )
 

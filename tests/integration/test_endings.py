@@ -52,7 +52,7 @@ def one_line(printed: str) -> bool:
 
 @pytest.mark.parametrize(("place", "spoil", "words", "said"), [
     (".podium/ledger.sqlite", garbage, ["ledger"], "is not a database"),
-    (".podium/ledger.sqlite", Path.mkdir, ["ledger"], "unable to open database file"),
+    (".podium/ledger.sqlite", Path.mkdir, ["ledger"], "is a folder, and a database belongs there"),
     (".podium/cache/responses.sqlite", Path.mkdir, ["cache", "inspect"], "unable to open database file"),
     (".podium/mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
     (".podium/mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 from ops.core.parts import ACCEPT, check_parts
 from ops.core.workspace import Workspace
 from pipelines.commands.main import podium
-from tests.unit.core.test_parts import DAMAGES, empty, pay, remove
+from tests.unit.core.test_parts import DAMAGES, empty, logs_of, pay, register, remove
 
 PAYING = (
     "run --yes", "train --yes", "evaluate --yes", "retrain --yes", "probe --yes", "reproduce --yes",
@@ -85,8 +86,6 @@ def test_commands_that_read_say_so_and_make_nothing(workspace: Workspace, damage
 
 
 def test_an_empty_registry_is_not_taken_for_a_new_one(workspace: Workspace) -> None:
-    from tests.unit.core.test_parts import register
-
     register(workspace)
     check_parts(workspace)
     empty(registry := workspace.state / "mlflow" / "mlflow.db")
@@ -96,3 +95,25 @@ def test_an_empty_registry_is_not_taken_for_a_new_one(workspace: Workspace) -> N
         assert f"{registry}: is empty, and it held 2 runs and versions before" in done.output
         assert registry.stat().st_size == 0
     assert f"Missing     {registry}: " in command("status").output
+
+
+@pytest.mark.parametrize("name", ["dagster.yaml", "params.yaml", "dvc.yaml", "config/recipes", "config/promotion.yaml"])
+def test_init_brings_back_what_is_missing(workspace: Workspace, name: str) -> None:
+    """The remedy of messages about these files."""
+    file = workspace.root / name
+    before = {path: path.read_bytes() for path in [file, *file.rglob("*")] if path.is_file()}
+    shutil.rmtree(file) if file.is_dir() else file.unlink()
+    assert command(f"init {workspace.root}").exit_code == 0
+    assert {path: path.read_bytes() for path in before} == before
+    assert command("plan quickstart").exit_code == 0
+
+
+def test_a_damaged_file_that_was_moved_away_is_begun_anew_by_the_option(workspace: Workspace) -> None:
+    """The other remedy of a damaged ledger; the message that follows names the option."""
+    workspace.ledger.rename(workspace.state / "elsewhere")
+    for log in logs_of(workspace.ledger):
+        log.unlink(missing_ok=True)
+    said = command("pools ping quickstart --yes").output
+    assert said.count("\n") == 1
+    assert ACCEPT in said
+    assert command(f"pools ping quickstart --yes {ACCEPT}").exit_code == 0

@@ -37,11 +37,15 @@ def accepts(context: click.Context, value: bool) -> None:
     context.meta[_ACCEPTED] = value
 
 
-def check_workspace(workspace: Workspace) -> None:
+def check_workspace(place: Setup | Workspace) -> None:
     """Raise `PodiumError` before anything is spent if ledger, cache or registry is missing and the command does not
-    agree to that."""
-    accept_if_agreed(workspace)
-    check_parts(workspace)
+    agree to that. A rehearsal, and a recipe that asks no worker, spend nothing."""
+    if not isinstance(place, Workspace):
+        if place.recipe.replay is not None or not place.recipe.asks_workers:
+            return
+        place = place.workspace
+    accept_if_agreed(place)
+    check_parts(place)
 
 
 def accept_if_agreed(workspace: Workspace) -> None:
@@ -68,7 +72,7 @@ def confirm_run(setup: Setup, yes: bool) -> None:
 def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
     """Ask before workers are called that cost money, which embedded ones do not. `usd`: what the calls cost; None: not
     estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`, and of `check_workspace`."""
-    check_workspace(setup.workspace)
+    check_workspace(setup)
     if not yes and (what := _spending(setup, usd)):
         confirm(what, yes)
 

@@ -220,7 +220,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
     if needs:
-        check_workspace(workspace)
+        check_workspace(snapshot.setup(workspace))
         check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:
         check_pools(snapshot.setup(workspace))

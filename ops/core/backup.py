@@ -19,7 +19,7 @@ import sqlite3
 import subprocess
 import tarfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from ops.core.parts import (
     LEDGER,
     PARTS,
     REGISTRY,
-    Part,
+    WorkspacePart,
     accept_missing,
     missing_parts,
     rows_in,
@@ -239,7 +239,7 @@ def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, rep
 # ── what a backup takes ─────────────────────────────────────────────────────
 
 
-def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[Part]) -> None:
+def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspacePart]) -> None:
     """Copy these parts. A copied cache and ledger are of one moment, save for replies that arrive in it.
 
     The large cache is copied first, then, while no process can book a call, the ledger and the responses that the cache
@@ -285,7 +285,9 @@ def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
     for name in sorted({name for settings in (root / "config").rglob("*.yaml") for name in _texts_in(settings)}):
         place = Path(name).expanduser()
         named = Path(os.path.normpath(root / place))
-        if not ("/" in name or "." in name) or not _is_file(named):
+        if "/" in name and _is(named, Path.is_dir) and not named.is_relative_to(workspace.state):
+            outside.append(f"{name} is a folder")
+        if not ("/" in name or "." in name) or not _is(named, Path.is_file):
             continue
         if not named.is_relative_to(root):
             outside.append(f"{name} is outside of {root}")
@@ -296,9 +298,9 @@ def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
     return sorted(path for path in kept if path != workspace.environment_file), [*secret, *outside]
 
 
-def _is_file(path: Path) -> bool:
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
     try:
-        return path.is_file()
+        return kind(path)
     except OSError:  # the text is too long for a path
         return False
 
@@ -337,7 +339,7 @@ def _version(file: Path) -> int:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _merge_database(place: Path, copy: Path, part: Part) -> str:
+def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
     """Add the backup's rows to those of a ledger or a cache, or put its file in place where there is none."""
     there, held = has_content(place), rows_in(copy, part.tables)
     before = rows_in(place, part.tables) if there else 0

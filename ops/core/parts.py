@@ -28,7 +28,7 @@ ACCEPT = "--accept-missing"
 """The option with which a person agrees to go on without a part that is missing."""
 
 
-class Part(NamedTuple):
+class WorkspacePart(NamedTuple):
     """One part: a SQLite file or a folder of files, by its path below `.podium`."""
 
     name: str
@@ -48,27 +48,27 @@ class Part(NamedTuple):
         return os.environ.get(self.elsewhere) not in (None, "", own)
 
 
-LEDGER = Part(
+LEDGER = WorkspacePart(
     "ledger", "ledger.sqlite", "PODIUM_LEDGER_URL", ("calls", "sent WHERE lost = 1"), "calls",
     "the caps would forget what was spent",
 )  # fmt: skip
-CACHE = Part(
+CACHE = WorkspacePart(
     "cache", "cache/responses.sqlite", "PODIUM_CACHE_URL", ("responses",), "responses",
     "responses would be paid for again",
 )  # fmt: skip
-REGISTRY = Part(
+REGISTRY = WorkspacePart(
     "registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI", ("runs", "model_versions"), "runs and versions",
     "the champion and all versions would be unknown",
 )  # fmt: skip
-ARTIFACTS = Part("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
-SNAPSHOTS = Part("snapshots", "snapshots")
+ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
+SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """In the order in which a backup copies them: artifacts after the registry that names them."""
 _WITNESSES = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
 """Each part that is compared, and the part that has contents only if it has."""
 
 
-def missing_parts(workspace: Workspace, *parts: Part) -> list[DataError]:
+def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError]:
     """Return a one-line error with a remedy for each part that is gone, empty, begun anew or unreadable, although it
     held something.
 
@@ -98,7 +98,7 @@ def missing_parts(workspace: Workspace, *parts: Part) -> list[DataError]:
     return found
 
 
-def _proof(workspace: Workspace, part: Part, count: int, noted: Mapping[str, int]) -> str:
+def _proof(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
     """Return what shows that a part with this contents held more; "" if nothing does."""
     before, other = noted.get(part.name, 0), _WITNESSES[part]
     if 2 * count < before:  # a part may lose entries one by one, which are damaged or not wanted any more
@@ -127,7 +127,7 @@ def note_parts(workspace: Workspace) -> None:
     _write(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
 
 
-def accept_missing(workspace: Workspace, *parts: Part) -> list[Path]:
+def accept_missing(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
     """Take the present contents of these parts, or of all, for complete. Returns the new names of unreadable files."""
     aside, agreed = [], dict[str, int]()
     for part in parts or tuple(_WITNESSES):
@@ -143,7 +143,7 @@ def accept_missing(workspace: Workspace, *parts: Part) -> list[Path]:
     return aside
 
 
-def _count(workspace: Workspace, part: Part) -> int | None:
+def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
     """Return how much a part holds: -1 if it is no database any more, None if it is on a server or may not be read."""
     file = workspace.state / part.place
     if part.is_elsewhere(workspace):

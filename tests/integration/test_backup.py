@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -27,7 +28,7 @@ from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.release import store
 from ops.spending.books import Spent
-from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
+from ops.spending.ledger import Bill, Departure, Ledger
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, register
 
@@ -186,7 +187,10 @@ def test_a_lost_ledger_is_restored_beside_what_was_begun_since(tmp_path: Path, b
     ledger.close()
     for suffix in ("", "-wal", "-shm"):
         Path(f"{here.ledger}{suffix}").unlink(missing_ok=True)
-    open_ledger(here.ledger).by_run()  # as `podium status` does
+    if not begun:  # a file with tables and nothing in them, which also a refused call leaves
+        ledger.release(ledger.reserve("run", 1.0, 1e9))
+        ledger.close()
+        assert here.ledger.stat().st_size > 0
     pay_for(here, *begun)
     for _ in range(2):  # a second one adds nothing
         restore(here, tmp_path / "copy.tar", ["ledger"])
@@ -258,6 +262,8 @@ def test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init(
         "config/pools/mine.yaml": (here.config / "pools" / "quickstart.yaml").read_text(encoding="utf-8"),
         "config/promotion.yaml": (here.config / "promotion.yaml").read_text(encoding="utf-8") + "# stricter\n",
         "graders/nested/own.py": "def grade(problem, answer):\n    return answer == problem['answer']\n",
+        "config/pools/served.yaml": "name: served\nworkers: [{name: s, serve: {model_path: models/small}}]\n",
+        "models/small/config.json": "{}",
         "school/train.jsonl": '{"id": "1", "question": "2 + 3 = ?", "answer": "5"}\n',
         "data/few_shots/mine.yaml": "examples: []\n",
         ".env": "OPENAI_API_KEY=sk-secret\n",
@@ -268,7 +274,7 @@ def test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init(
     pay_for(here, 1)
     monkeypatch.chdir(here.root)
     said = run("backup", str(tmp_path / "copy.tar"))
-    assert "left out: .env holds keys" in said
+    assert re.search(r"left out: \.env holds keys.*; models/small is a folder", said)
     with tarfile.open(tmp_path / "copy.tar") as archive:
         assert not any(name.endswith(".env") for name in archive.getnames())
     for name in ("bare", "laid out"):
@@ -280,8 +286,10 @@ def test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init(
         run("restore", str(tmp_path / "copy.tar"))
         for file, text in own.items():
             restored = there.root / file
-            assert file == ".env" or restored.read_text(encoding="utf-8") == text, file
-        assert not (there.root / ".env").exists()
+            if file in (".env", "models/small/config.json"):
+                assert not restored.exists(), file
+            else:
+                assert restored.read_text(encoding="utf-8") == text, file
         assert resolved(Setup.read(there, "mine").recipe) == resolved(Setup.read(here, "mine").recipe)
         check_parts(there)
 

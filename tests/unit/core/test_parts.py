@@ -17,7 +17,7 @@ from ops.core.parts import (
     CACHE,
     LEDGER,
     REGISTRY,
-    Part,
+    WorkspacePart,
     accept_missing,
     check_parts,
     missing_parts,
@@ -102,7 +102,7 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("part", [LEDGER, CACHE, REGISTRY], ids=lambda part: part.name)
 def test_a_damaged_part_is_named_in_one_line_until_a_person_accepts_it(
-    workspace: Workspace, part: Part, damage: Callable[[Path], None], noted: bool
+    workspace: Workspace, part: WorkspacePart, damage: Callable[[Path], None], noted: bool
 ) -> None:
     pay(workspace, 200)
     register(workspace)
@@ -179,7 +179,7 @@ def test_a_first_run_that_was_killed_leaves_no_gap(workspace: Workspace) -> None
     [("PODIUM_LEDGER_URL", LEDGER), ("PODIUM_CACHE_URL", CACHE), ("MLFLOW_TRACKING_URI", REGISTRY)],
 )
 def test_what_a_teams_server_has_is_the_servers_to_keep(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, variable: str, part: Part
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, variable: str, part: WorkspacePart
 ) -> None:
     pay(workspace)
     register(workspace)

@@ -278,7 +278,7 @@ def _add_newer(source: Path, copied: Path) -> None:
 
 
 def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
-    """Return the files that a user wrote or may have edited, and what is left out of the others that matter."""
+    """Return the files that a user wrote or edited, in a checkout also those that git has, and what is left out."""
     root = workspace.root
     found = {path for pattern in _WRITTEN for path in root.glob(pattern) if path.is_file()}
     outside = []
@@ -295,7 +295,14 @@ def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
             found.add(named)
     secret = [".env holds keys: copy it yourself, or write it again"] if workspace.environment_file.exists() else []
     kept = (path for path in found if "__pycache__" not in path.parts and not path.match(TEMPORARY))
-    return sorted(path for path in kept if path != workspace.environment_file), [*secret, *outside]
+    own = (path for path in kept if path != workspace.environment_file and not _is_shipped(workspace, path))
+    return sorted(own), [*secret, *outside]
+
+
+def _is_shipped(workspace: Workspace, file: Path) -> bool:
+    """Return whether a file of a workspace is as `podium init` laid it out; in a checkout git tells what was edited."""
+    shipped = resources() / file.relative_to(workspace.root)
+    return workspace.root != resources() and shipped.is_file() and sha256_of(shipped) == sha256_of(file)
 
 
 def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
@@ -450,10 +457,8 @@ def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bo
 
 def _is_untouched(workspace: Workspace, name: Path) -> bool:
     """Return whether a file is as Podium laid it out, or as git has it, so that no work of a user is lost."""
-    if workspace.root != resources():
-        shipped = resources() / name
-        if shipped.is_file() and sha256_of(shipped) == sha256_of(workspace.root / name):
-            return True
+    if _is_shipped(workspace, workspace.root / name):
+        return True
     git = ["git", "-C", str(workspace.root)]
     try:
         for question in (["ls-files", "--error-unmatch"], ["diff", "--quiet", "HEAD"]):

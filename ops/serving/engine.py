@@ -20,7 +20,6 @@ from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import is_remote
 from ops.workflow.scheduler import Scheduler
 
 PURPOSE = "serving"
@@ -51,11 +50,9 @@ class ServingEngine:
     def serve(self, loaded: LoadedVersion) -> None:
         """Answer new questions with this version; requests in flight finish with their own version.
 
-        Raises `PodiumError` if its workers are paid and a part of the workspace is missing.
+        Raises `PodiumError` if a part of the workspace is missing, which the first call would begin anew.
         """
-        if self._loaded is None and any(
-            is_remote(worker) and any(loaded.prices.get(worker.name, ())) for worker in loaded.pool.workers
-        ):
+        if self._loaded is None:
             check_parts(self.workspace)
         before, self._loaded = self._loaded, loaded
         if before is not None and before.in_use == 0:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ops.core.parts import ACCEPT, check_parts
+from ops.config import load_serving
+from ops.core.errors import PodiumError
+from ops.core.parts import ACCEPT, accept_missing, check_parts
 from ops.core.workspace import Workspace
+from ops.serving.engine import ServingEngine
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, empty, logs_of, pay, register, remove
 
@@ -55,6 +58,16 @@ def test_each_command_that_pays_has_the_option(line: str) -> None:
     if words[0] not in ("pools", "data", "team"):
         words = words[:1]
     assert ACCEPT in CliRunner().invoke(podium, [*words[:2], "--help"]).output
+
+
+def test_a_server_and_a_question_stop_before_the_first_call(workspace: Workspace) -> None:
+    remove(workspace.ledger)
+    engine = ServingEngine(workspace, load_serving(workspace.config))
+    with pytest.raises(PodiumError, match=rf"ledger\.sqlite: is missing.*{ACCEPT}"):
+        engine.serve(None)  # type: ignore[arg-type]  # it is not looked at
+    accept_missing(workspace)
+    engine.serve(None)  # type: ignore[arg-type]
+    assert not workspace.ledger.exists()
 
 
 def test_a_person_accepts_it_once(workspace: Workspace) -> None:

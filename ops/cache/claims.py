@@ -59,7 +59,7 @@ class LocalClaims:
         self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA)
         self._held: set[str] = set()
         self._left: set[str] = set()
-        """Keys that were given up while the disk did not take it: nobody holds them, whatever the file says."""
+        """Keys that were given up when the file could not be written: its rows of them are not valid any more."""
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
         self._swept = self._warned = False

@@ -4,7 +4,7 @@ Ledger, response cache and registry are databases of their own. One that is gone
 word: the caps would forget what was spent, responses would be paid for again, the champion would be unknown. Therefore
 each part is compared with what the others hold, and with `parts.json`, which says how much each part held when a
 command last looked. That file only helps to notice a loss: nothing is missing if it is deleted. A part that a server of
-a team has is the server's to keep, and is not looked at.
+a team has is not compared.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _proof(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping
         return f"it held {before:,} {part.unit} before"
     # A person has agreed to this state; or the first calls are booked and have no response that is kept.
     agreed = part.name in noted and (noted.get(other.name, 0) > 0 or part is CACHE)
-    if not (count or agreed) and (held := _count(workspace, other) or 0) > 0:
+    is_used = (workspace.state / part.place).parent.is_dir()  # else this kind of part was never made here
+    if is_used and not (count or agreed) and (held := _count(workspace, other) or 0) > 0:
         return f"{workspace.state / other.place} holds {held:,} {other.unit}"
     return ""
 
@@ -153,7 +154,7 @@ def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
     if not file.exists():
         return 0
     if file.is_file() and not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
-        return None  # whoever uses it says so
+        return None  # the command that uses it reports that
     return rows_in(file, part.tables)
 
 

@@ -8,6 +8,7 @@ from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
+from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.core.rows import load_responses
 from ops.evaluation.baselines.oracle import oracle_estimates
@@ -30,8 +31,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     rows = load_responses(setup.workspace.data / "responses")
     oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())
     picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
-    setup.workspace.state.mkdir(exist_ok=True)
-    (setup.workspace.state / "accuracy_against_cost.png").write_bytes(picture)
+    write_bytes(setup.workspace.state / "accuracy_against_cost.png", picture)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
         metadata={

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.errors import PodiumError
+from ops.core.parts import accept_missing, check_parts, missing_parts
+from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from ops.config import Setup
@@ -27,6 +29,35 @@ def confirm(what: str, yes: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
+_ACCEPTED = "podium.accept_missing"
+
+
+def accepts(context: click.Context, value: bool) -> None:
+    """Note that the person who gave this command agrees to go on without missing parts of the workspace."""
+    context.meta[_ACCEPTED] = value
+
+
+def check_workspace(place: Setup | Workspace) -> None:
+    """Raise `PodiumError` before anything is spent if ledger, cache or registry is missing and the command does not
+    agree to that. A rehearsal, and a recipe that asks no worker, spend nothing."""
+    if not isinstance(place, Workspace):
+        if place.recipe.replay is not None or not place.recipe.asks_workers:
+            return
+        place = place.workspace
+    accept_if_agreed(place)
+    check_parts(place)
+
+
+def accept_if_agreed(workspace: Workspace) -> None:
+    """Begin the missing parts of the workspace anew if the command agrees to that, and say so."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_ACCEPTED):
+        for missing in missing_parts(workspace):
+            click.echo(f"{missing.file}: {missing.problem}: a new one is begun", err=True)
+        for file in accept_missing(workspace):
+            click.echo(f"{file}: is the unreadable file", err=True)
+
+
 def confirm_run(setup: Setup, yes: bool) -> None:
     """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
     of `confirm`."""
@@ -40,7 +71,8 @@ def confirm_run(setup: Setup, yes: bool) -> None:
 
 def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
     """Ask before workers are called that cost money, which embedded ones do not. `usd`: what the calls cost; None: not
-    estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`."""
+    estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`, and of `check_workspace`."""
+    check_workspace(setup)
     if not yes and (what := _spending(setup, usd)):
         confirm(what, yes)
 

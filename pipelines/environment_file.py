@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from io import StringIO
 
-from ops.core.atomic import write_text
+from ops.core.atomic import replacing, write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_text
 from ops.core.workspace import Workspace
@@ -55,5 +55,7 @@ def write_environment_file(workspace: Workspace, values: Mapping[str, str]) -> N
     text = read_text(ignored) if ignored.exists() else ""
     if file.name not in text.splitlines():
         write_text(ignored, f"{text.rstrip()}\n{file.name}\n".lstrip())
-    file.touch(mode=0o600)
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file = file.resolve()  # it may be a link
+    with replacing(file, mode=file.stat().st_mode & 0o777 if file.exists() else 0o600) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from ops.core.errors import ConfigError, counted
 from ops.core.workspace import Workspace
 from ops.spending.books import usd
 from ops.workers.ping import Pinged
-from pipelines.asking import confirm_spending
+from pipelines.asking import check_workspace, confirm_spending
 from pipelines.environment_file import write_environment_file
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str
     """
     from ops.planning.requirements import check_ready
 
+    check_workspace(workspace)
     recipe = write_recipe(workspace, pool)
     agree_to_leave_out(workspace, recipe, yes, without)
     setup = Setup.read(workspace, recipe)

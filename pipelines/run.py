@@ -16,9 +16,10 @@ from rich.console import Console
 
 from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError, causes
+from ops.core.parts import note_parts
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_NEEDS, Need
-from pipelines.asking import confirm_run
+from pipelines.asking import check_workspace, confirm_run
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -168,6 +169,7 @@ def _here(
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
     confirm_run(snapshot.setup(workspace), yes)
+    stack.callback(note_parts, workspace)
 
     from assets.placement import TEAM
     from assets.resources import Podium
@@ -206,7 +208,8 @@ def _attended() -> bool:
 def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
     """Take the snapshot that the run uses.
 
-    Raises `ConfigError`, also for settings of alerts, and `NotReady` with all missing requirements.
+    Raises `ConfigError`, also for settings of alerts, `PodiumError` if a part of the workspace is missing, and
+    `NotReady` with all missing requirements.
     """
     from ops.core.servers import check_addresses
     from ops.grading import configure
@@ -219,6 +222,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
     configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
     if needs:
+        check_workspace(snapshot.setup(workspace))
         check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
     if snapshot.recipe.asks_workers:
         check_pools(snapshot.setup(workspace))

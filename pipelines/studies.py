@@ -9,6 +9,7 @@ from textwrap import fill
 from assets.resources import Podium
 from assets.studies import asset_name, lab_of, study_of
 from ops.config.studies import RecipeStudy
+from ops.core.atomic import write_bytes
 from ops.core.documents import markdown_table
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
@@ -70,7 +71,7 @@ def made(
     if len(by_seed) > 1:
         found = study.findings(by_seed, lab.setup)
     if picture is not None:
-        picture.write_bytes(found.picture)
+        write_bytes(picture, found.picture)
     return shown(name, entry, found)
 
 

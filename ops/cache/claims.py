@@ -6,7 +6,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ class LocalClaims:
     def __init__(self, folder: Path) -> None:
         self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA, only_saves_time=True)
         self._held: set[str] = set()
+        self._left: set[str] = set()
+        """Keys that were given up when the file could not be written: its rows of them are not valid any more."""
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
         self._swept = self._warned = False
@@ -78,13 +81,15 @@ class LocalClaims:
                 query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
                 rows |= {key: row for key, *row in connection.execute(query, some)}
         self._check(row[:2] for row in rows.values())
-        held = {key: row for key, row in rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
+        others = {key: row for key, row in rows.items() if key not in self._left}
+        held = {key: row for key, row in others.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
         taken: set[str] = set()
         if free := [key for key in keys if key not in held]:
             with self._file.writing() as connection:
                 taken = _take(connection, free, rows)
         with self._lock:
             self._held |= taken
+            self._left -= taken
         claims: list[LocalClaim | None] = []
         for key in keys:  # of several callers for one key in the same turn, the first has the claim
             claims.append(LocalClaim(self, key) if key in taken else None)
@@ -112,13 +117,26 @@ class LocalClaims:
             if key not in self._held:
                 return
             self._held.remove(key)
-        self._file.saving(lambda: self._change(f"DELETE FROM claims WHERE {_MINE}", [(key, *this_process())]))
+        with self._giving_up([key]):
+            self._file.saving(lambda: self._change(f"DELETE FROM claims WHERE {_MINE}", [(key, *this_process())]))
 
     def end(self, keys: Sequence[str]) -> None:
         """Release the claims of these keys, whose responses are stored now."""
         with self._lock:
             self._held.difference_update(keys)
-        self._file.saving(lambda: self._change("DELETE FROM claims WHERE key = ?", [(key,) for key in keys]))
+        with self._giving_up(keys):
+            self._file.saving(lambda: self._change("DELETE FROM claims WHERE key = ?", [(key,) for key in keys]))
+
+    @contextmanager
+    def _giving_up(self, keys: Sequence[str]) -> Iterator[None]:
+        """Remember these keys if the file cannot be written in the block, so that this process does not wait for
+        itself."""
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._left.update(keys)
+            raise
 
     def close(self) -> None:
         self._file.close()

@@ -77,7 +77,7 @@ class LocalBackend:
 
     def holds(self, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
-        with self._file.connection() as connection:
+        with self._file.reading() as connection:
             for some in batched(keys):
                 query = f"SELECT key FROM responses WHERE key IN ({placeholders(some)})"
                 stored_keys.update(key for (key,) in connection.execute(query, some))
@@ -100,7 +100,7 @@ class LocalBackend:
         return None if row is None else _row(*row)
 
     def identities(self) -> dict[int, str]:
-        with self._file.connection() as connection:
+        with self._file.reading() as connection:
             return dict(connection.execute("SELECT worker, identity FROM identities"))
 
     def near(self, marks: Marks, limit: int) -> Iterator[str]:
@@ -115,7 +115,7 @@ class LocalBackend:
         )
         for where, values in queries:
             query = f"SELECT CAST(material AS BLOB) FROM responses WHERE {where} LIMIT ?"
-            with self._file.connection() as connection:
+            with self._file.reading() as connection:
                 rows = connection.execute(query, (*values, limit)).fetchall()
             yield from (_text(material) for (material,) in rows)
 
@@ -175,7 +175,7 @@ class LocalBackend:
         self._known |= new.keys()
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
-        with self._file.connection() as connection:
+        with self._file.reading() as connection:
             row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
         return row
 
@@ -185,7 +185,7 @@ class LocalBackend:
         query = f"SELECT rowid, {columns} FROM responses WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
         last = 0
         while True:
-            with self._file.connection() as connection:
+            with self._file.reading() as connection:
                 page = connection.execute(query, (last, end and end[0])).fetchall()
             if not page:
                 return

@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,8 +20,9 @@ _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block.
+def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
+    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
+    permissions.
 
     After an error `file` is unchanged. Temporary files of killed writers of `file` are removed. Raises `OSError`, which
     names `file`.
@@ -33,7 +34,7 @@ def replacing(file: Path) -> Iterator[Path]:
     try:
         with written(file):
             yield temporary
-            temporary.chmod(0o644)
+            temporary.chmod(mode)
             temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
@@ -48,6 +49,12 @@ def write_text(file: Path, text: str) -> None:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Replace `file` by `content` in one step, as `write_text` does. Raises `OSError`, which names `file`."""
+    with replacing(file) as temporary:
+        temporary.write_bytes(content)
 
 
 @contextmanager
@@ -72,10 +79,35 @@ def made_whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def scratch_beside(place: Path) -> Iterator[Path]:
+    """Yield a new folder beside `place` for the block, on the same file system, and remove it afterwards.
+
+    What killed writers left in that folder is removed, whatever its name. Raises `OSError`.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    sweep_beside(place)
+    temporary = _temporary(place)
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sweep(folder: Path, name: str = "*") -> None:
     """Remove temporary files and folders of `name` in `folder` whose writers died on this machine; "*": of everything
     below."""
-    found = folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}")
+    _remove(folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}"))
+
+
+def sweep_beside(place: Path) -> None:
+    """Remove temporary files and folders of any name beside `place`, whose writers died on this machine."""
+    _remove(place.parent.glob(TEMPORARY))
+
+
+def _remove(found: Iterable[Path]) -> None:
+    """Remove those temporary files and folders whose writers died on this machine."""
     for left in list(found):
         if not is_left_over(left):
             continue

@@ -1,6 +1,9 @@
-"""Back up data that cannot be made again (responses, ledger, registry), and move checkouts to another folder.
+"""Back up what cannot be made again (responses, ledger, registry, what a user wrote), restore it, and move checkouts to
+another folder.
 
-A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md).
+A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md). Restoring adds to what
+is there: a ledger and a cache are merged with the backup's, so that nothing that was paid since the backup is lost, and
+other files are replaced only if a person asks for it.
 
 MLflow's SQLite store holds the absolute path of every artifact, and reads a relative one as relative to the current
 folder of the process. Therefore `settle` rewrites the paths in one transaction when the store is next opened.
@@ -13,18 +16,33 @@ import logging
 import os
 import shutil
 import sqlite3
+import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-from ops.core.atomic import sha256_of
-from ops.core.errors import DataError
-from ops.core.sqlite import BUSY_TIMEOUT_S
+import yaml
+
+from ops.core.atomic import TEMPORARY, replacing, scratch_beside, sha256_of
+from ops.core.errors import DataError, counted
+from ops.core.installation import resources
+from ops.core.parts import (
+    ARTIFACTS,
+    CACHE,
+    LEDGER,
+    PARTS,
+    REGISTRY,
+    WorkspacePart,
+    accept_missing,
+    missing_parts,
+    rows_in,
+)
+from ops.core.processes import one_at_a_time
+from ops.core.sqlite import BUSY_TIMEOUT_S, has_content
 from ops.core.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -121,98 +139,333 @@ def _rewrite(connection: sqlite3.Connection, places: list[tuple[str, str]], old:
 
 
 _MANIFEST = "podium-backup.json"
-_FORMAT = 1
-
-
-class BackupPart(NamedTuple):
-    """One part of a backup: a SQLite file or a folder of files, by its path below `.podium`."""
-
-    name: str
-    place: str
-    elsewhere: str
-    """The environment variable that names the server which, if set, has this part instead."""
-
-
-PARTS = (
-    # The order matters. The cache is copied after the ledger, since answers are stored before they are booked;
-    # artifacts are copied after the registry that names them.
-    BackupPart("ledger", "ledger.sqlite", "PODIUM_LEDGER_URL"),
-    BackupPart("cache", "cache/responses.sqlite", "PODIUM_CACHE_URL"),
-    BackupPart("registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI"),
-    BackupPart("registry's artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI"),
-    BackupPart("snapshots", "snapshots", ""),
-)
+_FORMAT = 2
+"""1 lacked the files that a user wrote."""
+FILES = "files"
+"""The name of the part that has the files that a user wrote, and its folder in a backup."""
+RESTORABLE = (*(part.name for part in PARTS), FILES)
+"""Names of the parts that can be restored alone; `registry` stands for its artifacts too."""
+_WRITTEN = (
+    ".dvc/config", ".dvcignore", ".env.example", ".gitignore", "config/**/*", "dagster.yaml", "data/cold_start/**/*",
+    "data/few_shots/**/*", "dvc.yaml", "graders/**/*", "params.yaml",
+)  # fmt: skip
+"""Where a user writes; files that the configuration names are added. `.env` holds keys, which no backup contains."""
 
 
 def backup(workspace: Workspace, file: Path) -> dict[str, str]:
     """Write every existing part into `file`, a tar archive, while other processes may write. Return part → result.
 
-    The file appears atomically. Raises `DataError` if there is nothing to back up, and `OSError`.
+    The file appears atomically; what a killed backup left beside it is removed. Raises `DataError` if there is nothing
+    to back up, if a part cannot be read, or if the file exists, and `OSError`.
     """
     said: dict[str, str] = {}
-    with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as scratch:
-        staged, sums = Path(scratch, "state"), dict[str, str]()
+    with scratch_beside(file) as scratch:
+        staged, sums = scratch / "state", dict[str, str]()
+        staged.mkdir()
         for part in PARTS:
-            source, target = workspace.state / part.place, staged / part.place
-            # MLflow keeps the address of an own store in the environment too, while it is in use.
-            if os.environ.get(part.elsewhere) not in (None, "", f"sqlite:///{workspace.state / 'mlflow/mlflow.db'}"):
+            source = workspace.state / part.place
+            if part.is_elsewhere(workspace):
                 said[part.name] = f"not here: {part.elsewhere} names a server"
-            elif not source.exists():
+            elif not (source.is_dir() or has_content(source)):
                 said[part.name] = "none"
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _copy(source, target)
-                own = {str(path.relative_to(staged)): sha256_of(path) for path in _files(target)}
-                sums |= own
-                size = sum((staged / name).stat().st_size for name in own)
-                said[part.name] = f"{len(own):,} file{'s' * (len(own) != 1)}, {size:,} bytes"
-        if not sums:
+        here = [part for part in PARTS if part.name not in said]
+        _copy_parts(workspace, staged, here)
+        written, left_out = _written(workspace)
+        for path in written:
+            target = staged / FILES / path.relative_to(workspace.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        for name, place in (*((part.name, part.place) for part in here), (FILES, FILES)):
+            own = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged / place)}
+            sums |= own
+            size = sum((staged / each).stat().st_size for each in own)
+            said[name] = f"{counted(len(own), 'file')}, {size:,} bytes"
+        if not here:
             raise DataError(workspace.state, "", "has nothing to back up", "Start with `podium run`")
+        if left_out:
+            said["left out"] = "; ".join(left_out)
+        said |= {f"missing {number}": str(error) for number, error in enumerate(missing_parts(workspace), 1)}
         manifest = {"format": _FORMAT, "made": time.time(), "root": str(workspace.root), "sha256": sums}
-        Path(staged, _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        whole = Path(scratch, "archive")
+        (staged / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        whole = scratch / "archive"
         with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
             archive.add(staged, arcname=".")
+        if file.exists():
+            raise DataError(file, "", "was made by another process meanwhile", "Name another file")
         whole.replace(file)
     return said
 
 
-def restore(workspace: Workspace, file: Path) -> list[str]:
-    """Restore a backup into the workspace, which may be in another folder than the original. Returns its parts.
+def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, replace: bool = False) -> dict[str, str]:
+    """Restore a backup into the workspace, which may be in another folder than the original. Return part → result.
 
-    Raises `DataError` for an existing file, and for a backup that is invalid or damaged; then nothing has changed.
+    `only`: names of `RESTORABLE`; none: every part. Ledger and cache are merged: nothing that was paid since the backup
+    is lost. A registry with contents, and files with another content than the backup's, stay as they are; with
+    `replace` the backup's take their places, and the present ones are kept under another name (a file in
+    `.podium/replaced-…`). A database that cannot be read is kept likewise. A restore that was interrupted is completed
+    by the same call.
+
+    Raises `DataError` for a backup that is invalid or damaged, or lacks a part of `only`; then nothing has changed.
+    Raises `PodiumError` while a pipeline run of the workspace is going on.
     """
     workspace.state.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=workspace.state, prefix=".restore.") as scratch:
-        staged = Path(scratch)
+    with one_at_a_time(workspace), scratch_beside(workspace.state / "restore") as staged:
         _extract(file, staged)
-        held = [part for part in PARTS if (staged / part.place).exists()]
+        wanted = set(only or RESTORABLE) | ({ARTIFACTS.name} if REGISTRY.name in only else set())
+        held = [part for part in PARTS if part.name in wanted and (staged / part.place).exists()]
+        if lacking := sorted(set(only) - {part.name for part in held} - {FILES} - {ARTIFACTS.name}):
+            raise DataError(file, lacking[0], "is not in this backup", "Name a part that it has, or none for all")
         for part in held:
-            place = workspace.state / part.place
-            if place.is_file() or any(_files(place)):
-                remedy = "Move it away, or restore into a checkout without state"
-                raise DataError(place, "", "is there already", remedy)
+            if part.tables:
+                _check_version(workspace.state / part.place, staged / part.place)
+        said = {}
         for part in held:
             place = workspace.state / part.place
             place.parent.mkdir(parents=True, exist_ok=True)
-            if place.is_dir():
-                shutil.rmtree(place)  # empty folders
-            (staged / part.place).rename(place)
+            if part is REGISTRY:
+                said[part.name] = _restore_registry(place, staged / part.place, replace=replace)
+            elif part.tables:
+                said[part.name] = _merge_database(place, staged / part.place, part)
+            else:
+                said[part.name] = _restore_files(workspace, place, staged / part.place, replace=replace)
+        if FILES in wanted and (staged / FILES).is_dir():
+            said[FILES] = _restore_files(workspace, workspace.root, staged / FILES, replace=replace, written=True)
     settle(workspace)
-    return [part.name for part in held]
+    if databases := [part for part in held if part.tables]:
+        accept_missing(workspace, *databases)
+    return said
+
+
+# ── what a backup takes ─────────────────────────────────────────────────────
+
+
+def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspacePart]) -> None:
+    """Copy these parts. A copied cache and ledger are of one moment, save for replies that arrive in it.
+
+    The large cache is copied first, then, while no process can book a call, the ledger and the responses that the cache
+    has got meanwhile.
+    """
+    for part in (CACHE, *(part for part in PARTS if part not in (CACHE, LEDGER))):
+        if part in parts:
+            _copy(workspace.state / part.place, staged / part.place)
+    if LEDGER in parts:
+        with _reported(books := workspace.state / LEDGER.place), closing(_opened(books)) as held:
+            held.execute("BEGIN IMMEDIATE")
+            _copy(books, staged / LEDGER.place)
+            if CACHE in parts:
+                _add_newer(workspace.state / CACHE.place, staged / CACHE.place)
+            held.execute("ROLLBACK")
 
 
 def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         # A temporary file that is still being written is not part of the backup.
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*.tmp"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(TEMPORARY))
         return
     # SQLite's own copy is consistent while other processes write.
-    with (
-        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)) as here,
-        closing(sqlite3.connect(target)) as there,
-    ):
+    with _reported(source), closing(_opened(source, "ro")) as here, closing(sqlite3.connect(target)) as there:
         here.backup(there)
+
+
+def _add_newer(source: Path, copied: Path) -> None:
+    """Add the responses that the source has got since it was copied, whose row numbers are higher."""
+    with _reported(source), closing(_opened(copied)) as there:
+        there.execute("ATTACH ? AS source", (_uri(source, "ro"),))
+        last = there.execute("SELECT coalesce(max(rowid), 0) FROM responses").fetchone()[0]
+        there.execute("INSERT OR REPLACE INTO responses SELECT * FROM source.responses WHERE rowid > ?", (last,))
+        there.execute("INSERT OR IGNORE INTO identities SELECT * FROM source.identities")
+
+
+def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
+    """Return the files that a user wrote or edited, in a checkout also those that git has, and what is left out."""
+    root = workspace.root
+    found = {path for pattern in _WRITTEN for path in root.glob(pattern) if path.is_file()}
+    outside = []
+    for name in sorted({name for settings in (root / "config").rglob("*.yaml") for name in _texts_in(settings)}):
+        place = Path(name).expanduser()
+        named = Path(os.path.normpath(root / place))
+        if "/" in name and _is(named, Path.is_dir) and not named.is_relative_to(workspace.state):
+            outside.append(f"{name} is a folder")
+        if not ("/" in name or "." in name) or not _is(named, Path.is_file):
+            continue
+        if not named.is_relative_to(root):
+            outside.append(f"{name} is outside of {root}")
+        elif not named.is_relative_to(workspace.state):
+            found.add(named)
+    secret = [".env holds keys: copy it yourself, or write it again"] if workspace.environment_file.exists() else []
+    kept = (path for path in found if "__pycache__" not in path.parts and not path.match(TEMPORARY))
+    own = (path for path in kept if path != workspace.environment_file and not _is_shipped(workspace, path))
+    return sorted(own), [*secret, *outside]
+
+
+def _is_shipped(workspace: Workspace, file: Path) -> bool:
+    """Return whether a file of a workspace is as `podium init` laid it out; in a checkout git tells what was edited."""
+    shipped = resources() / file.relative_to(workspace.root)
+    return workspace.root != resources() and shipped.is_file() and sha256_of(shipped) == sha256_of(file)
+
+
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(path)
+    except OSError:  # the text is too long for a path
+        return False
+
+
+def _texts_in(settings: Path) -> Iterator[str]:
+    """Give the short texts in a settings file, among which are the names of files that it needs; none if it is not
+    YAML."""
+    try:
+        values: list[Any] = [yaml.safe_load(settings.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, yaml.YAMLError):
+        return
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+        elif isinstance(value, str) and len(value) < 1000 and "\n" not in value and "\0" not in value:
+            yield value
+
+
+# ── what a restore does ─────────────────────────────────────────────────────
+
+
+def _check_version(place: Path, copy: Path) -> None:
+    """Raise `DataError` if both are databases of Podium of different versions."""
+    is_readable = has_content(place) and rows_in(place, ()) >= 0
+    theirs, ours = _version(copy), _version(place) if is_readable else 0
+    if ours and theirs and ours != theirs:
+        problem = f"is version {ours}, and the backup's is version {theirs}"
+        raise DataError(place, "schema", problem, "Restore it with the version of Podium that made the backup")
+
+
+def _version(file: Path) -> int:
+    with closing(_opened(file, "ro")) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
+    """Add the backup's rows to those of a ledger or a cache, or put its file in place where there is none."""
+    there, held = has_content(place), rows_in(copy, part.tables)
+    before = rows_in(place, part.tables) if there else 0
+    if not there or before < 0 or not _version(place):
+        aside = _put(place, copy, keep=there)
+        return f"{held:,} {part.unit}" + (f"; the file that was there is {aside} now" if aside else "")
+    with _reported(place), closing(_opened(place)) as ours:
+        ours.execute("ATTACH ? AS copy", (_uri(copy, "ro"),))
+        ours.execute("BEGIN IMMEDIATE")
+        added = _merge_ledgers(ours) if part is LEDGER else _merge_caches(ours)
+        ours.execute("COMMIT")
+    return f"{added:,} {part.unit} added to the {before:,} that are there"
+
+
+def _merge_caches(ours: sqlite3.Connection) -> int:
+    added = ours.execute("INSERT OR IGNORE INTO responses SELECT * FROM copy.responses").rowcount
+    ours.execute("INSERT OR IGNORE INTO identities SELECT * FROM copy.identities")
+    return added
+
+
+_CALL = "at, run, purpose, worker, prompt_tokens, completion_tokens, usd"
+_NUMBERED = f"SELECT {_CALL}, row_number() OVER (PARTITION BY {_CALL}) FROM"
+"""Equal calls are numbered, because calls that were booked together may be equal."""
+
+
+def _merge_ledgers(ours: sqlite3.Connection) -> int:
+    """Add the calls that only the backup has, and its lost calls. Calls in flight at the backup are lost, unless this
+    ledger is the one that was backed up, which knows how they ended."""
+    ours.execute(
+        f"CREATE TEMP TABLE added AS SELECT {_CALL} FROM ({_NUMBERED} copy.calls EXCEPT {_NUMBERED} main.calls)"
+    )
+    added = int(ours.execute("SELECT count(*) FROM added").fetchone()[0])
+    ours.execute(
+        "INSERT INTO spending SELECT run, purpose, worker, strftime('%Y-%m', at, 'unixepoch') AS in_month, count(*), "
+        "sum(prompt_tokens), sum(completion_tokens), sum(usd) FROM added WHERE true GROUP BY run, purpose, worker, "
+        "in_month ON CONFLICT (run, purpose, worker, month) DO UPDATE SET calls = calls + excluded.calls, "
+        "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
+        "completion_tokens = completion_tokens + excluded.completion_tokens, usd = usd + excluded.usd"
+    )
+    # In the order of time, which is that of their numbers.
+    ours.execute(f"INSERT INTO added SELECT {_CALL} FROM calls ORDER BY id")
+    ours.execute("DELETE FROM calls")
+    ours.execute(f"INSERT INTO calls ({_CALL}) SELECT {_CALL} FROM added ORDER BY at, rowid")
+    lost = ours.execute(
+        "INSERT INTO sent SELECT (SELECT coalesce(max(id), 0) FROM main.sent) + row_number() OVER (), at, run, "
+        "purpose, worker, month, key, usd, 0, 0.0, 1, measured FROM copy.sent AS theirs WHERE (lost = 1 OR ?) "
+        "AND NOT EXISTS (SELECT 1 FROM main.sent AS known WHERE known.at = theirs.at AND known.key = theirs.key)",
+        (added > 0,),
+    ).rowcount
+    ours.execute("DROP TABLE added")
+    return added + lost
+
+
+def _restore_registry(place: Path, copy: Path, *, replace: bool) -> str:
+    """Put MLflow's database in place unless there is one with contents, which cannot be merged."""
+    from filelock import FileLock
+
+    with FileLock(place.with_name("moving.lock")):  # of promotions and rollbacks
+        there, held = rows_in(place, REGISTRY.tables) if has_content(place) else 0, rows_in(copy, REGISTRY.tables)
+        if there > 0 and not replace:
+            return f"kept, it holds {there:,} {REGISTRY.unit}; --replace takes the {held:,} of the backup"
+        aside = _put(place, copy, keep=has_content(place))
+    return f"{held:,} {REGISTRY.unit}" + (f"; the file that was there is {aside} now" if aside else "")
+
+
+def _put(place: Path, copy: Path, *, keep: bool) -> str:
+    """Put a database in place of a file that is absent, empty or kept under another name, which is returned."""
+    aside = ""
+    if keep:
+        aside = f"{place.name}.replaced-{time.time_ns()}"
+        place.rename(place.with_name(aside))
+    for log in ("-wal", "-shm"):  # of the file that was there: it does not belong to the other one
+        old = place.with_name(place.name + log)
+        if keep and old.exists():
+            old.rename(place.with_name(aside + log))
+        old.unlink(missing_ok=True)
+    copy.replace(place)
+    return aside
+
+
+def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bool, written: bool = False) -> str:
+    """Put the files of a folder in place. Files that differ stay, unless a user has not `written` or edited them."""
+    put, same, kept, aside = 0, 0, [], workspace.state / f"replaced-{time.time_ns()}"
+    for theirs in list(_files(copy)):
+        name = theirs.relative_to(copy)
+        ours = place / name
+        if ours.is_file() and sha256_of(ours) == sha256_of(theirs):
+            same += 1
+            continue
+        if ours.exists() and not (replace or (written and _is_untouched(workspace, name))):
+            kept.append(str(name))
+            continue
+        if ours.exists() and replace:
+            # Not beside it: a file more in the folder of a registered version would make it another version.
+            (old := aside / ours.relative_to(workspace.root)).parent.mkdir(parents=True, exist_ok=True)
+            ours.rename(old)
+        with replacing(ours) as temporary:
+            shutil.copyfile(theirs, temporary)
+        put += 1
+    text = f"{counted(put, 'file')} restored, {same:,} as they were"
+    if aside.exists():
+        text += f"; replaced ones are in {aside}"
+    if kept:
+        more = f" and {len(kept) - 3:,} more" if len(kept) > 3 else ""
+        text += f", {counted(len(kept), 'other one')} kept ({', '.join(kept[:3])}{more}); --replace takes the backup's"
+    return text
+
+
+def _is_untouched(workspace: Workspace, name: Path) -> bool:
+    """Return whether a file is as Podium laid it out, or as git has it, so that no work of a user is lost."""
+    if _is_shipped(workspace, workspace.root / name):
+        return True
+    git = ["git", "-C", str(workspace.root)]
+    try:
+        for question in (["ls-files", "--error-unmatch"], ["diff", "--quiet", "HEAD"]):
+            subprocess.run([*git, *question, "--", str(name)], capture_output=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
 
 
 def _extract(file: Path, staged: Path) -> None:
@@ -244,6 +497,24 @@ def _extract_plainly(archive: tarfile.TarFile, staged: Path) -> None:
         if not target.is_relative_to(staged.resolve()) or not (member.isfile() or member.isdir()):
             raise tarfile.TarError(f"{member.name} is not a file or folder of a back-up")
         archive.extract(member, staged, set_attrs=False)
+
+
+@contextmanager
+def _reported(file: Path) -> Iterator[None]:
+    """Raise `DataError`, which names the file, for a database that cannot be read or written in the block."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        remedy = "Make room if the disk is full, end a process that holds it, or restore it with `podium restore FILE`"
+        raise DataError(file, "", f"cannot be copied ({error})", remedy) from None
+
+
+def _opened(file: Path, mode: str = "rw") -> sqlite3.Connection:
+    return sqlite3.connect(_uri(file, mode), uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def _uri(file: Path, mode: str) -> str:
+    return f"file:{quote(str(file))}?mode={mode}"
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -17,10 +17,7 @@ def write_between(file: Path, mark: str, text: str) -> None:
 
     Raises `DataError` unless the page has the mark exactly twice.
     """
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{mark}\n{mark}\n", encoding="utf-8")
-    parts = file.read_text(encoding="utf-8").split(mark)
+    parts = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
     if len(parts) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"
         raise DataError(file, mark, f"stands there {len(parts) - 1} times", remedy)

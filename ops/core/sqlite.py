@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -162,6 +162,19 @@ class SqliteFile:
             return work()
 
     @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
+        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
+        if self._connection is None and folder.is_dir() and not has_content(self.path):
+            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+                for statement in self._schema:
+                    connection.execute(statement)
+                yield connection
+            return
+        with self.connection() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction that holds the write lock from its start, so that values read in it stay valid."""
         with self.connection() as connection, _transaction(connection):
@@ -277,6 +290,12 @@ def _inode(file: Path) -> int | None:
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def has_content(path: Path) -> bool:
+    """Return whether there is a SQLite file that is not empty, or its log, or something else in its place."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return any(file.is_dir() or (file.exists() and file.stat().st_size > 0) for file in files)
 
 
 def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.store import evaluation_questions, read_problems
 from ops.cache import open_cache
 from ops.config import Setup
+from ops.core.parts import check_parts, note_parts
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
@@ -23,17 +25,25 @@ def open_client(setup: Setup, purpose: str) -> WorkerClient:
 
     The recipe's spending cap applies to `setup.run`. A recipe with a `replay` section gets a client that answers from
     recorded responses. Raises `ConfigError` for an invalid address of a shared cache and `DataError` for unreadable
-    tables to replay.
+    tables to replay, or if a part of the workspace is missing.
     """
     recipe = setup.recipe
-    cache, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
+    responses, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
     account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
-        return WorkerClient(cache, ledger, account, pool_file=setup.pool_file)
+        _check_once(setup.workspace)
+        note_parts(setup.workspace)
+        return WorkerClient(responses, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient
 
     recorded = _recorded(setup)
-    return ReplayClient(cache, ledger, account, replay=recipe.replay, recorded=recorded, pool_file=setup.pool_file)
+    return ReplayClient(responses, ledger, account, replay=recipe.replay, recorded=recorded, pool_file=setup.pool_file)
+
+
+@cache
+def _check_once(workspace: Workspace) -> None:
+    """Check at the first call of this process: later, the workspace's parts are as this process made them."""
+    check_parts(workspace)
 
 
 def _recorded(setup: Setup) -> Recorded:

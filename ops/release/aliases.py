@@ -37,7 +37,7 @@ _NOTHING_TO_ROLL_BACK = "There is no champion to roll back. Promote a version fi
 
 
 class Overtaken(RegistryError):
-    """The champion has changed since the version was judged, so the verdict does not apply."""
+    """The champion has changed since the version was judged, or a person decided, so the decision does not apply."""
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
@@ -87,13 +87,16 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
     return promoted
 
 
-def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> Registered:
+def rollback(
+    workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
+) -> Registered:
     """Make `previous` champion again, and record the name and reason on the version that it replaces.
 
     `previous` is then the version that the new champion had replaced, if any, so a second rollback goes further back.
-    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it). Raises
-    `RegistryError` if there is no champion or it replaced no version, `Refused` if a file of the previous version
-    differs from the registered one, `ConfigError` for a blank reason, and `Locked`.
+    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it).
+    `against`: the version that goes, as the caller knows it; None: whichever is champion. Raises `Overtaken` if another
+    one is champion, `RegistryError` if there is no champion or it replaced no version, `Refused` if a file of the
+    previous version differs from the registered one, `ConfigError` for a blank reason, and `Locked`.
     """
     if not reason.strip():
         raise ConfigError(
@@ -108,6 +111,11 @@ def rollback(workspace: Workspace, reason: str, by: str = "", run: str = "") -> 
         gone = client.search_model_versions(f"name = '{MODEL}' and tags.{_BY_RUN} = '{run}'") if run else []
         if any(str(version.version) != now.version for version in gone):
             return now
+        if against not in (None, now.version):
+            raise Overtaken(
+                f"Version {now.version} became champion meanwhile; the rollback was meant for version {against}. "
+                "Nothing was changed: look at `podium status`, and repeat it if the present champion is to go"
+            )
         before = _before(client, now)
         with fetched(workspace, before):
             pass

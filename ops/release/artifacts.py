@@ -56,10 +56,11 @@ def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
         if known.get(name) == found.get(name):
             continue
         what = "is gone" if name not in found else "was not registered" if name not in known else "has changed"
+        restore = "restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
         raise Refused(
-            f"{model / name}: {what} since version {version} was registered. Go back with `podium rollback`; restore "
-            f"the store's artifacts from a backup, or delete version {version} in MLflow and materialize "
-            "registered_model, which registers the policy again"
+            f"{model / name}: {what} since version {version} was registered. Go back with `podium rollback --reason "
+            f"WHY`; {restore if name in known else 'remove that file'}; or delete "
+            f"version {version} in MLflow and materialize registered_model, which registers the policy again"
         )
 
 
@@ -83,7 +84,8 @@ def located(workspace: Workspace, registered: Registered, scratch: Path) -> Path
     try:
         return Path(download_artifacts(artifact_uri=uri, dst_path=None if _local(workspace) else str(scratch)))
     except (MlflowException, OSError) as error:
-        remedy = "Restore the store from a backup, or go back with `podium rollback`"
+        restore = "Restore them from a backup (`podium restore FILE --only artifacts`)"
+        remedy = f"{restore}, or go back with `podium rollback --reason WHY`"
         raise Refused(f"{uri}: its files cannot be read ({type(error).__name__}: {error}). {remedy}") from error
 
 

@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -46,13 +47,17 @@ class Locked(PodiumError):
 def alone(workspace: Workspace, patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Exclude other processes of the same store from this block. Raises `Locked` after `patience_s` seconds."""
     uri = workspace.mlflow_uri
-    with _of_file(workspace, patience_s) if uri.startswith("sqlite:///") else _of_name(workspace, patience_s):
-        yield
+    if uri.startswith("sqlite:///"):
+        file = Path(uri.removeprefix("sqlite:///")).with_name("moving.lock")  # one for all checkouts on this store
+        with _of_file(file, patience_s):
+            yield
+    else:
+        with _of_name(workspace, patience_s):
+            yield
 
 
 @contextmanager
-def _of_file(workspace: Workspace, patience_s: float) -> Iterator[None]:
-    file = workspace.outcome / "mlflow" / "moving.lock"
+def _of_file(file: Path, patience_s: float) -> Iterator[None]:
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         held = FileLock(file).acquire(timeout=patience_s)

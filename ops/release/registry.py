@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ops.core.digests import SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
+from ops.core.parts import note_parts
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.store import (
@@ -74,7 +75,9 @@ def register(
             with _clear_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
-        return version_named(client, model_version.version)
+        registered = version_named(client, model_version.version)
+    note_parts(workspace)
+    return registered
 
 
 def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from ops.core.backup import settle
 from ops.core.errors import ConfigError, PodiumError, first_line
 from ops.core.installation import need_mlflow
+from ops.core.parts import REGISTRY, missing_parts
+from ops.core.sqlite import has_content
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,9 +55,14 @@ class Registered:
 
 
 def store_exists(workspace: Workspace) -> bool:
-    """Return whether the tracking store can have contents: a server, or an existing SQLite file."""
+    """Return whether the tracking store can have contents: a server, or an existing SQLite file.
+
+    Raises `DataError` if the workspace's own file had contents and is gone or empty now.
+    """
     uri = workspace.mlflow_uri
-    return not uri.startswith("sqlite:///") or Path(uri.removeprefix("sqlite:///")).is_file()
+    for missing in () if workspace.rehearsal else missing_parts(workspace, REGISTRY):
+        raise missing
+    return not uri.startswith("sqlite:///") or has_content(Path(uri.removeprefix("sqlite:///")))
 
 
 @contextmanager

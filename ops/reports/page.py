@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ops.core.atomic import write_text
+from ops.core.atomic import write_bytes, write_text
 from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
 from ops.core.documents import markdown_table
 from ops.core.workspace import Workspace
@@ -65,13 +65,12 @@ def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], k
 def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
     """Write every chart as a PNG and return the files."""
     page = report_file(workspace, evidence.about)
-    page.with_suffix("").mkdir(parents=True, exist_ok=True)
     files = []
     for exhibit, shown in made:
         for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
             if not isinstance(part, Table):
                 files.append(picture_file(page, exhibit, number))
-                files[-1].write_bytes(png(part, label(evidence.about)))
+                write_bytes(files[-1], png(part, label(evidence.about)))
     return files
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ops.cache import open_cache
 from ops.config import Serving
 from ops.core.errors import PodiumError
+from ops.core.parts import check_parts
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
@@ -47,7 +48,12 @@ class ServingEngine:
         return self._loaded
 
     def serve(self, loaded: LoadedVersion) -> None:
-        """Answer new questions with this version; requests in flight finish with their own version."""
+        """Answer new questions with this version; requests in flight finish with their own version.
+
+        Raises `PodiumError` if a part of the workspace is missing, which the first call would begin anew.
+        """
+        if self._loaded is None:
+            check_parts(self.workspace)
         before, self._loaded = self._loaded, loaded
         if before is not None and before.in_use == 0:
             before.close()

@@ -38,6 +38,8 @@ _SENT = """
 INSERT INTO sent (id, at, run, purpose, worker, month, key, usd, pid, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _MEASURE = "UPDATE sent SET usd = ?, measured = 1 WHERE lost = 1 AND key = ?"
+_LOSE = "UPDATE sent SET lost = 1 WHERE id = ? AND pid = ? AND started = ?"
+_RECALL = "DELETE FROM sent WHERE id = ? AND pid = ? AND started = ?"
 _ADD_BLOCK = "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?) RETURNING id"
 _BLOCK_CALLS = 16
 """Number of worst-case calls in a block, if the cap is far away."""
@@ -119,6 +121,8 @@ class Ledger(Books):
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._swept = False
+        self._overdue: list[tuple[str, int]] = []
+        """What a store that failed has still to be told, see `_give_back`."""
 
     def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
         """Reserve a call's worst case before it is sent.
@@ -180,7 +184,8 @@ class Ledger(Books):
     def settle(self, *bills: Bill) -> None:
         """Book the real cost of calls in one transaction, which is on disk when this returns.
 
-        Lost calls of the same questions are counted at the same cost from now on.
+        Lost calls of the same questions are counted at the same cost from now on. If this raises, calls that were sent
+        count as lost.
         """
         now, month = time.time(), this_month()
         calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
@@ -190,22 +195,28 @@ class Ledger(Books):
             connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
             connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
 
-        self._give_back([(bill.reservation, bill.usd) for bill in bills], book)
+        otherwise = [
+            (_LOSE, bill.reservation, bill.reservation.usd if bill.reservation.sent else 0.0) for bill in bills
+        ]
+        self._give_back([(bill.reservation, bill.usd) for bill in bills], book, otherwise=otherwise)
 
     def release(self, *reservations: Reservation) -> None:
         """Release the reservations of calls that cost nothing."""
-        self._give_back([(reservation, 0.0) for reservation in reservations])
+        otherwise = [(_RECALL, reservation, 0.0) for reservation in reservations]
+        self._give_back([(reservation, 0.0) for reservation in reservations], otherwise=otherwise)
 
     def lose(self, reservation: Reservation) -> None:
         """Count a sent call as spent at its worst case: no answer came, and it may be billed."""
         self._give_back(
             [(replace(reservation, sent=0), reservation.usd)],
             lambda connection: connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,)),
+            otherwise=[(_LOSE, reservation, reservation.usd)],
         )
 
     def sweep(self) -> None:
         """Release reservations of ended processes, and count their sent calls as lost."""
-        self._store.write(self._release_dead)
+        if self._store.read(_owners):
+            self._store.write(self._release_dead)
         self._swept = True
 
     def unmeasured(self) -> list[str]:
@@ -236,9 +247,15 @@ class Ledger(Books):
         with self._lock:
             self._forget_after_fork()
             idle = {run: block.id for run, block in self._blocks.items() if block.in_flight == 0}
-            if idle:
-                rows = [(number,) for number in idle.values()]
-                self._store.write(lambda connection: connection.executemany("DELETE FROM blocks WHERE id = ?", rows))
+            if idle or self._overdue:
+                rows, overdue = [(number,) for number in idle.values()], list(self._overdue)
+
+                def leave(connection: SqlConnection) -> None:
+                    self._tell(connection, overdue)
+                    connection.executemany("DELETE FROM blocks WHERE id = ?", rows)
+
+                self._store.write(leave)
+                del self._overdue[: len(overdue)]
                 for run in idle:
                     del self._blocks[run]
             self._store.close()
@@ -276,25 +293,27 @@ class Ledger(Books):
         return block
 
     def _give_back(
-        self, done: Sequence[tuple[Reservation, float]], before: Callable[[SqlConnection], object] | None = None
+        self,
+        done: Sequence[tuple[Reservation, float]],
+        before: Callable[[SqlConnection], object] | None = None,
+        *,
+        otherwise: Sequence[tuple[str, Reservation, float]],
     ) -> None:
         """Remove finished calls (reservation, USD spent) from this process's blocks, in one transaction with
-        `before`."""
+        `before`.
+
+        If the store fails, the calls have ended all the same. The next transaction then begins with the statements of
+        `otherwise`, each for the sent call of a reservation, for which this USD counts as spent; until then the
+        reservations stay on disk.
+        """
         with self._lock:
             self._forget_after_fork()
-            after: dict[str, _Block] = {}
-            for reservation, usd in done:
-                if (known := after.get(reservation.run, self._blocks.get(reservation.run))) is not None:
-                    after[reservation.run] = replace(
-                        known,
-                        reserved=max(known.reserved - reservation.usd, 0.0),
-                        free=known.free + reservation.usd - usd,
-                        in_flight=known.in_flight - 1,
-                    )
+            after, overdue = self._without(done), list(self._overdue)
             idle = [(block.id,) for block in after.values() if block.in_flight == 0]
             busy = [(block.usd, block.id) for block in after.values() if block.in_flight != 0]
 
             def give_back(connection: SqlConnection) -> None:
+                self._tell(connection, overdue)
                 if before is not None:
                     before(connection)
                 connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
@@ -302,12 +321,36 @@ class Ledger(Books):
                 connection.executemany("DELETE FROM blocks WHERE id = ?", idle)
                 connection.executemany("UPDATE blocks SET usd = ? WHERE id = ?", busy)
 
-            self._store.write(give_back)
+            try:
+                self._store.write(give_back)
+            except BaseException:
+                self._overdue += [(statement, held.sent) for statement, held, _ in otherwise if held.sent]
+                self._blocks |= self._without([(held, usd) for _, held, usd in otherwise])
+                raise
+            del self._overdue[: len(overdue)]
             for run, block in after.items():
                 if block.in_flight == 0:
                     del self._blocks[run]
                 else:
                     self._blocks[run] = block
+
+    def _without(self, done: Iterable[tuple[Reservation, float]]) -> dict[str, _Block]:
+        """Return this process's blocks, of the runs concerned, without finished calls (reservation, USD spent)."""
+        after: dict[str, _Block] = {}
+        for reservation, usd in done:
+            if (known := after.get(reservation.run, self._blocks.get(reservation.run))) is not None:
+                after[reservation.run] = replace(
+                    known,
+                    reserved=max(known.reserved - reservation.usd, 0.0),
+                    free=known.free + reservation.usd - usd,
+                    in_flight=known.in_flight - 1,
+                )
+        return after
+
+    def _tell(self, connection: SqlConnection, overdue: Iterable[tuple[str, int]]) -> None:
+        """Execute the statements that the store did not take before."""
+        for statement, sent in overdue:
+            connection.execute(statement, (sent, *self._store.holder()))
 
     def _renew_blocks(self, runs: Iterable[str]) -> None:
         """Reserve again what this process holds and others released because they took it for ended. Raises
@@ -331,17 +374,20 @@ class Ledger(Books):
 
     def _release_dead(self, connection: SqlConnection) -> bool:
         """Drop the blocks of ended processes, and count their sent calls as lost; return whether there were any."""
-        owners = connection.execute(
-            "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
-        ).fetchall()
-        dead = self._store.gone(connection, [ProcessId(*owner) for owner in owners])
+        dead = self._store.gone(connection, _owners(connection))
         connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
         connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
         return bool(dead)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._blocks, self._pid = {}, os.getpid()
+            self._blocks, self._overdue, self._pid = {}, [], os.getpid()
+
+
+def _owners(connection: SqlConnection) -> list[ProcessId]:
+    """Return the processes that hold blocks or have calls in flight."""
+    query = "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
+    return [ProcessId(*owner) for owner in connection.execute(query).fetchall()]
 
 
 def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:

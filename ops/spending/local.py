@@ -53,7 +53,7 @@ class LocalStore:
         self._file = SqliteFile(path, _VERSION, _SCHEMA)
 
     def read(self, work: Callable[[SqlConnection], T]) -> T:
-        with self._file.connection() as connection:
+        with self._file.reading() as connection:
             return work(connection)
 
     def write(self, work: Callable[[SqlConnection], T]) -> T:

@@ -59,15 +59,17 @@ def to_promote(workspace: Workspace, version: str | None) -> store.Registered:
     return known
 
 
-def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: str) -> Outcome:
+def promote_by_hand(
+    workspace: Workspace, version: str | None, by: str, reason: str, *, against: str | None = None
+) -> Outcome:
     """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
 
-    Raises `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and
-    `Overtaken`.
+    `against`: the champion, or `NO_CHAMPION`, that a person agreed to replace; None: the present one. Raises
+    `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and `Overtaken`.
     """
     before, known = registry.champion(workspace), to_promote(workspace, version)
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
-    decision = replace(decision, against=before.version if before else NO_CHAMPION)
+    decision = replace(decision, against=against or (before.version if before else NO_CHAMPION))
     if before is not None and before.version == known.version:
         page = _publish(workspace, known)
         said = known.tags.get("verdict", "")
@@ -75,13 +77,16 @@ def promote_by_hand(workspace: Workspace, version: str | None, by: str, reason: 
     return _outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
-def roll_back(workspace: Workspace, reason: str, by: str = "", run: str = "") -> store.Registered:
+def roll_back(
+    workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
+) -> store.Registered:
     """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
 
-    Raises `RegistryError`, `Refused`, and `ConfigError` without a reason.
+    `against`: the version that a person agreed to replace; None: the present champion. Raises `RegistryError`, also if
+    another version became champion meanwhile, `Refused`, and `ConfigError` without a reason.
     """
     gone = registry.champion(workspace)
-    back = aliases.rollback(workspace, reason, by, run)
+    back = aliases.rollback(workspace, reason, by, run, against=against or (gone.version if gone else None))
     if gone is not None and gone.version != back.version:
         gone = registry.named(workspace, gone.version)
         _publish(workspace, gone)

@@ -24,7 +24,7 @@ from tenacity import (
 )
 
 from ops.cache import ClaimLost, ResponseCache
-from ops.core.errors import ConfigError, OverBudget, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.registry import plugin_of
 from ops.core.response import Message, Response, Sample
 from ops.core.together import Together
@@ -48,10 +48,10 @@ class _Reply(NamedTuple):
 
 
 class BookingDesk:
-    """Mark calls as sent, and store and book their replies, in one transaction per turn of the event loop.
+    """Mark calls as sent, and book and store their replies, in one transaction each per turn of the event loop.
 
-    Responses are stored before they are booked: a kill -9 between the two leaves a call that
-    the ledger counts as lost rather than one paid for twice.
+    A reply is booked before its response is stored, so that no stored response is unknown to the ledger, whichever of
+    the two fails. A process that dies between the two loses a response that is booked, like one that was under way.
     """
 
     def __init__(self, cache: ResponseCache, ledger: Ledger) -> None:
@@ -75,7 +75,8 @@ class BookingDesk:
         """Book lost calls whose questions the cache can answer at the cost of those answers; return whether there were
         any.
 
-        For example, a process that was killed between storing and booking has stored its response without booking it.
+        For example, the ledger did not take a bill, because its disk was full or its server away, and the response was
+        stored all the same (`_book`).
         """
         costs = {key: hit.cost_usd for key in self._ledger.unmeasured() if (hit := self._cache.get(key)) is not None}
         self._ledger.measure(costs)
@@ -88,10 +89,18 @@ class BookingDesk:
 
     def _book(self, replies: Sequence[_Reply]) -> Sequence[None]:
         try:
-            self._cache.put_many([(reply.key, reply.material, reply.response) for reply in replies if reply.keep])
-        finally:
             self._ledger.settle(*(reply.bill for reply in replies))
+        except BaseException:
+            # The ledger knows these calls as sent and counts them as lost until their responses measure them. A call
+            # that is not billed was not marked as sent, and its response is made again.
+            with suppress(PodiumError):
+                self._store([reply for reply in replies if reply.bill.reservation.sent])
+            raise
+        self._store(replies)
         return [None] * len(replies)
+
+    def _store(self, replies: Sequence[_Reply]) -> None:
+        self._cache.put_many([(reply.key, reply.material, reply.response) for reply in replies if reply.keep])
 
 
 REJECTIONS_IN_A_ROW = 10

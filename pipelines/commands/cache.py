@@ -161,6 +161,7 @@ def prune(keep: tuple[str, ...], older_than: float | None, dry_run: bool) -> Non
     from ops.cache import open_cache
     from ops.cache.admin import prune
     from ops.config import load_pool
+    from ops.core.parts import CACHE, accept_missing
 
     if not keep and older_than is None:
         raise DataError(
@@ -170,6 +171,8 @@ def prune(keep: tuple[str, ...], older_than: float | None, dry_run: bool) -> Non
     pools = [load_pool(workspace.config, name) for name in keep] or None
     responses = open_cache(workspace.cache)
     gone = prune(responses, keep_pools=pools, older_than_days=older_than, dry_run=dry_run)
+    if not dry_run:
+        accept_missing(workspace, CACHE)  # no later command takes it for a loss
     click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {len(responses):,} are there")
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from shutil import copyfile
 
 import click
 
+from ops.core.atomic import made_whole, sweep, sweep_beside, write_text
+from ops.core.backup import RESTORABLE
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from pipelines.commands.options import POOL
+from pipelines.commands.options import POOL, accept_missing_option
 
 LAID_OUT = (
     ".env.example",
@@ -34,6 +35,7 @@ _CHECKOUTS_ONLY = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
 @click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
+@accept_missing_option
 @click.option("--dry-run", is_flag=True, help="Show the plan of the first look at --pool; write nothing.")
 @click.option("--without", multiple=True, metavar="WORKER", help="Agree to leave out a worker above max_output_price.")
 def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tuple[str, ...]) -> None:
@@ -83,15 +85,15 @@ def lay_out(root: Path) -> None:
     """Write every missing file; initialise DVC if it is installed."""
     if root == resources():
         raise PodiumError(f"{root} is a checkout and already has these files")
+    sweep_beside(root / "config")
+    for folder in (root / "config", root / "data"):
+        sweep(folder)
     sources = sorted(file for pattern in LAID_OUT for file in resources().glob(pattern))
     new = [file for file in sources if not (root / file.relative_to(resources())).exists()]
     for file in new:
-        target = root / file.relative_to(resources())
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if file.name == ".gitignore":
-            target.write_text(ignored_in_workspace(file.read_text(encoding="utf-8")), encoding="utf-8")
-        else:
-            copyfile(file, target)
+        text = file.read_text(encoding="utf-8")
+        name = root / file.relative_to(resources())
+        write_text(name, ignored_in_workspace(text) if file.name == ".gitignore" else text)
     kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
     click.echo(f"{root}: {len(new)} files laid out{kept}")
     click.echo(_start_dvc(Workspace(root)))
@@ -118,11 +120,11 @@ def _start_dvc(workspace: Workspace) -> str:
         program(workspace)
     except PodiumError:
         return "DVC is not installed: no versions of the data are kept. Install it and run `podium init` again."
-    folder.mkdir()
-    copyfile(resources() / ".dvcignore", workspace.root / ".dvcignore")
-    copyfile(resources() / ".dvc" / ".gitignore", folder / ".gitignore")
+    write_text(workspace.root / ".dvcignore", (resources() / ".dvcignore").read_text(encoding="utf-8"))
     with_git = (workspace.root / ".git").exists()
-    (folder / "config").write_text(dvc_settings(with_git), encoding="utf-8")
+    with made_whole(folder) as new:  # whole or absent, since a folder that is there is taken for complete
+        write_text(new / ".gitignore", (resources() / ".dvc" / ".gitignore").read_text(encoding="utf-8"))
+        write_text(new / "config", dvc_settings(with_git))
     return "DVC records the data here" + ("." if with_git else ", without git.")
 
 
@@ -131,8 +133,9 @@ def _start_dvc(workspace: Workspace) -> str:
 def backup(file: Path) -> None:
     """Copy what cannot be made again into a file.
 
-    Ledger, cache, registry and snapshots go into FILE, while they are in use. What a team's servers hold is theirs to
-    back up (docs/deployment.md).
+    Ledger, cache, registry, snapshots and what you wrote (configuration, texts, files that it names) go into FILE,
+    while they are in use. Keys (.env) are left out. What a team's servers hold is theirs to back up
+    (docs/deployment.md).
     """
     from ops.core.backup import backup as copy
 
@@ -145,11 +148,17 @@ def backup(file: Path) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def restore(file: Path) -> None:
+@click.option("--only", multiple=True, type=click.Choice(RESTORABLE), help="Restore this part (repeatable).")
+@click.option("--replace", is_flag=True, help="Take the backup's files where others are, which are kept elsewhere.")
+def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
     """Restore a backup that `podium backup` wrote.
 
-    Restores FILE into this checkout, which may differ from the original. Existing files are never replaced.
+    Restores FILE into this workspace, which may be in another folder than the original; an empty folder becomes a
+    workspace first. What was paid since the backup stays: ledger and cache are merged. A registry with contents and
+    files that differ stay as they are without --replace.
     """
     from ops.core.backup import restore as put_back
 
-    click.echo(f"restored: {', '.join(put_back(Workspace.find(), file))}")
+    file = file.resolve()
+    for part, said in put_back(workspace_here(), file, only, replace=replace).items():
+        click.echo(f"{part}: {said}")

@@ -26,11 +26,14 @@ _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 def ledger(run: str | None, calls: int, as_json: bool) -> None:
     """Show what was spent, by run, purpose, worker, month."""
     from ops.cache import open_cache
+    from ops.core.parts import LEDGER, missing_parts
     from ops.spending.ledger import open_ledger
     from ops.workers.call import BookingDesk
     from pipelines.commands.shown import console as shown
 
     workspace, console = Workspace.find(), shown()
+    for missing in missing_parts(workspace, LEDGER):
+        raise missing
     books = open_ledger(workspace.ledger)
     if books.unmeasured():
         BookingDesk(open_cache(workspace.cache), books).measure_lost()

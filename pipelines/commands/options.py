@@ -11,7 +11,9 @@ from click.shell_completion import CompletionItem
 
 from ops.core.errors import PodiumError
 from ops.core.installation import resources
+from ops.core.parts import ACCEPT
 from ops.core.workspace import Workspace
+from pipelines.asking import accepts
 
 KEPT_BACK = 3
 """Exit code of a run whose challenger the gate did not promote."""
@@ -85,7 +87,17 @@ recipe_option = click.option(
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
-yes_option = click.option("--yes", is_flag=True, help="Spend without asking.")
+accept_missing_option = click.option(
+    ACCEPT, is_flag=True, expose_value=False, callback=lambda context, _, value: accepts(context, value),
+    help="Go on where the ledger, the cache or the registry is gone.",
+)  # fmt: skip
+
+
+def yes_option(command: F) -> F:
+    """Give a command that spends `--yes` and `--accept-missing`."""
+    return click.option("--yes", is_flag=True, help="Spend without asking.")(accept_missing_option(command))
+
+
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would do and cost; do nothing.")
 
 

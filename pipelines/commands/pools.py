@@ -9,7 +9,7 @@ import click
 
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from pipelines.asking import confirm
+from pipelines.asking import check_workspace, confirm
 from pipelines.commands.lazy import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL, dry_run_option, workspace_or_defaults, yes_option
 from pipelines.commands.shown import print_json
@@ -153,6 +153,7 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     if dry_run:
         click.echo(f"{what}. Nothing was done")
         return
+    check_workspace(workspace)
     if most > 0:
         confirm(what, yes)
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.asking import confirm
-from pipelines.commands.options import AS_JSON
+from pipelines.asking import accept_if_agreed, confirm
+from pipelines.commands.options import AS_JSON, accept_missing_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     records the gate's verdict and the override: name, reason and time.
     """
     from ops.release import registry
+    from ops.release.promotion import NO_CHAMPION
     from ops.stages.release import promote_by_hand, to_promote
     from pipelines.release import observe, promotion_seen
 
@@ -45,7 +46,9 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     elif dry_run:
         click.echo(f"version {known.version} is the champion already")
         return
-    outcome = promote_by_hand(workspace, version, name, reason)
+    outcome = promote_by_hand(
+        workspace, known.version, name, reason, against=champion.version if champion else NO_CHAMPION
+    )
     if not outcome.changed:
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
@@ -74,7 +77,7 @@ def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     gone, target = registry.champion(workspace), before_champion(workspace)
     if not _agreed(f"version {target.version} becomes champion again{_in_place_of(gone)}", dry_run, yes):
         return
-    back = roll_back(workspace, reason, name)
+    back = roll_back(workspace, reason, name, against=gone.version if gone else None)
     observe(workspace, rollback_seen(back, name, reason))
     click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:
@@ -136,6 +139,7 @@ def verdict(version: str | None, as_json: bool) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with PODIUM_SERVE_TOKENS.")
 @click.option("--port", type=int, default=5001, show_default=True, help="0: any that is free.")
 @click.option("--pool", metavar="NAME", help="A pool of config/pools to ask instead of the champion's own.")
+@accept_missing_option
 def serve(host: str, port: int, pool: str | None) -> None:
     """Serve the champion as one model on OpenAI's routes, until Ctrl-C.
 
@@ -148,6 +152,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
 
     quiet()
     workspace = Workspace.find()
+    accept_if_agreed(workspace)
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
     serve(workspace, chosen, host, port, when_loaded=restore_gc)
@@ -157,6 +162,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
 @click.argument("question")
 @click.option("--grader", metavar="NAME", help="Form of the answer: open, text, math, choice, code (open).")
 @click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
+@accept_missing_option
 def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
     """Ask the champion a question.
 
@@ -166,6 +172,8 @@ def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
 
     from ops.release import ask as champion
 
-    response = champion.ask(Workspace.find(), question, {"grader": grader, "choices": list(choices)})
+    workspace = Workspace.find()
+    accept_if_agreed(workspace)
+    response = champion.ask(workspace, question, {"grader": grader, "choices": list(choices)})
     champion.show(response, Console())
     sys.exit(0 if response.get("status") == "completed" else 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.asking import check_workspace
 from pipelines.commands.options import AS_JSON, KEPT_BACK, dry_run_option, yes_option
 from pipelines.ending import stopped_midway
 
@@ -25,6 +26,7 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     if dry_run or as_json:
         by_hand.report(Workspace.find(), as_json)
         return
+    check_workspace(Workspace.find())
     try:
         kept_back = by_hand.retrain(Workspace.find(), yes)
     except KeyboardInterrupt:
@@ -47,4 +49,5 @@ def probe(dry_run: bool, yes: bool) -> None:
     if dry_run:
         by_hand.report_probes(Workspace.find())
         return
+    check_workspace(Workspace.find())
     by_hand.probe(Workspace.find(), yes)

@@ -24,24 +24,30 @@ ALERTS = 3
 def status(as_json: bool) -> None:
     """Show champion, challenger, last run, spending, alerts."""
     from ops.alerts.notify import kept
+    from ops.core.parts import REGISTRY, missing_parts
     from ops.release import registry
     from ops.spending.books import this_month
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
-    champion, challenger = registry.champion(workspace), registry.challenger(workspace)
+    missing = missing_parts(workspace)
+    champion = challenger = None
+    if all(each.file != str(workspace.state / REGISTRY.place) for each in missing):
+        champion, challenger = registry.champion(workspace), registry.challenger(workspace)
     runs, alerts = _runs(workspace, 1), kept(workspace, ALERTS)
     books = open_ledger(workspace.ledger)
-    month, spent = this_month(), books.by_month()
+    has_ledger = all(each.file != str(workspace.ledger) for each in missing)
+    month, spent = this_month(), books.by_month() if has_ledger else {}
     facts = {
         "workspace": str(workspace.root),
         "champion": champion and {"version": champion.version, "recipe": champion.tags.get("recipe", "")},
         "challenger": challenger
         and {"version": challenger.version, "verdict": challenger.tags.get("verdict", "not judged")},
         "last_run": runs[0] if runs else None,
-        "usd_this_month": spent[month].usd if month in spent else 0.0,
-        "usd_in_all": sum(each.usd for each in spent.values()),
-        "usd_reserved": sum(books.open_reservations().values()),
+        "usd_this_month": (spent[month].usd if month in spent else 0.0) if has_ledger else None,
+        "usd_in_all": sum(each.usd for each in spent.values()) if has_ledger else None,
+        "usd_reserved": sum(books.open_reservations().values()) if has_ledger else None,
+        "missing": [str(each) for each in missing],
         "alerts": alerts,
     }
     if as_json:
@@ -54,14 +60,16 @@ def status(as_json: bool) -> None:
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
     lines += [("Last run", _line(runs[0]) if runs else "none")]
+    lines += [("Missing", str(each)) for each in missing]
     reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
-    lines.append(
-        ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
-    )
+    if has_ledger:
+        lines.append(
+            ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
+        )
     for entry in alerts:
         said = f"; {entry.notice.command}" if entry.notice.command else ""
         lines.append(("Alert", f"{_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
-    if champion is None:
+    if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
         click.echo(f"{label:<11} {text}")

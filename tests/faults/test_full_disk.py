@@ -1,10 +1,13 @@
-"""The disk of the cache or of the model store is full: nothing stored is lost, and with room again work continues.
+"""The disk of the cache, the ledger or the model store is full: nothing stored is lost, no call is unknown to the
+ledger, and with room again work continues.
 
-`python -m tests.faults.test_full_disk cache|artifacts DISK [STORE]` fills a small file system, and prints a JSON line.
+`python -m tests.faults.test_full_disk cache|artifacts|calls DISK [STORE|URL]` fills a small file system, and prints a
+JSON line.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,11 +20,17 @@ from typing import Any
 import pytest
 
 from ops.cache import ResponseCache
+from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
+from ops.spending.ledger import Ledger
+from ops.synthetic import plugin
+from ops.workers.call import BookingDesk
 from tests import needs
+from tests.faults.clients import server as server
+from tests.faults.remote import PAID_USD, PRICE, FaultServer, client_in, remote_worker, user
 from tests.releases import YES, checkout, empty_store, version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +58,24 @@ def test_the_cache_is_on_a_full_disk(tmp_path: Path) -> None:
     assert seen["ours"], "the message says what to do"
     assert seen["held"] == 10 + seen["kept"], "what was stored is stored"
     assert seen["after"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_call_is_in_the_ledger_whatever_the_full_disk_kept_from_being_stored(
+    server: FaultServer, tmp_path: Path
+) -> None:
+    seen = on_a_small_disk(tmp_path, 6_000_000, "calls", server.url)
+    assert seen["failed"] and all("full" in said for said in seen["failed"]), seen
+    remote, embedded = seen["remote"], seen["embedded"]
+    assert len(server.came()) == remote["calls"] + remote["lost"], "the ledger has each call that reached the provider"
+    assert remote["usd"] == pytest.approx(len(server.came()) * PAID_USD), "at what it cost, once that is known"
+    assert remote["lost"] > 0
+    for name in ("remote", "embedded"):
+        cached = seen[name]["cached"]
+        assert all(known <= booked for known, booked in cached), f"a stored response is in no ledger: {cached}"
+        assert cached[-1][0] == QUESTIONS, "with room again, all are answered"
+    assert embedded["answered"] >= embedded["calls"] >= QUESTIONS
 
 
 @pytest.mark.long
@@ -109,6 +136,58 @@ def cache(disk: Path) -> dict[str, Any]:
     return stopped | {"kept": kept, "held": len(held), "after": len(again.holds(["after"]))}
 
 
+QUESTIONS, PARTS = 60, (0, 8, 24, 60, 120)
+"""Questions of each worker; KiB that are left on the disk while some more of them are asked."""
+
+
+def calls(disk: Path, url: str) -> dict[str, Any]:
+    """Ask a provider and an embedded worker on a disk that is full several times, and count the calls."""
+    answered, answer = [], plugin.answer
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        answered.append(settings["model"])
+        return answer(*arguments, **settings)
+
+    plugin.answer = counted
+    client = client_in(disk)
+    workers = {
+        "remote": remote_worker(url, concurrency=8, retries=0),
+        "embedded": Worker.model_validate({"name": "embedded", "model": "local/guesser", "price": PRICE}),
+    }
+    seen: dict[str, Any] = {name: {"cached": []} for name in workers}
+    failed: set[str] = set()
+
+    async def ask(count: int) -> None:
+        every = [(worker, sample) for sample in range(count) for worker in workers.values()]
+        asked = (client.complete(worker, user("2 + 3 = ?"), sample=sample) for worker, sample in every)
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        failed.update(str(result) for result in results if isinstance(result, Exception))
+
+    def count() -> None:
+        rows = ResponseCache(disk / "cache").backend.rows()
+        stored = [json.loads(row.material)["worker"]["model"] for row in rows]
+        for name, sums in client.ledger.by_worker().items():
+            seen[name]["cached"].append((stored.count(workers[name].model), sums.calls + sums.lost))
+
+    asyncio.run(ask(2))
+    for part, left in enumerate(PARTS, 1):
+        fill(disk)
+        with (disk / BALLAST).open("ab") as file:
+            file.truncate(max(file.tell() - 1024 * left, 0))
+        asyncio.run(ask(QUESTIONS * part // len(PARTS)))
+        (disk / BALLAST).unlink()
+        count()
+    asyncio.run(ask(QUESTIONS))
+    count()
+    client.ledger.close()
+    books = Ledger(disk / "ledger.sqlite")
+    BookingDesk(ResponseCache(disk / "cache"), books).measure_lost()
+    for name, sums in books.by_worker().items():
+        seen[name] |= {"calls": sums.calls, "lost": sums.lost, "usd": sums.usd}
+    seen["embedded"]["answered"] = len(answered)
+    return seen | {"failed": sorted(failed)}
+
+
 def artifacts(disk: Path, store: str) -> dict[str, Any]:
     """Make a promotion."""
     workspace = checkout(disk / "project", Path(store))
@@ -128,4 +207,4 @@ def artifacts(disk: Path, store: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     what, place, *rest = sys.argv[1:]
-    print(json.dumps({"cache": cache, "artifacts": artifacts}[what](Path(place), *rest)))
+    print(json.dumps({"cache": cache, "artifacts": artifacts, "calls": calls}[what](Path(place), *rest)))

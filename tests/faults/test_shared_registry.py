@@ -17,6 +17,7 @@ from ops.config import Pool, PoolChange, Worker
 from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
+from ops.release.aliases import before_champion
 from ops.release.champion import RegisteredVersions
 from ops.release.lineage import Refused
 from ops.release.lock import LOCK, Locked, alone
@@ -63,7 +64,7 @@ def workspace(
 
 @dataclass(frozen=True)
 class Order:
-    """Promote `version`, which was judged against version `against`; without a version, hold the lock."""
+    """Promote `version`, which was judged against version `against`; roll that back; without both, hold the lock."""
 
     workspace: Workspace
     version: str = ""
@@ -75,11 +76,14 @@ def live(order: Order, end: Connection) -> None:
     registry.champion(order.workspace)  # mlflow is imported and the store is reached
     end.send("ready")
     end.recv()
-    if not order.version:
+    if not order.against:
         with alone(order.workspace):
             end.send("held")
             time.sleep(600)
     try:
+        if not order.version:
+            end.send(f"back to {aliases.rollback(order.workspace, 'costly', against=order.against).version}")
+            return
         verdict = replace(YES, against=order.against)
         end.send("promoted" if aliases.promote(order.workspace, order.version, verdict) else "kept back")
     except PodiumError as error:
@@ -103,6 +107,33 @@ def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspac
     assert champion.tags["replaced"] == "1"
     assert "verdict" not in registry.named(workspace, loser).tags
     assert aliases.rollback(workspace, "costly").version == "1"
+
+
+def test_a_rollback_during_a_promotion_keeps_previous_and_one_of_the_two_is_refused(workspace: Workspace) -> None:
+    for _ in range(3):
+        version(workspace)
+    aliases.promote(workspace, "1", YES)
+    aliases.promote(workspace, "2", YES)
+    with running(live, Order(workspace, "3", "2"), Order(workspace, against="2")) as processes:
+        begin(*processes)
+        promotion, rollback = outcomes(*processes)
+    champion = registry.champion(workspace)
+    assert champion is not None
+    if promotion == "promoted":
+        assert rollback.startswith("Overtaken: Version 3 became champion meanwhile; the rollback was meant for")
+        assert (champion.version, before_champion(workspace).version) == ("3", "2")
+    else:
+        assert (promotion.partition(":")[0], rollback, champion.version) == ("Overtaken", "back to 1", "1")
+
+
+def test_a_rollback_of_another_version_than_the_champion_changes_nothing(workspace: Workspace) -> None:
+    for number in ("1", "2", "3"):
+        version(workspace)
+        aliases.promote(workspace, number, YES)
+    with pytest.raises(aliases.Overtaken, match="the rollback was meant for version 2"):
+        aliases.rollback(workspace, "costly", against="2")
+    assert before_champion(workspace).version == "2"
+    assert aliases.rollback(workspace, "costly", against="3").version == "2"
 
 
 def test_concurrent_analyses_have_different_numbers(workspace: Workspace) -> None:

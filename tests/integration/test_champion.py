@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,6 +135,28 @@ def test_files_that_are_not_what_was_registered_are_refused(
     assert podium("ask", "What is 6 * 7?") == 1
     assert "since version 2 was registered" in capsys.readouterr().err
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
+
+
+@pytest.mark.parametrize("how", [*DAMAGES, "gone"])
+def test_a_restore_of_the_artifacts_is_the_remedy_that_it_is_said_to_be(
+    workspace: Workspace, how: str, tmp_path: Path
+) -> None:
+    known = version(workspace)
+    assert podium("backup", str(tmp_path / "copy.tar")) == 0
+    if how == "gone":
+        shutil.rmtree(model_folder(workspace, known).parent)
+    else:
+        file, _, damage = DAMAGES[how]
+        damage(model_folder(workspace, known) / file)
+    with pytest.raises(Refused) as error:
+        aliases.promote(workspace, known.version, YES)
+    said = str(error.value)
+    if "remove that file" in said:
+        Path(said.partition(": ")[0]).unlink()
+    else:
+        [line] = re.findall(r"`podium (restore [^`]+)`", said)
+        assert podium(*line.replace("FILE", str(tmp_path / "copy.tar")).split()) == 0
+    assert aliases.promote(workspace, known.version, YES)
 
 
 def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspace) -> None:

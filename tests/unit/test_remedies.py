@@ -109,6 +109,49 @@ def test_a_command_of_podium_exists_with_its_options(line: str) -> None:
             assert word.partition("=")[0] in options | {"--help"}, f"{PODIUM[line]}: {line}"
 
 
+CHAMPION, RESTORED = "tests/integration/test_champion.py", "tests/integration/test_backup.py"
+MISSING = "tests/integration/test_missing_parts.py"
+AFTER_A_RUN = "tests/integration/test_documented_commands.py::test_commands_after_a_pipeline_run"
+EXECUTED = {
+    "alerts test": "tests/unit/alerts/test_alerts.py::test_the_command_sends_a_notice_and_prints_the_result",
+    "backup": f"{RESTORED}::test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init",
+    "cache verify": "tests/unit/workers/test_commands.py::test_inspect_show_export_verify",
+    "data gold": "tests/integration/test_own_graders.py::test_",
+    "data raw": "tests/unit/data/test_stages.py::test_commands_run_the_same_stages",
+    "dev": "tests/browser/",
+    "init": f"{MISSING}::test_init_brings_back_what_is_missing",
+    "plan": "tests/integration/test_gates.py::test_the_plan_says_the_same_and_ends_with_1",
+    "pools ping": "tests/faults/test_ping.py::test_one_line_a_worker_with_latency_cost_and_what_came_back",
+    "probe": AFTER_A_RUN,
+    "promote": f"{CHAMPION}::test_the_commands",
+    "restore": f"{RESTORED}::test_a_single_part_is_restored_from_the_state_in_which_that_is_advised",
+    "restore --only artifacts": f"{CHAMPION}::test_a_restore_of_the_artifacts_is_the_remedy_that_it_is_said_to_be",
+    "retrain": AFTER_A_RUN,
+    "rollback": f"{CHAMPION}::test_the_commands",
+    "run": "tests/integration/test_lifecycle.py::test_it_tells_the_story_to_its_end",
+    "status": "tests/integration/test_lifecycle.py::test_commands_say_what_the_run_did",
+    "study": "tests/integration/test_documented_studies.py::test_",
+    "train": "tests/integration/test_wheel.py::test_",
+    "verdict": f"{CHAMPION}::test_the_commands",
+}
+"""Command that a message names → a test that gives it in a state in which it is named."""
+
+
+@pytest.mark.parametrize("line", sorted(PODIUM))
+def test_a_test_executes_each_command_that_a_message_names(line: str) -> None:
+    words = line.split()[1:]
+    for count in (3, 2, 1):
+        if (test := EXECUTED.get(" ".join(words[:count]).replace("FILE ", ""))) is not None:
+            break
+    else:
+        assert words[0] in ("data", "…") or words[0].isupper(), f"{PODIUM[line]}: no test of `{line}` is listed"
+        return
+    file, _, name = test.partition("::")
+    assert (ROOT / file).exists(), file
+    if name:
+        assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
 BESIDE_A_VERSION = ("ops/release/model_card.py", "ops/release/requirements.py")
 """Files whose remedies are followed where a registered version is copied, with its own requirements and no Podium."""
 

@@ -10,6 +10,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import pool_file
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
+from ops.core.parts import missing_parts
 from ops.core.servers import wrong_addresses
 from ops.grading import GRADERS
 from ops.local_models.vllm_server import vllm_python
@@ -22,6 +23,13 @@ from ops.workers.unsent import unsent
 
 SOON = timedelta(days=60)
 """How long in advance a plan reports a model's retirement or a new price."""
+
+
+def parts(plan: Plan) -> Iterator[Missing]:
+    """Require the ledger, the cache and the registry where they held something."""
+    if plan.recipe.asks_workers and plan.recipe.replay is None:
+        for error in missing_parts(plan.setup.workspace):
+            yield Missing(error.file, error.problem, error.remedy)
 
 
 def addresses(plan: Plan) -> Iterator[Missing]:
@@ -152,4 +160,4 @@ def _unpriced(plan: Plan) -> Iterator[Missing]:
             yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (addresses, keys, retirements, prices, settings, servers, sandbox, cap)
+REQUIREMENTS: tuple[Requirement, ...] = (parts, addresses, keys, retirements, prices, settings, servers, sandbox, cap)

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.config import Worker
+from ops.core.errors import ConfigError, DataError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.spending.ledger import Ledger
+from ops.workers.call import BookingDesk
 from tests.unit.workers.conftest import ASK, KEY, ask, together
 
 PER_CALL = (10 * 1.0 + 5 * 2.0) / 1e6
@@ -297,3 +300,71 @@ def test_a_reservation_waits_for_what_a_call_in_flight_leaves_over(loopback: Any
     loopback.latency_s = 0.05
     assert [response.text for response in together(make_client(cap_usd=2.2e-3), worker, 2)] == ["Answer: 4"] * 2
     assert loopback.most_busy == 1
+
+
+# ── the ledger and the cache do not take a reply ─────────────────────────────
+
+
+def test_a_reply_that_the_cache_does_not_take_is_booked(
+    client: Any, worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = DataError("responses.sqlite", "", "database or disk is full", "Make room")
+    with monkeypatch.context() as patch, pytest.raises(DataError):
+        patch.setattr(client.cache.backend, "insert", raising(full))
+        ask(client, worker)
+    assert client.ledger.by_run()["run"].calls == 1
+    assert len(client.cache) == 0
+    ask(client, worker)
+    spent = client.ledger.by_run()["run"]
+    assert (spent.calls, spent.lost, spent.usd) == (2, 0, pytest.approx(2 * PER_CALL))
+    assert len(client.cache) == 1
+
+
+def test_a_reply_that_the_ledger_does_not_take_is_kept_and_measures_its_lost_call(
+    client: Any, worker: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(client, worker, sample=1)
+    full = DataError("ledger.sqlite", "", "database or disk is full", "Make room")
+    with monkeypatch.context() as patch, pytest.raises(DataError):
+        patch.setattr(client.ledger, "settle", failing_settle(client.ledger, full))
+        ask(client, worker)
+    assert len(client.cache) == 2, "it was paid for"
+    assert ask(client, worker).cached
+    client.ledger.close()
+    again = make_client()
+    assert BookingDesk(again.cache, again.ledger).measure_lost()
+    spent = again.ledger.by_run()["run"]
+    assert (spent.calls, spent.lost, spent.usd) == (1, 1, pytest.approx(2 * PER_CALL))
+
+
+def test_no_stored_response_of_an_embedded_worker_is_unknown_to_the_ledger(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    price = {"input": 1.0, "output": 2.0}
+    embedded = Worker.model_validate({"name": "embedded", "model": "local/guesser", "price": price})
+    full = DataError("ledger.sqlite", "", "database or disk is full", "Make room")
+    with monkeypatch.context() as patch, pytest.raises(DataError):
+        patch.setattr(client.ledger, "settle", failing_settle(client.ledger, full))
+        ask(client, embedded)
+    assert (len(client.cache), client.ledger.by_run()) == (0, {})
+    ask(client, embedded)
+    assert (len(client.cache), client.ledger.by_run()["run"].calls) == (1, 1)
+
+
+def raising(error: Exception) -> Any:
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
+
+
+def failing_settle(ledger: Ledger, error: Exception) -> Any:
+    """`Ledger.settle` on a store that does not take the transaction."""
+    settle, store = ledger.settle, ledger._store
+
+    def fail(*bills: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "write", raising(error))
+            settle(*bills)
+
+    return fail

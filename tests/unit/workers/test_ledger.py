@@ -9,17 +9,22 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.core.errors import OverBudget
+from ops.core.errors import DataError, OverBudget
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
+from ops.spending.local import LocalStore
+from ops.spending.store import SqlConnection
+
+T = TypeVar("T")
 
 
 def bill(reservation: Reservation, usd: float, purpose: str = "test", worker: str = "w") -> Bill:
@@ -264,3 +269,46 @@ def test_a_forked_child_does_not_spend_its_parents_reservation(ledger: Ledger) -
     assert process.exitcode == 7
     ledger.settle(bill(held, 0.5))
     assert ledger.spent("run") == 0.5
+
+
+class Failing(LocalStore):
+    """A store that takes no change while `fails`, as on a full disk."""
+
+    fails = False
+
+    def write(self, work: Callable[[SqlConnection], T]) -> T:
+        if self.fails:
+            raise DataError(self.name, "", "database or disk is full", "Make room")
+        return super().write(work)
+
+
+@pytest.mark.parametrize("how", ["settle", "lose", "release", "settle unsent"])
+def test_a_call_whose_end_the_store_did_not_take_is_known_to_the_ledger(tmp_path: Path, how: str) -> None:
+    cap, store = 3.0, Failing(tmp_path / "ledger.sqlite")
+    ledger = Ledger(tmp_path / "ledger.sqlite", store)
+    held = ledger.reserve("run", 1.0, cap)
+    beside = ledger.reserve("run", 1.0, cap)
+    if how != "settle unsent":
+        [held] = ledger.mark_sent(Departure(held, "test", "w", "key"))
+    ends: dict[str, Callable[[], None]] = {
+        "settle": lambda: ledger.settle(bill(held, 0.25)),
+        "lose": lambda: ledger.lose(held),
+        "release": lambda: ledger.release(held),
+        "settle unsent": lambda: ledger.settle(bill(held, 0.25)),
+    }
+    store.fails = True
+    with pytest.raises(DataError, match="full"):
+        ends[how]()
+    assert ledger.in_flight("run") == 1, "that call is over, and nobody waits for it"
+    store.fails = False
+    books = Ledger(tmp_path / "ledger.sqlite")
+    assert books.spent("run") + sum(books.open_reservations().values()) <= cap
+    ledger.settle(bill(beside, 0.5))
+    counted = how in ("settle", "lose")
+    assert ledger.by_run()["run"] == Spent(0.5 + counted, 1, 10, 5, int(counted), float(counted))
+    ledger.settle(bill(ledger.reserve("run", 1.0, cap), 1.0))
+    with pytest.raises(OverBudget):
+        ledger.reserve("run", cap - 1.5 - counted + 0.01, cap)
+    ledger.settle(bill(ledger.reserve("run", cap - 1.5 - counted, cap), 0.0))
+    ledger.close()
+    assert Ledger(tmp_path / "ledger.sqlite").open_reservations() == {}

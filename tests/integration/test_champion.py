@@ -219,6 +219,24 @@ def test_questions_that_changed_since_the_champion_was_scored_are_not_paired(set
     assert [pair.benchmark for pair in against.pairings] == ["mean of the benchmarks", "gpqa_diamond"]
 
 
+@pytest.mark.parametrize("graders", ["gpqa_diamond=choice:1 mmlu=choice:0", "gpqa_diamond=choice:1"])
+def test_scores_of_a_champion_that_another_grader_judged_are_not_paired_and_one_line_says_so(
+    setup: Setup, graders: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workspace = setup.workspace
+    champion = version(workspace, 9, **claimed(setup), graders=graders, seed="3")
+    aliases.promote(workspace, champion.version, YES)
+    tested = replace(compared(), graders={"gpqa_diamond": "choice:1", "mmlu": "choice:1"})
+    judged = judge(setup, version(workspace, 9, **claimed(setup)), tested, GATE)
+    assert judged.decision.failed[0].name == "questions shared with the champion"
+    assert judged.dossier is not None
+    against = judged.dossier.opponents[0]
+    assert "Judged by another version of the graders of mmlu" in against.note
+    assert [pair.benchmark for pair in against.pairings] == ["mean of the benchmarks", "gpqa_diamond"]
+    [line] = [text for text in caplog.messages if text.startswith("Another version of the grader")]
+    assert "judged champion version 1 on mmlu" in line and "`podium run test --seed 3`" in line
+
+
 def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> None:
     workspace = setup.workspace
     first, second = (version(workspace, right, **claimed(setup)) for right in (8, 9))

@@ -105,12 +105,16 @@ _OTHER_WORDS = re.compile(
     re.IGNORECASE,
 )
 _EXPLAINED = re.compile(
-    r",?\s*\b(?:because|since|as (?:it|they|he|she|this|that|the)|so that|given that|due to|whereas|while|unlike)\b"
+    r",?\s*\b(?:because|since|as (?:it|they|he|she|this|that|the)|so that|given that|due to|whereas|while|unlike|"
+    r"(?:the )?opposite (?:of|to)|in contrast to|compared (?:to|with))\b"
     r"|,\s+(?:which|who|where|meaning|i\.e\.)",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[…)\]%\d]))[.!?]\s+")
 _HEDGE = re.compile(r"\b(?:or|also|possibly|maybe|perhaps|alternatively|equally|might|could)\b", re.IGNORECASE)
+_OFFERS = re.compile(
+    r"\b(?:also|too|possible|possibly|plausible|equally|well|maybe|perhaps|might|could)\b", re.IGNORECASE
+)
 _CLAUSE = re.compile(
     r"\b(?:is|are|was|were|would|can|cannot|has|have|does|do|did|will|fails?|describes?|refers?|means?|contradicts?|not)\b",
     re.IGNORECASE,
@@ -167,9 +171,15 @@ def _offered_in(sentence: str, offered: str) -> set[str]:
     return {
         letter
         for number, group in enumerate(groups(sentence, offered, everywhere=True))
-        if group.stance != "denied" and (not number or _is_label(sentence, group))
+        if group.stance != "denied" and (not number or (_is_label(sentence, group) and not _explains(sentence, group)))
         for letter in group.letters
     }
+
+
+def _explains(sentence: str, group: LetterGroup) -> bool:
+    """Return whether a clause about the labels follows them that does not offer them: "(B) would need a surplus"."""
+    behind = sentence[group.end : group.end + 60].lstrip(" )]*_")
+    return group.stance != "affirmed" and _CLAUSE.match(behind) is not None and not _OFFERS.search(behind)
 
 
 def _is_label(sentence: str, group: LetterGroup) -> bool:

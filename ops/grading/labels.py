@@ -107,17 +107,31 @@ _PREDICATE_AFTER = re.compile(
 )
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 _OTHER_WORDS = re.compile(
-    r"\b(?:as well as|and|or|nor|to|both|either|neither|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|"
+    r"\b(?:as well as|and|or|to|both|either|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|"
     r"answers?|letters?|labels?)\b|[\s()\[\]{}*_`\"'“”.,;:?|/&+=–—-]+",
     re.IGNORECASE,
 )
 _EXPLAINED = re.compile(
-    r",?\s*\b(?:because|since|as (?:it|they|he|she|this|that|the)|so that|given that|due to|whereas|while|unlike)\b"
+    r",?\s*\b(?:because|since|as (?:it|they|he|she|this|that|the)|so that|given that|due to|whereas|while|unlike|"
+    r"(?:the )?opposite (?:of|to)|in contrast to|compared (?:to|with))\b"
     r"|,\s+(?:which|who|where|meaning|i\.e\.)",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[…)\]%\d]))[.!?]\s+")
 _HEDGE = re.compile(r"\b(?:or|also|possibly|maybe|perhaps|alternatively|equally|might|could)\b", re.IGNORECASE)
+_REFUTED = re.compile(
+    r"[^,;.\n]*?\b(?:wrong|incorrect|false|not(?! (?:sure|certain))|no|never|cannot|contradicts?|fails?|ruled out|"
+    r"excluded|eliminated|rejected|impossible)\b",
+    re.IGNORECASE,
+)
+_REFUTED_BEFORE = re.compile(
+    r"\b(?:eliminat|exclud|reject|discard|wrong|incorrect|false|rul(?:ed|ing) out)\w*"
+    r"\s*(?:options?|choices?|answers?)?\s*:[\s(\[*_]*$",
+    re.IGNORECASE,
+)
+_OFFERS = re.compile(
+    r"\b(?:also|too|possible|possibly|plausible|equally|well|maybe|perhaps|might|could)\b", re.IGNORECASE
+)
 _CLAUSE = re.compile(
     r"\b(?:is|are|was|were|would|can|cannot|has|have|does|do|did|will|fails?|describes?|refers?|means?|contradicts?|not)\b",
     re.IGNORECASE,
@@ -171,12 +185,26 @@ def offers_several(text: str, offered: str) -> bool:
 
 def _offered_in(sentence: str, offered: str) -> set[str]:
     """Return the letters that a sentence names as labels and does not deny."""
+    found = groups(sentence, offered, everywhere=True)
+    ends = [*(group.start for group in found[1:]), len(sentence)]
+    found = [
+        group
+        for number, (group, end) in enumerate(zip(found, ends, strict=False))
+        if not number
+        or not (_REFUTED.match(sentence[group.end : end]) or _REFUTED_BEFORE.search(sentence[: group.start]))
+    ]
     return {
         letter
-        for number, group in enumerate(groups(sentence, offered, everywhere=True))
-        if group.stance != "denied" and (not number or _is_label(sentence, group))
+        for number, group in enumerate(found)
+        if group.stance != "denied" and (not number or (_is_label(sentence, group) and not _explains(sentence, group)))
         for letter in group.letters
     }
+
+
+def _explains(sentence: str, group: LetterGroup) -> bool:
+    """Return whether a clause about the labels follows them that does not offer them: "(B) would need a surplus"."""
+    behind = sentence[group.end : group.end + 60].lstrip(" )]*_")
+    return group.stance != "affirmed" and _CLAUSE.match(behind) is not None and not _OFFERS.search(behind)
 
 
 def _is_label(sentence: str, group: LetterGroup) -> bool:

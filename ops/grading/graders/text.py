@@ -35,7 +35,7 @@ _ALTERING = re.compile(
 """Words and symbols after a number that change its value."""
 _VARIABLE = re.compile(r"\d[a-fh-lopqrtu-z]", re.IGNORECASE)
 """A digit with a letter that is more likely a variable than a unit: 4t, 70x; not 5m, 5g, 5N or 5s."""
-_LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)[\s.:-]*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
+_LABEL = re.compile(r"\(?([A-Za-z0-9])\.?\)(?:[\s.:,]|-\s)*(?=(.*))|([A-Za-z])[.:](?:\s+(.*)|$)", re.S)
 _BARE = re.compile(r"(?:option|choice)?\s*(?:\(?([A-Za-z0-9])\)|([A-Za-z0-9]))[.:]?", re.I)
 _LABEL_LINES = re.compile(r"(?:[ \t*_]*\n[ \t*_]*(?:\([A-Ja-j]\)|[A-J](?:[).:](?=\s)|(?=[ \t*_]*(?:\n|$))))[^\n]*)+")
 _USUAL = "abcdefgh"

@@ -137,6 +137,8 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
     }.items()  # fmt: skip
     assert first.metrics["mmlu/accuracy"] == first.metrics["unseen/accuracy"] == 0.6
     assert first.metrics["mmlu/standard_error"] == pytest.approx(0.1633, abs=1e-4)
+    ends = [first.metrics[f"mmlu/accuracy_{end}"] for end in ("low", "high")]
+    assert ends == pytest.approx([0.3127, 0.8318], abs=1e-4), "Wilson's interval of 6 of 10"
 
     assert register(workspace, policy, pool, right=6).version == first.version, "registered twice"
 

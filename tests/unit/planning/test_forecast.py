@@ -236,6 +236,16 @@ def test_the_simulated_workers_have_the_stated_gain(world: str, points: float) -
     assert 100 * WORLDS[world].gain() == pytest.approx(points, abs=0.5)
 
 
+def test_a_first_look_of_18_questions_does_not_sell_a_training() -> None:
+    """Three workers that solve two of three questions by luck: the best of each question was 33 points above any."""
+    rng = np.random.default_rng(0)
+    rows = [row(worker, number, float(rng.random() < 0.6)) for worker in NAMES for number in range(18)]
+    found = made(rows, pool(NAMES))
+    assert found.room is not None and found.room.hindsight.mean > 0.2
+    assert basis(found) == "This forecast rests on 18 questions, with one answer of each of 3 workers."
+    assert "cannot be decided with one sample" in verdict(found) and "confidence" not in verdict(found)
+
+
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("questions", [20, 100, 300])
 def test_identical_workers_hardly_ever_seem_to_gain(questions: int, samples: int) -> None:

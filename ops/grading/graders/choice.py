@@ -243,7 +243,7 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
 
 
 def _adds_another(text: str, position: int, letter: str) -> bool:
-    """Return whether the text at `position` offers another letter beside `letter`: " or maybe D", ". D is also right"."""
+    """Return whether the text at `position` offers another letter beside `letter`: " or maybe D", "D is also right"."""
     behind = text[position : position + 80]
     for group in labels.groups(behind, string.ascii_uppercase, everywhere=True)[:1]:
         is_named = group.stance != "denied" and group.letters != letter

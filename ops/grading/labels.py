@@ -102,9 +102,10 @@ _UNREAL = re.compile(
     re.IGNORECASE,
 )
 _COLON_BEFORE = re.compile(r":[\s\"'“(\[*_]*$")
-_PREDICATE_AFTER = re.compile(
+PREDICATE_AFTER = re.compile(
     r"[\s\"'”’)\]*_…]{0,6}(?:is|are|was|were|has|have|had|does|did|can|will|needs|would|could|might|may)\b"
 )
+"""A verb of which a label is the subject."""
 _ASKED = re.compile(r"[\s\"'”’)\]*_…]{0,6}\?")
 _OTHER_WORDS = re.compile(
     r"\b(?:as well as|and|or|to|both|either|also|maybe|possibly|perhaps|even|all|the|of|options?|choices?|"
@@ -246,6 +247,6 @@ def _stance(before: str, after: str) -> Stance:
         return "named"
     if _AFFIRMED_AFTER.match(after) or _AFFIRMED_BEFORE.search(before):
         return "affirmed"
-    if _COLON_BEFORE.search(before) and not _PREDICATE_AFTER.match(after):
+    if _COLON_BEFORE.search(before) and not PREDICATE_AFTER.match(after):
         return "affirmed"
     return "named"

@@ -58,6 +58,8 @@ _CHANGES = re.compile(
     re.IGNORECASE,
 )
 """Words after a number that change its value, introduce an alternative number, or name an unknown."""
+_REASON = re.compile(r"^\W*(?:since|because|as|with|given|when|for)\b.*,\s+", re.IGNORECASE)
+"""A clause before the one that gives a value: "Since a = 3 and b = 5, the sum is 8."."""
 _SUBJECT = re.compile(
     r"(?!.*\b(?:no|not|never|cannot|than|least|most|to|over|under|above|below|by|between|from|of|step|case|part)\b)"
     r"(?-i:[A-Z])[\w'’]*(?:\s+[\w'’]+){1,6}\s+",
@@ -155,7 +157,7 @@ def told_value(line: str) -> str:
 
     A sentence that gives several values or denies gives none; one without "is" or "equals" gives its only number.
     """
-    told = _sentences(line)
+    told = [_REASON.sub("", sentence) for sentence in _sentences(line)]
     for sentence in told:
         formulas = [match.span() for match in extract.FORMULA.finditer(sentence)]
         verbs = [verb for verb in _VERB.finditer(sentence) if not any(s < verb.start() < e for s, e in formulas)]

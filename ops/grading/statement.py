@@ -22,6 +22,7 @@ _ANNOUNCES = re.compile(r"(?:the )?(?:final )?answer\b", re.IGNORECASE)
 _ROUNDED = re.compile(r"\s*(?:approximately|roughly|about|nearly|around|≈|\\approx)", re.IGNORECASE)
 
 
+_TELLS = re.compile(r"(?!\\).*\b(?:is|are|be|equals)\s")
 _PLAIN = re.compile(
     r"[\s>#*_-]*(?:(?:so|thus|therefore|hence|finally|and|but|consequently|overall|now|in conclusion|the|our|my|"
     r"required|desired|exact)\b[\s,:*_]*)*|.*\b(?:final|correct|right|actual)\s+",
@@ -208,10 +209,10 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
         line = _line(block[rounded.end() :] if rounded else block)
         value = prose.value_of(line)
         is_word = prose.ARTICLE.match(value) is not None or not prose.VALUE.match(value)
-        if is_formal and is_word:
+        if is_formal and (is_word or _TELLS.match(value)):
             told = prose.told_value(line)
             value = told or value
-            is_word = not told and _is_sentence(value) and _followed(text, end)
+            is_word = is_word and not told and _is_sentence(value) and _followed(text, end)
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
             mood = _mood(text, start, start if is_formal else end)
             statements.append(StatedAnswer(start, value, not rounded and not is_word, is_formal, *mood))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from itertools import pairwise
 from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
@@ -39,11 +40,19 @@ _SMALL = re.compile(
     r"\s+(?:because|since)\b)",
     re.IGNORECASE,
 )
-_UNSURE = re.compile(
-    r"[\s\W_]*(?:\(\s*)?(?:or|and/or|but|though)\s+(?:(?:it|that)\s+)?(?:possibly|maybe|perhaps|also|could|might|"
-    r"may|alternatively|even)\b",
+_ADDED = re.compile(
+    r"[\W_]*(?:(?:or|and|but|though|also|alternatively|possibly|perhaps|maybe|as well as)\b[\W_]*){1,3}"
+    r"(?:(?:it|that|could|might|may|would|be|even|option|choice|answer)\b[\W_]*)*",
     re.IGNORECASE,
 )
+"""Words between a letter and another one that is offered beside it."""
+_ALSO_RIGHT = re.compile(
+    r"[\W_]{0,6}(?:is|are|works?|fits?|(?:would|could|might|may)(?: also)? be)\s+(?:(?:also|equally|just as|likewise)\b"
+    r"(?!\s+(?:not|wrong|incorrect|false))|(?:\w+\s+){0,2}(?:too|as well|possible)\b)",
+    re.IGNORECASE,
+)
+_JOINED = re.compile(r"[\s$\\)(*_.]*(?:,|;|/|&|\bor\b|\band\b)[\s$\\)(*_]*", re.IGNORECASE)
+"""Text between two boxes that are one answer."""
 _LABEL_LINE = re.compile(
     r"[ \t>#]*(?:[-*•+][ \t]+)?[\"'“`*_\[(|→]{0,4}(?:(?:option|choice|answer|"
     r"letter)[ \t:]+)?[\"'“`*_\[(]{0,4}(?P<letter>[A-Za-z])"
@@ -166,10 +175,15 @@ def _readings(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading
     readings: list[Reading] = []
     statements = extract.statements(text)
     for formal in (True, False):
-        for statement in reversed([each for each in statements if each.formal is formal]):
-            if (letter := stated(statement.text, letters, choices)) is not None:
-                readings.append(Reading(statement.start, statement.end, letter, formal))
-                break
+        stated_letters = [
+            Reading(each.start, each.end, letter, formal)
+            for each in statements
+            if each.formal is formal and (letter := stated(each.text, letters, choices)) is not None
+        ]
+        readings += stated_letters[-1:]
+        for earlier, last in pairwise(stated_letters[-2:]):
+            if formal and earlier.letter != last.letter and _JOINED.fullmatch(text, earlier.end, last.start):
+                readings[-1] = last._replace(letter="")
     prose, marked = _without_lists(text, letters)
     readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
     return sorted(readings, key=lambda reading: reading.start)
@@ -196,7 +210,7 @@ def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
         if first.stance == "asked" and not later:
             return first.letters if len(first.letters) == 1 else ""
         return open_letters.pop() if len(open_letters) == 1 else ""
-    if len(first.letters) > 1 or _UNSURE.match(line, first.end):
+    if len(first.letters) > 1 or _adds_another(line, first.end, first.letters):
         return ""
     affirmed_later = [group for group in later if group.stance == "affirmed"]
     corrections = [group for group in affirmed_later if extract.CORRECTION.search(line, first.end, group.start)]
@@ -223,12 +237,25 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
         for reading in readings
         if reading.start >= formal.end and extract.CORRECTION.search(text, formal.end, reading.end)
     ]
-    return later[-1].letter if later else formal.letter
+    if later:
+        return later[-1].letter
+    return "" if _adds_another(text, formal.end, formal.letter) else formal.letter
+
+
+def _adds_another(text: str, position: int, letter: str) -> bool:
+    """Return whether the text at `position` offers another letter beside `letter`: " or maybe D", "D is also right"."""
+    behind = text[position : position + 80]
+    for group in labels.groups(behind, string.ascii_uppercase, everywhere=True)[:1]:
+        is_named = group.stance != "denied" and group.letters != letter
+        is_alone = not labels.PREDICATE_AFTER.match(behind, group.end)
+        is_added = is_alone and _ADDED.fullmatch(behind, 0, group.start)
+        return is_named and bool(is_added or _ALSO_RIGHT.match(behind, group.end))
+    return False
 
 
 def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the only letter that the last line names, or the only choice whose text its last sentence contains."""
-    line = extract.last_line(text)
+    line = text.rstrip().rpartition("\n")[2]
     if len(text) > SHORT and not _FINISHED.search(line):  # it is cut off
         return None
     groups = labels.groups(line, letters)

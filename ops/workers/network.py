@@ -51,7 +51,7 @@ def network_fault(error: BaseException, worker: Worker, body: Body) -> Fault | N
             return _proxy(f"the proxy at {place} cannot be reached")
         if isinstance(cause, httpx.HTTPStatusError):
             return _of_status(cause.response, worker)
-        if isinstance(cause, ssl.SSLError):
+        if isinstance(cause, ssl.SSLError) and hasattr(cause, "reason"):
             return _tls(cause, place)
         if isinstance(cause, (socket.gaierror, aiohttp.ClientConnectorDNSError)):
             return Fault(

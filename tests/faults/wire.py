@@ -89,6 +89,7 @@ def certificate(folder: Path, name: str, days: int = 30) -> tuple[Path, ssl.SSLC
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )  # fmt: skip
+    folder.mkdir(exist_ok=True)
     file = folder / f"{name}.pem"
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -44,14 +44,14 @@ def network_fault(error: BaseException, worker: Worker, body: Body) -> Fault | N
     chain = list(causes(error))
     place = _place(chain, worker)
     for cause in chain:
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):  # not aiohttp's own
             return _certificate(cause, place)
     for cause in chain:
         if isinstance(cause, (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)):
             return _proxy(f"the proxy at {place} cannot be reached")
         if isinstance(cause, httpx.HTTPStatusError):
             return _of_status(cause.response, worker)
-        if isinstance(cause, ssl.SSLError):
+        if isinstance(cause, ssl.SSLError) and hasattr(cause, "reason"):
             return _tls(cause, place)
         if isinstance(cause, (socket.gaierror, aiohttp.ClientConnectorDNSError)):
             return Fault(
@@ -187,10 +187,11 @@ def _no_answer(chain: list[BaseException], body: Body, place: str) -> Fault | No
     """Return what a body is that was sent with status 200 and could not be read as an answer."""
     received = body.text
     if not received and body.content is None:
-        texts = [match[1] for cause in chain if (match := _RECEIVED.search(str(cause))) is not None]
-        if not texts and not any(isinstance(cause, json.JSONDecodeError) for cause in chain):
+        texts = [cause.doc for cause in chain if isinstance(cause, json.JSONDecodeError)]
+        texts += [match[1] for cause in chain if (match := _RECEIVED.search(str(cause))) is not None]
+        if not texts:
             return None
-        received = next(iter(texts), "")
+        received = texts[0]
     api = "api_base must be the address of the API, for example https://HOST/v1"
     if _HTML.match(received):
         return Fault(

@@ -81,9 +81,9 @@ CASES = (
     Case("refusal, empty text", says("", "stop", refusal="I cannot."), "declined, reward 0.5", paid=1, cached=1),
     Case("refusal as a part", says([{"type": "refusal"}], "stop"), "declined, reward 0.5", paid=1, cached=1),
     Case("tool calls alone", says(None, "tool_calls", tool_calls=TOOLS), "tool_calls, reward 0.5", paid=1, cached=1),
-    Case("tool calls, stop", says(None, "stop", tool_calls=TOOLS), "tool_calls, reward 0.5", paid=1, cached=1),
-    Case("function call", says(None, "function_call", function_call=CALL), "tool_calls, reward 0.5", paid=1, cached=1),
-    Case("text, tool calls", says("It is 4.", "stop", tool_calls=TOOLS), "answered, reward 1.0", paid=1, cached=1),
+    Case("tool calls alone, stop", says(None, "stop", tool_calls=TOOLS), "tool_calls, reward 0.5", paid=1, cached=1),
+    Case("a call", says(None, "function_call", function_call=CALL), "tool_calls, reward 0.5", paid=1, cached=1),
+    Case("a text and calls", says("It is 4.", "stop", tool_calls=TOOLS), "answered, reward 1.0", paid=1, cached=1),
     *(
         Case(f"reasoning alone, {name}", order, "reasoning, reward 0.5", paid=1, cached=1)
         for name, order in {

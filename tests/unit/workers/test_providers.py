@@ -61,6 +61,36 @@ def test_settings_and_key_reach_it_and_the_answer_is_priced_and_cached(acme: Any
     assert ask(client, acme).cached and len(loopback.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "reason", "status"),
+    [
+        ({"content": "4?</think>It is 4.</s>"}, "stop", "answered"),
+        ({"content": [{"type": "text", "text": "It is "}, {"type": "text", "text": "4."}]}, "stop", "answered"),
+        ({"content": None, "refusal": "No."}, "stop", "declined"),
+        ({"content": "", "reasoning_content": "4?"}, "stop", "reasoning"),
+        ({"content": "It is"}, "abort", None),
+    ],
+)
+def test_a_hooks_reply_is_read_as_it_sends_it(
+    monkeypatch: pytest.MonkeyPatch, acme: Any, client: Any, message: dict[str, Any], reason: str, status: str | None
+) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+    async def reply(*_: object, **__: object) -> Mapping[str, Any]:
+        return {"choices": [choice], "usage": usage}
+
+    monkeypatch.setattr(HOOKS, "entries", {"acme": ProviderHook("acme", reply)})
+    monkeypatch.setattr(litellm(), "custom_provider_map", custom_providers(litellm()))
+    if status is None:
+        with pytest.raises(WorkerUnreachable, match=r"broke off \(finish reason abort\)"):
+            ask(client, acme.model_copy(update={"retries": 0}))
+        return
+    response = ask(client, acme)
+    assert (response.status, response.text) == (status, "It is 4." if status == "answered" else "")
+    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6) == client.ledger.spent("run")
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_passing_failure_is_tried_again(status: int, acme: Any, loopback: Any, client: Any) -> None:
     loopback.plan = [status]

@@ -48,12 +48,6 @@ def read(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def words(text: str) -> int:
-    """By hand: without tables between marks, and without comments."""
-    text = re.sub(r"(<!-- made by .+? -->).*?\1", "", text, flags=re.DOTALL)
-    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
-
-
 # ── tables between marks ─────────────────────────────────────────────────────────
 
 

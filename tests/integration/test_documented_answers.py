@@ -21,6 +21,7 @@ import pytest
 from ops.core.workspace import Workspace
 from ops.release.model_card import CARD, USE
 from ops.release.new_version import EXAMPLE
+from tests.bench import pictures
 from tests.command import PODIUM, tried
 from tests.conftest import make_project
 from tests.integration.documented import ROOT
@@ -33,6 +34,7 @@ ANSWERS = {
     "What is 6 * 7?": "42",
     "What is the density of iron?": "7.87 g/cm^3",
     "2 + 3 = ?": "5",
+    pictures.QUESTION: pictures.ANSWER,
     "Ana is taller than Bo. Chen is shorter than Bo. Dara is taller than Ana. Who is the tallest?": "Dara",
     "Why is the sky blue?": OUTSIDE,
 }

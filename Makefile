@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors landing gate drift forecast gold forms verdicts mutations damage bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors scope landing gate drift forecast gold forms verdicts mutations damage bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ forms: $(STAMP)  ## measure the graders on forms of answers, beside math-verify
 
 gate: $(STAMP)  ## simulate challengers at the promotion gate
 	@$(BIN)/python -m tests.bench.gate
+
+scope: $(STAMP)  ## measure the notice on questions outside of the training (after `make run`)
+	@$(BIN)/python -m tests.bench.scope
 
 drift: $(STAMP)  ## simulate swapped models and the probes that find them
 	@$(BIN)/python -m tests.bench.drift

@@ -58,6 +58,8 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
         steps.add_row(str(step["index"] + 1), step["worker"], sees, Text(step["subtask"]), Text(given))
     console.print(steps)
     console.print(Panel(Text(text, style="bold"), title="answer", title_align="left"))
+    if outputs["notice"]:
+        console.print(Text(outputs["notice"], style="yellow"))
     for fallback in outputs["fallbacks"]:
         led = fallback["by"] or fallback["then"].replace("_", " ")
         console.print(Text(f"{fallback['worker'] or 'the Conductor'}: {fallback['reason']} → {led}", style="yellow"))

@@ -14,6 +14,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.statistics import mean_of
 from ops.release.lineage import Lineage
+from ops.serving.scope import Scope
 
 CARD = "README.md"
 CODE_LICENCE = "Apache-2.0"
@@ -91,15 +92,15 @@ class Release:
         scores = _scores(summaries) if (summaries := summarize(self.rows)) else ""
         return f"{self.summary()}\n\n{scores}\n\n{trained} The model card is `{CARD}` among the artifacts."
 
-    def model_card(self) -> str:
-        """The model card, in Markdown."""
+    def model_card(self, scope: Scope | None) -> str:
+        """The model card, in Markdown; `scope`: what the version says of questions outside of its training."""
         summaries = summarize(self.rows)
         parts = [
             f"# Conductor, policy `{self.lineage.policy}`",
             ABOUT_MODEL,
             self.summary(),
             "## Use",
-            _USE,
+            USE,
             "## Scores",
             _scores(summaries) if summaries else "It was not scored.",
             "Each question counts once in each repeat; means are of the benchmarks, each with the same weight.",
@@ -108,14 +109,30 @@ class Release:
             "## Where it came from",
             _origin(self),
             "## Limits",
-            _LIMITS + (_SYNTHETIC if self.is_synthetic else ""),
+            f"{_LIMITS} {self._notices(scope)}{_SYNTHETIC if self.is_synthetic else ''}",
             "## Licence",
             f"{self.licence()}. The benchmarks have licences of their own: {_benchmark_licences(summaries)}.",
         ]
         return "\n\n".join(parts) + "\n"
 
+    def _notices(self, scope: Scope | None) -> str:
+        """Whether it says that a question lies outside of its training, and if not, why."""
+        if scope is not None:
+            return (
+                f"If less than {scope.least:.0%} of a question's pairs of neighbouring words occur in its training "
+                "questions, the response says in `notice` that the question lies outside of its training."
+            )
+        if self.card.untrained is not None:
+            return "It was not trained, so it never says that a question lies outside of its training."
+        if self.card.pretrained is not None:
+            return (
+                "It never says that a question lies outside of its training, because its base model has read far more "
+                "than the training questions."
+            )
+        return "It never says that a question lies outside of its training, because this was not measured."
 
-_USE = """\
+
+USE = """\
 ```
 pip install -r requirements.txt
 export MLFLOW_DISABLE_TELEMETRY=true
@@ -123,6 +140,8 @@ mlflow models serve --model-uri . --env-manager local --port 5001
 curl http://127.0.0.1:5001/invocations -H 'content-type: application/json' \\
   -d '{"input": [{"role": "user", "content": "What is 6 * 7?"}]}'
 ```
+
+The answer, 42, is the last text of `output`.
 
 Workers are asked at their providers with the keys that `artifacts/pool.yaml` names by environment variable. The
 response cache and the ledger lie in `.podium` of this folder, or below `PODIUM_ROOT` where that is set. `custom_inputs`

@@ -13,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import is_confidential, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.store import raw_file, read_problems
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS
@@ -28,6 +29,7 @@ from ops.release.lineage import Lineage, questions_of
 from ops.release.model_card import ABOUT_MODEL, CARD, Release
 from ops.release.requirements import requirements
 from ops.release.store import MODEL, experiment
+from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 SOURCE = "podium"
 """The source that MLflow shows for its runs."""
+EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
+"""The question that MLflow shows as the example of a version's input."""
 _LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS)
 """Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine. The
 version has the digests of its files in a tag."""
@@ -50,12 +54,14 @@ def log_version(
     home = experiment(client, workspace)
     described = {"mlflow.note.content": release.summary(), "licence": release.licence()}
     parameters = {} if release.recipe is None else hyperparameters(release.recipe)
+    if (scope := scope_of(workspace, release)) is not None:
+        parameters["scope.least"] = f"{scope.least:.4f}"
     of_run = tags | described | _source(release.lineage)
     with (
         TemporaryDirectory() as scratch,
         mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=of_run) as active,
     ):
-        files = _stage(workspace, Path(scratch), policy, release)
+        files = _stage(workspace, Path(scratch), policy, release, scope)
         found = hashes_of({
             "artifacts/policy": files["policy"], "artifacts/pool.yaml": files["pool"], "agent.py": files["agent"],
             "code/ops": files["ops"], "code/data": files["data"],
@@ -67,11 +73,8 @@ def log_version(
             artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
             code_paths=[str(files["ops"]), str(files["data"])],
             pip_requirements=requirements(files["agent"], files["ops"]),
-            input_example={
-                "input": [{"role": "user", "content": "What is 6 * 7?"}],
-                # Logging a model must not pay any worker, also not one that writes the workflows.
-                "custom_inputs": {"execute": False, "budget_usd": 1e-9},
-            },
+            # Logging a model must not pay any worker, also not one that writes the workflows.
+            input_example=EXAMPLE | {"custom_inputs": {"execute": False, "budget_usd": 1e-9}},
             model_config={
                 "question_usd": 1.0,
                 "policy": tags["policy"],
@@ -152,7 +155,7 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
         client.set_logged_model_tags(release.checkpoint, {"model_version": str(made.version)})
 
 
-def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) -> dict[str, Path]:
+def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, scope: Scope | None) -> dict[str, Path]:
     """Lay out the contents of the model; the code keeps its place beside the small tables that it reads.
 
     The agent is copied too, because MLflow records the path that it was read from.
@@ -162,6 +165,8 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
     source = Path(ops.__file__).resolve().parent
     files = {name: scratch / name for name in ("policy", "ops", "data")}
     shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    if scope is not None:
+        scope.write(files["policy"])
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
     files["data"].mkdir()
     shutil.copytree(resources() / "data" / "knowledge", files["data"] / "knowledge")
@@ -173,8 +178,27 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release) 
     save_rows(release.rows, files["scores"], texts=False)
     files["scores_digest"] = files["scores"].with_name(files["scores"].name + SUFFIX)
     files["card"] = scratch / CARD
-    files["card"].write_text(release.model_card(), encoding="utf-8")
+    files["card"].write_text(release.model_card(scope), encoding="utf-8")
     return files
+
+
+def scope_of(workspace: Workspace, release: Release) -> Scope | None:
+    """Measure what a policy that was made from scratch was trained on; None for any other policy.
+
+    An untrained policy has no training mix. A pretrained language model has read far more than its mix, and on real
+    questions the measure does not tell its training from open questions (docs/serving.md). A mix with confidential
+    questions is left out, because not even hashes of their words may be published.
+    """
+    mix_file = workspace.data / "training_mix.jsonl"
+    if release.recipe is None or release.card.untrained or release.card.pretrained or not mix_file.is_file():
+        return None
+    mix = read_problems(mix_file)
+    names = sorted({problem.benchmark for problem in mix})
+    if any(name not in release.recipe.benchmarks or is_confidential(name) for name in names):
+        return None
+    files = [file for name in names if (file := raw_file(workspace, release.recipe, name, "test")).is_file()]
+    tests = [problem.question for file in files for problem in read_problems(file)]
+    return Scope.measure([problem.question for problem in mix], tests)
 
 
 def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:

@@ -71,6 +71,8 @@ class Answer:
     text: str | None = None
     status: Status = "cancelled"
     error: str = ""
+    notice: str = ""
+    """A sentence for the user if the question lies outside of what the version was trained on."""
     standing: Trace | None = None
     """The execution that gave the answer."""
     vote: VoteResult | None = None
@@ -130,6 +132,7 @@ class Answer:
         facts: dict[str, Any] = {
             "version": self.version,
             "status": self.status,
+            "notice": self.notice,
             "cost_usd": self.cost_usd,
             "paid_usd": self.paid_usd,
             "prompt_tokens": self.prompt_tokens,

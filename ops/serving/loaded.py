@@ -21,6 +21,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.serving.batching import BatchWriter, CompletionWriter
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
+from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
 from ops.workers.providers import worst_price
 from ops.workers.unsent import check_pool
@@ -61,6 +62,8 @@ class LoadedVersion:
     """None: a worker writes the workflows (`PromptedConductor`)."""
     calls: CallBudget | None
     """The call budget of all rounds since loading; None: the version writes one round."""
+    scope: Scope | None = None
+    """The questions that it was trained on; None: it was released without, and says nothing of a question."""
     in_use: int = 0
     """Number of requests that still use the version."""
 
@@ -90,7 +93,11 @@ class LoadedVersion:
         strengths = Strengths.of(files.settings.get("strengths") or {})
         if not strengths.accuracy:  # a version registered without profiles
             strengths = Strengths.read(workspace.data)
-        return cls.of(files.version, conductor, card, pool, settings, file=file, strengths=strengths, on_batch=on_batch)
+        loaded = cls.of(
+            files.version, conductor, card, pool, settings, file=file, strengths=strengths, on_batch=on_batch
+        )
+        loaded.scope = Scope.read(files.policy)
+        return loaded
 
     @classmethod
     def of(

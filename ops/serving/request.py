@@ -62,6 +62,7 @@ class ServedRequest:
     def use(self, loaded: LoadedVersion) -> None:
         """Be answered by this version; before `run`. Raises `RequestError`."""
         self.loaded, self.answer.version = loaded, loaded.version
+        self.answer.notice = "" if loaded.scope is None else loaded.scope.notice(self.answer.problem.question)
         own, most = self._options.budget_usd, self._settings.budget_usd
         self._budget = RequestBudget(self._client, most if own is None else min(own, most), loaded.prices)
         self._left = list(loaded.offered(self._options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ops.synthetic import sums
 from ops.synthetic.formula import from_latex
 from ops.synthetic.knowledge import find_entities
 from ops.synthetic.reading import Task
@@ -49,7 +50,10 @@ def shown_formula(task: Task) -> tuple[str, str] | None:
 
 
 def written_formula(question: str) -> str | None:
-    """Return the longest formula between dollar signs in this environment's grammar."""
+    """Return the sum that the question consists of, else the longest formula between dollar signs, in this
+    environment's grammar."""
+    if body := sums.formula(question):
+        return body
     formulas = re.findall(r"\$([^$]+)\$", question)
     return from_latex(max(formulas, key=len)) if formulas else None
 

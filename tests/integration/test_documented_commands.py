@@ -23,6 +23,7 @@ MAKE = {
     "docs": (),
     "terminal": (),
     "selectors": (),
+    "scope": (),
     "gate": (),
     "drift": (),
     "forms": (),

@@ -9,7 +9,7 @@ from random import Random
 
 import sympy
 
-from ops.synthetic import phrases
+from ops.synthetic import phrases, sums
 from ops.synthetic.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Family, ProblemDraft
 from ops.synthetic.formula import from_latex, latex, parse
 
@@ -17,7 +17,60 @@ _X = sympy.Symbol("x")
 
 
 def arithmetic(random: Random) -> ProblemDraft:
-    """Ask for the value of an expression of fractions."""
+    """Ask for the value of an expression: of fractions in LaTeX, or of whole numbers in ordinary words."""
+    return (_fractions if random.random() < LATEX_SHARE else _plain_sum)(random)
+
+
+LATEX_SHARE = 0.4
+_SUMS: dict[str, tuple[str, ...]] = {
+    "+": ("{a} + {b}", "{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}"),
+    "-": ("{a} - {b}", "{a} - {b}", "{a} minus {b}", "the difference between {a} and {b}"),
+    "*": ("{a} * {b}", "{a} × {b}", "{a} times {b}", "{a} multiplied by {b}", "the product of {a} and {b}"),
+    "/": ("{a} / {b}", "{a} ÷ {b}", "{a} divided by {b}", "{a} divided by {b}"),
+}
+_ORDERS = {
+    "+": "Add {a} and {b}.",
+    "-": "Subtract {b} from {a}.",
+    "*": "Multiply {a} by {b}.",
+    "/": "Divide {a} by {b}.",
+}
+_ACTS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+_ASKING = (
+    "What is {}?",
+    "What is {}?",
+    "What's {}?",
+    "How much is {}?",
+    "Calculate {}.",
+    "Compute {}.",
+    "Work out {}.",
+)
+_BARE = ("{}", "{} = ?", "{}?")
+
+
+def _plain_sum(random: Random) -> ProblemDraft:
+    """Ask for one operation on two whole numbers, or two operations on three, in everyday wording."""
+    sign = random.choice("+-**/")
+    most = random.choice((12, 30, 100, 1000) if sign in "+-" else (12, 12, 30, 100))
+    a, b, c = random.randint(2, most), random.randint(2, most), random.randint(2, 30)
+    if sign == "/":
+        a *= b
+    elif sign == "-":
+        a, b = max(a, b), min(a, b)
+    value = Fraction(_ACTS[sign](Fraction(a), b))
+    words = random.choice(_SUMS[sign]).format(a=a, b=b)
+    form = random.random()
+    if words.startswith("the "):
+        question = random.choice(_ASKING).format(words)
+    elif form < 0.15:
+        question = _ORDERS[sign].format(a=a, b=b)
+    elif form < 0.25:
+        question, value = random.choice(_ASKING + _BARE).format(f"{words} + {c}"), value + c
+    else:
+        question = random.choice(_ASKING + _BARE).format(words)
+    return ProblemDraft(question, latex(value), (value, sums.value(question)), (("algebraist", COMPUTE[1]),))
+
+
+def _fractions(random: Random) -> ProblemDraft:
     a, b, c, d = (random.randint(2, 12) for _ in range(4))
     k, n = random.randint(2, 9), random.randint(2, 3)
     sign, act = random.choice((("+", operator.add), ("-", operator.sub)))

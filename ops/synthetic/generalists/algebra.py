@@ -10,8 +10,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from ops.core import cpython
+from ops.synthetic import sums
 from ops.synthetic.formal import written_formula
-from ops.synthetic.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula, parse
+from ops.synthetic.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula, latex, parse
 from ops.synthetic.generalists.mind import Chance, MethodResult, Mind, Skill
 
 _OPERATIONS: dict[type[ast.operator], tuple[str, Callable[[Fraction, Fraction], Fraction]]] = {
@@ -86,6 +87,16 @@ def decimal(value: Fraction, places: int = 4) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     return f"{float(value):.{places}f}".rstrip("0").rstrip(".")
+
+
+def plain_sum(mind: Mind) -> MethodResult | None:
+    """Work out a question that is nothing but a sum, without a misstep, as language models and calculators do."""
+    body = sums.formula(mind.task.question)
+    if body is None or (value := sums.value_of(body)) is None:
+        return None
+    return MethodResult(
+        latex(value) if mind.task.form == "boxed" else decimal(value), "", (f"I work out {body}.",), proven=True
+    )
 
 
 _ASKS = (

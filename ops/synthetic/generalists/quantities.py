@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from ops.synthetic import formal
+from ops.synthetic import formal, sums
 from ops.synthetic.formula import NotAFormula, latex
 from ops.synthetic.generalists.algebra import decimal, plain, slipping, work_out
 from ops.synthetic.generalists.mind import MethodResult, Mind
@@ -42,6 +42,8 @@ def sentence(mind: Mind) -> MethodResult | None:
 
 def formula_of(mind: Mind) -> tuple[str, str] | None:
     """Return a sentence as this generalist understands it: formula and unit."""
+    if body := sums.formula(mind.task.question):
+        return body, ""
     for formula in FORMULAS:
         if match := re.search(formula.pattern, mind.task.question, re.IGNORECASE):
             return _understood(mind, formula, match), formula.unit

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ops.core.response import Sample
+from ops.synthetic import sums
 from ops.synthetic.formal import expression_line
 from ops.synthetic.generalists import algebra, facts, programs, quantities
 from ops.synthetic.generalists.mind import SKILLS, Chance, Method, MethodResult, Mind, Misstep, Skill, drawn
@@ -18,6 +19,7 @@ from ops.synthetic.lists import plan
 from ops.synthetic.reading import Task, answers, read, state
 
 _METHODS: tuple[Method, ...] = (
+    algebra.plain_sum,
     facts.look_up,
     quantities.shown_formula,
     algebra.quadratic,
@@ -55,7 +57,8 @@ def think(
 
 
 def _thought(task: Task, skill: Skill, chance: Chance) -> Thought:
-    shown = answers(task)
+    # A sum is worked out, whatever an earlier worker made of it.
+    shown = answers(task) if sums.formula(task.question) is None else []
     if shown and _CHECKING.search(task.subtask):
         return _checked(task, skill, chance, shown)
     believes = bool(shown) and _is_final(task, shown[-1]) and not _CONTINUING.search(task.subtask)

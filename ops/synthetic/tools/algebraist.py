@@ -1,7 +1,7 @@
 """Computer algebra (SymPy): works on formulas, never on prose.
 
-The formula comes from `EXPR:` lines of earlier workers or from dollar signs in the question, and the command from the
-subtask: zeros, minimum, derivative, integral.
+The formula comes from `EXPR:` lines of earlier workers, from dollar signs in the question, or from a question that is
+nothing but a sum ("17 * 23", "17 times 23"). The command comes from the subtask: zeros, minimum, derivative, integral.
 """
 
 from __future__ import annotations

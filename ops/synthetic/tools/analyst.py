@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ops.synthetic import phrases
+from ops.synthetic import phrases, sums
 from ops.synthetic.formal import expression_line, facts
 from ops.synthetic.phrases import FORMULAS, OPERATIONS, STORY, Formula, readings
 from ops.synthetic.reading import Task
@@ -19,6 +19,8 @@ SPAN = 4
 def answer(task: Task) -> str:
     """Return an `EXPR:` or a `PLAN:` line, with a remark if something is missing or unread."""
     question = task.question
+    if body := sums.formula(question):
+        return expression_line(question, body, "")
     for formula in FORMULAS:
         if match := re.search(formula.pattern, question, re.IGNORECASE):
             return _formula(task, formula, match)

@@ -18,7 +18,7 @@ from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
 from ops.workflow.trace import StepTrace, WorkflowTrace
-from tests.bench.pictures import AGGREGATE, RUN, TREE, pictures, traced
+from tests.bench.pictures import AGGREGATE, ANSWER, RUN, TREE, pictures, traced
 
 NAMES = ("algebraist", "librarian", "analyst")
 WORKFLOW = Workflow((Step(1, "Look it up."), Step(0, "Never used."), Step(0, "Guess."), Step(2, "Compute it.", (0, 2))))
@@ -187,9 +187,9 @@ def test_an_arrow_for_everything_that_is_seen(workflow: Workflow, count: int) ->
 
 def test_a_trace_adds_what_was_said_and_what_it_cost() -> None:
     shown = texts(render(traced(), "svg"))
-    assert "→ Iron has 26, copper has 29." in shown
-    assert any(re.fullmatch(r"\d+ tokens · \$0.00040 · 0.6 s", text) for text in shown)
-    assert shown[-1] == "answer: 754"
+    assert "→ EXPR: 3*55.85 [g]" in shown
+    assert any(re.fullmatch(r"\d+ tokens · \$0.000061 · 0.9 s", text) for text in shown)
+    assert shown[-1] == f"answer: {ANSWER}"
     grey = [text for text in shown if "answer cannot see it" in text]
     assert len(grey) == 1
     assert render(RUN, "svg").count('stroke-dasharray="4 3"') == 1

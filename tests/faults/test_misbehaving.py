@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
 import pytest
 
+from ops.cache import cache_key
 from ops.conductor.rollout import Rollout, roll_out
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
@@ -21,7 +23,7 @@ from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import make_problem
 from tests.faults.clients import MakeClient
-from tests.faults.remote import PAID_USD, FaultServer, ask, says, sends
+from tests.faults.remote import PAID_USD, FaultServer, ask, says, sends, user
 
 TWO_STEPS = Workflow((Step(0, "solve"), Step(1, "check", "all")))
 
@@ -327,3 +329,73 @@ def test_a_lone_surrogate_is_replaced_before_it_is_cached(server: FaultServer, m
     again = ask(make_client(), worker)
     assert (again.text, again.finish_reason, again.cached) == (response.text, response.finish_reason, True)
     (again.text + again.finish_reason).encode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<think>20?</think>It is 4.<|im_end|>", "Is it 20?\n</think>\n\nIt is 4.", "[THINK]20?[/THINK]It is 4.</s>",
+        "<seed:think>20?</seed:think>It is 4.", "It is 4.\n<think>Could it be 20?",
+        "<|channel|>analysis<|message|>20?<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>",
+    ],
+)  # fmt: skip
+def test_the_next_worker_is_shown_the_answer_alone(server: FaultServer, make_client: MakeClient, said: str) -> None:
+    server.order(plan=[says(said, "stop"), "echo"])
+    client = make_client()
+    trace = run(server, client)
+    assert trace.status == "answered" and trace.answer is not None
+    assert "It is 4." in trace.answer and "20?" not in trace.answer and "<|im_end|>" not in trace.answer
+    assert trace.steps[0].response.text == "It is 4."
+    assert run(server, make_client()).steps[0].response.text == "It is 4.", "from the cache"
+    assert len(server.came()) == 2
+
+
+def test_a_worker_says_how_its_reasoning_is_marked_and_which_tokens_it_leaves(
+    server: FaultServer, make_client: MakeClient
+) -> None:
+    client = make_client()
+    marked = server.worker(
+        reasoning_marks=[{"opening": "Thoughts:", "closing": "Answer:", "prefilled": True}], control_tokens=["[DONE]"]
+    )
+    server.order(plan=[says("20? Answer: It is 4. [DONE]", "stop"), says("20? So 4", "stop"), says("It is 4.", "stop")])
+    first, unfinished = ask(client, marked, "first"), ask(client, marked, "second")
+    assert (first.text, first.status) == ("It is 4.", "answered")
+    assert (unfinished.text, unfinished.status) == ("", "reasoning")
+    assert ask(make_client(), marked, "first").text == "It is 4.", "a stored answer is not taken for reasoning"
+    assert ask(client, server.worker(), "first").text == "It is 4.", "another key without these settings"
+    assert len(server.came()) == 3
+
+
+def test_a_reply_that_is_cut_within_a_reasoning_that_the_template_opened(
+    server: FaultServer, make_client: MakeClient
+) -> None:
+    model = "openai/deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"
+    order = {"content": "Let me see, 4, or", "finish_reason": "length"}
+    server.order(plan=[says(**order), says(**order, reasoning_content="Hm."), says(**order)])
+    client, thinking = make_client(), server.worker(model=model)
+    assert (ask(client, thinking, "a").text, ask(client, thinking, "a").status) == ("", "cut")
+    assert ask(client, thinking, "b").text == order["content"], "the server sent the reasoning apart"
+    assert ask(client, server.worker(), "c").text == order["content"]
+
+
+def test_what_was_stored_with_its_reasoning_is_cleaned_when_it_is_read(
+    server: FaultServer, make_client: MakeClient
+) -> None:
+    client, worker = make_client(), server.worker()
+    raw = says("<think>20?</think>It is 4.</s>", "stop")
+    server.order(plan=[raw])
+    kept = ask(client, worker)
+    key = cache_key(worker.identity, user("2+2?"), 0)
+    client.cache.put_many([(key, "material", replace(kept, text="<think>20?</think>It is 4.</s>"))])
+    assert ask(make_client(), worker).text == "It is 4."
+    client.cache.put_many([(key, "material", replace(kept, text="<think>It is 4."))])
+    assert ask(make_client(), worker).status == "reasoning"
+    assert len(server.came()) == 1
+
+
+def test_an_unknown_finish_reason_is_one_that_the_pool_can_name(server: FaultServer, make_client: MakeClient) -> None:
+    server.order(plan=[says("It is 4.", "fertig")] * 4)
+    with pytest.raises(ConfigError, match=r"workers\.remote\.finish_reasons: .*'fertig', which Podium does not know"):
+        ask(make_client(), server.worker(retries=1))
+    response = ask(make_client(), server.worker(finish_reasons=["fertig"]))
+    assert (response.text, response.status, response.finish_reason) == ("It is 4.", "answered", "stop")

@@ -79,7 +79,7 @@ def certificate(folder: Path, name: str, days: int = 30) -> tuple[Path, ssl.SSLC
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"{name}, {days} days")])
     end = datetime.now(UTC) + timedelta(days=days)
     signed = (
         x509.CertificateBuilder()

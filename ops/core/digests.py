@@ -29,7 +29,7 @@ _LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>[^\n]+)")
 _COUNT = "# files: "
 """The first line of `SUMS`, which `sha256sum` takes for a comment: with the number of files a lost line is found."""
 _DAMAGE = (errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
-"""Errors of a read that no change of permissions can mend."""
+"""Errors of a read that no change of permissions can repair."""
 
 
 class DamagedFile(DataError):

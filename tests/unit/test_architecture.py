@@ -196,9 +196,10 @@ MODULES = {
 }
 """Library → the module that imports its private names."""
 UNDOCUMENTED = re.compile(
-    r"trl\.trainer\.|transformers\.trainer_callback|litellm\.|mlflow\.tracing\.(client|constant)|mlflow\.utils"
+    r"trl\.trainer\.|transformers\.trainer_callback|litellm\.(?!integrations\.custom_logger$)|mlflow\.tracing\.(client|constant)|mlflow\.utils"
 )
-"""Modules that their libraries do not document, beside those whose path has a part with a leading underscore."""
+"""Modules that their libraries do not document, beside those whose path has a part with a leading underscore. LiteLLM
+documents `custom_logger` as the base of callbacks."""
 
 
 def private(module: str) -> bool:

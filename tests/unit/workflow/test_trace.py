@@ -187,8 +187,8 @@ def test_an_arrow_for_everything_that_is_seen(workflow: Workflow, count: int) ->
 
 def test_a_trace_adds_what_was_said_and_what_it_cost() -> None:
     shown = texts(render(traced(), "svg"))
-    assert "→ EXPR: 3*55.85 [g]" in shown
-    assert any(re.fullmatch(r"\d+ tokens · \$0.000061 · 0.9 s", text) for text in shown)
+    assert "→ EXPR: 17*23" in shown
+    assert any(re.fullmatch(r"\d+ tokens · \$0.\d+ · 0.9 s", text) for text in shown)
     assert shown[-1] == f"answer: {ANSWER}"
     grey = [text for text in shown if "answer cannot see it" in text]
     assert len(grey) == 1

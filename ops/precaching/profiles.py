@@ -181,15 +181,6 @@ def ceiling(rows: Iterable[ResponseRow]) -> dict[str, Score]:
     return _scores(oracle(rows), lambda row: row.benchmark)
 
 
-def mean_score(scores: Iterable[Score]) -> Score:
-    """The unweighted mean over benchmarks, with independent errors; `n` is the total number of problems."""
-    known = [score for score in scores if score.n]
-    if not known:
-        return Score(0, 0.0, 0.0)
-    error = math.sqrt(math.fsum(score.se**2 for score in known)) / len(known)
-    return Score(sum(score.n for score in known), fmean(score.accuracy for score in known), error)
-
-
 def subjects_of(problems: Iterable[Problem]) -> dict[str, str]:
     """Problem key → its subject, which is an embedded problem's family."""
     return {problem.key: problem.subject or problem.family for problem in problems}

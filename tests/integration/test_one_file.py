@@ -263,6 +263,7 @@ def seen(checkout: Checkout) -> dict[str, Any]:
     return dict(checkout.python(LOOK))
 
 
+ORACLE = ["oracle (upper bound)", "oracle (by chance)"]
 COLUMNS = ["math500", "mmlu", "rlpr", "livecodebench", "school"]
 
 
@@ -273,9 +274,9 @@ COLUMNS = ["math500", "mmlu", "rlpr", "livecodebench", "school"]
     pytest.param("table", ["mmlu", "school", "aime25"], id="a benchmark stands in tables"),
     pytest.param("graded", ["Which?\nGive a number.", 1.0, "other parity"], id="a grader"),
     pytest.param("provider", ["large was asked this at 0.5", pytest.approx((5 + 9 * 2) / 1e6)], id="a provider"),
-    pytest.param("usual", ["best worker (costly)", "random worker", "oracle", "cheapest worker (cheap)"],
+    pytest.param("usual", ["best worker (costly)", "random worker", *ORACLE, "cheapest worker (cheap)"],
                  id="a baseline is a usual one"),
-    pytest.param("head", ["benchmark", "n", "Conductor", "cheapest worker (cheap)", "oracle"], id="a baseline by name"),
+    pytest.param("head", ["benchmark", "n", "Conductor", "cheapest worker (cheap)", *ORACLE], id="a baseline by name"),
     pytest.param("rewards", pytest.approx([1 - 0.015, 0.0]), id="a reward term is weighed"),
     pytest.param("logged", pytest.approx(-0.0075), id="a reward term is logged"),
 ])  # fmt: skip

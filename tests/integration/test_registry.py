@@ -392,7 +392,8 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
     folder = model_folder(released, known)
     assert not [file for file in folder.rglob("*") if file.suffix in (".bin", ".pkl", ".pt")]
     card = (folder / "README.md").read_text("utf-8")
-    for part in ("60.0 (16.3)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed"):
+    said = ("60.0 (31.3 … 83.2)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed")
+    for part in said:
         assert part in card, part
     with store.connected(released) as client:
         made = client.get_model_version(store.MODEL, known.version)
@@ -400,7 +401,8 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
         run = client.get_run(known.run_id)
         described = client.get_registered_model(store.MODEL).description
         home = client.get_experiment(run.info.experiment_id)
-    assert "60.0 ±" in made.description and "Synthetic demo" in made.description and "README.md" in made.description
+    assert "60.0 % out-of-distribution (31.3 … 83.2)" in made.description
+    assert "Synthetic demo" in made.description and "README.md" in made.description
     assert "workflow" in described and "traces" in home.tags["mlflow.note.content"]
     for parameters in (model.params, run.data.params):
         assert (parameters["grpo.steps"], parameters["seed"]) == ("140", "1")

@@ -29,7 +29,7 @@ from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import group_signals
 from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.precache import precache, write_responses
-from ops.precaching.profiles import Score, best_single, ceiling, mean_score, profile, signal_forecast, tallies
+from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies
 from ops.spending.ledger import Ledger
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 from tests.builders import make_problem, make_response
@@ -278,16 +278,9 @@ def test_domains_and_subjects_come_from_the_problems() -> None:
     assert "rlpr" not in b.by_domain, "an outage is no score"
     assert profile(ROWS)[0].by_subject == {}
 
-
-def test_the_mean_over_benchmarks_weighs_them_alike() -> None:
-    mean = mean_score([Score(100, 0.5, 0.03), Score(4, 0.9, 0.04), Score(0, 0.0, 0.0)])
-    assert mean == (104, pytest.approx(0.7), pytest.approx(0.025))
-    assert mean_score([]) == (0, 0.0, 0.0)
-
-
 def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
     free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]
-    assert png(accuracy_against_cost(profile(free), Score(4, 0.9, 0.01))).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile(free), ("the oracle", 90.0))).startswith(b"\x89PNG")
     assert png(accuracy_against_cost(profile(free[:1]))).startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing to draw"):
         accuracy_against_cost(profile([row("a", "mmlu-0", 0.0, status="unreachable")]))

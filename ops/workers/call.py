@@ -278,7 +278,7 @@ class Caller:
             raise Transient(f"{fault.what} ({describe(error)})", remedy=fault.remedy) from None
         except provider_error() as error:
             if (said := as_openai(body.read())) is not None:  # a reply that LiteLLM does not read
-                with suppress(ValueError):  # for example of a usage that nobody can read
+                with suppress(ValueError):  # for example of an unreadable usage
                     return litellm().ModelResponse(**said)
             failure = read_failure(
                 error, handle.worker, self.pool_file,

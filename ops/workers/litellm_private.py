@@ -1,7 +1,7 @@
 """The undocumented parts of LiteLLM that Podium uses, to be checked with each new version.
 
 LiteLLM documents neither the place of its HTTP clients, nor its fallback tokenizer, nor the table of models in its
-package.
+package, nor that its callback `log_post_api_call` is given a reply's body before LiteLLM reads it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.workers.providers import litellm
+from ops.workers.reply_body import note_body
 
 WRITTEN_AGAINST = {"litellm": "1.106.2"}
 _MODELS = "model_prices_and_context_window_backup.json"
@@ -30,6 +31,18 @@ def encoding() -> Any:
     from litellm.litellm_core_utils.default_encoding import encoding
 
     return encoding
+
+
+def body_keeper() -> Any:
+    """Return a callback that keeps the body of each reply (`ops.workers.reply_body`)."""
+    from litellm.integrations.custom_logger import CustomLogger
+
+    class BodyKeeper(CustomLogger):  # type: ignore[misc]
+        def log_post_api_call(self, kwargs: Mapping[str, Any], *_: object, **__: object) -> None:
+            if isinstance(sent := kwargs.get("original_response"), str):
+                note_body(sent)
+
+    return BodyKeeper()
 
 
 @cache

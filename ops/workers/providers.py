@@ -17,7 +17,6 @@ from ops.core.errors import ConfigError
 from ops.core.registry import PLUGINS, plugin_of
 from ops.core.response import Message
 from ops.workers.hook import custom_providers
-from ops.workers.reply_body import body_keeper
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
@@ -44,7 +43,9 @@ def litellm() -> Any:
     for name in _CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     module.custom_provider_map = custom_providers(module)
-    module.input_callback = [*module.input_callback, body_keeper(module)]
+    from ops.workers.litellm_private import body_keeper  # it imports this module
+
+    module.input_callback = [*module.input_callback, body_keeper()]
     return module
 
 

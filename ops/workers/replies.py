@@ -231,7 +231,8 @@ def judge(
         return _impostor(worker, other, worked, file)
     if broken:
         stopping = _unknown_reason(worker, unknown_reason, file) if unknown_reason and not worked else None
-        return Transient(f"a reply that broke off ({broken[:_SHOWN_REASON]})", in_the_end=stopping)
+        what = f"a reply that broke off ({broken[:_SHOWN_REASON]})"
+        return Transient(what, in_the_end=stopping, remedy=_BROKE_OFF)
     is_final = response.status != "empty" or (last and response.completion_tokens > 0)
     if response.finish_reason == _NO_CHOICES or not is_final:
         return Transient(f"an empty reply ({response.finish_reason})")
@@ -299,6 +300,7 @@ def _unknown_reason(worker: Worker, reason: str, file: Path | str) -> ConfigErro
 
 
 _SHOWN_REASON = 60
+_BROKE_OFF = "The provider ended it early: run the same command again later, or take the worker out of the pool"
 
 
 def _message(reply: Any) -> Any:

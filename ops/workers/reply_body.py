@@ -72,18 +72,6 @@ def note_body(content: str | Mapping[str, Any]) -> None:
         body.content = content
 
 
-def body_keeper(library: Any) -> Any:
-    """Return a LiteLLM callback that keeps bodies (docs.litellm.ai/docs/observability/custom_callback)."""
-    from litellm.integrations.custom_logger import CustomLogger
-
-    class BodyKeeper(CustomLogger):  # type: ignore[misc]
-        def log_post_api_call(self, kwargs: Mapping[str, Any], *_: object, **__: object) -> None:
-            if isinstance(sent := kwargs.get("original_response"), str):
-                note_body(sent)
-
-    return BodyKeeper()
-
-
 def read_body(content: Any) -> Said | None:
     """Return what a reply says; None for a body of no known format."""
     if not isinstance(content, Mapping):

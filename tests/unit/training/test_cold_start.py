@@ -124,12 +124,22 @@ def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
     torch.testing.assert_close(weights_of(first), weights, rtol=1e-3, atol=1e-4)
 
 
-def test_a_folder_in_the_way_is_refused_before_anything_is_made(make: Make) -> None:
-    folder = base_policy_folder(setup := make())
+def test_damaged_weights_and_a_folder_in_the_way_are_renamed_and_the_policy_is_made_again(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = base_policy_folder(setup := make(steps=1))
     folder.mkdir(parents=True)
-    with pytest.raises(DataError, match=r"is in the way of one.*Remove it"):
-        taught(setup)
-    assert list(folder.parent.iterdir()) == [folder]
+    assert taught(setup) == folder
+    weights = {name: tensor.clone() for name, tensor in weights_of(folder).items()}  # they are mapped from the file
+    file = folder / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 100] = bytes(byte ^ 255 for byte in content[middle : middle + 100])
+    file.write_bytes(content)
+    assert taught(setup) == folder
+    torch.testing.assert_close(weights_of(folder), weights, rtol=1e-3, atol=1e-4)
+    assert len(list(folder.parent.glob(f"{folder.name}.damaged-*"))) == 2
+    assert "its file model.safetensors has another SHA-256" in caplog.text
 
 
 def test_settings_without_effect_on_a_policy_keep_its_key(make: Make) -> None:

@@ -19,7 +19,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all, guard_run
-from ops.training.run.plan import CURVE, RESULT, RunResult, write_run
+from ops.training.run.plan import CURVE, RunResult, write_run
 from ops.workers.client import Counts
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
@@ -157,10 +157,11 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
     setup = podium.load()
     base = base_policy_folder(setup)
     base.mkdir(parents=True)
-    PolicyCard(
+    card = PolicyCard(
         recipe="small", pool=setup.pool, offered=setup.pool.names, prompting=setup.recipe.prompting,
         max_completion_tokens=8,
-    ).write(base)  # fmt: skip
+    )  # fmt: skip
+    card.write(base)
     folder = write_run(setup, base)
     with pytest.raises(DataError, match="has no training step"):
         guard_run(setup, folder)
@@ -170,7 +171,8 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
         steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
         cost_usd=0.0, seconds=1.0,
     )  # fmt: skip
-    write_text(folder / RESULT, result.model_dump_json())
+    result.write(folder)
+    card.write(folder / "policy")
     job = definitions(podium).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(

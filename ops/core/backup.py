@@ -147,7 +147,7 @@ RESTORABLE = (*(part.name for part in PARTS), FILES)
 """Names of the parts that can be restored alone; `registry` stands for its artifacts too."""
 _WRITTEN = (
     ".dvc/config", ".dvcignore", ".env.example", ".gitignore", "config/**/*", "dagster.yaml", "data/cold_start/**/*",
-    "data/few_shots/**/*", "dvc.yaml", "graders/**/*", "params.yaml",
+    "data/few_shots/**/*", "dvc.yaml", "graders/**/*",
 )  # fmt: skip
 """Where a user writes; files that the configuration names are added. `.env` holds keys, which no backup contains."""
 

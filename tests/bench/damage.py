@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 OVERWRITTEN = 100
 """Bytes in the middle of a file that are overwritten."""
 _TIMEOUT_S = 3600.0
-_CARRIED = (".podium", "data", "dvc.lock", "params.yaml")
+_CARRIED = (".podium", "data", "dvc.lock")
 """What a command may change of a workspace."""
 
 

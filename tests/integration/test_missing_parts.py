@@ -110,7 +110,7 @@ def test_an_empty_registry_is_not_taken_for_a_new_one(workspace: Workspace) -> N
     assert f"Missing     {registry}: " in command("status").output
 
 
-@pytest.mark.parametrize("name", ["dagster.yaml", "params.yaml", "dvc.yaml", "config/recipes", "config/promotion.yaml"])
+@pytest.mark.parametrize("name", ["dagster.yaml", "dvc.yaml", "config/recipes", "config/promotion.yaml"])
 def test_init_brings_back_what_is_missing(workspace: Workspace, name: str) -> None:
     """The remedy of messages about these files."""
     file = workspace.root / name

@@ -29,9 +29,10 @@ def load(folder: Path, benchmark: str, split: Split, file: str) -> list[Problem]
     return read_files(Workspace(folder), benchmark, split, f"{file}.jsonl.gz")
 
 
-def test_all_nine_files_are_covered(shared: Path) -> None:
+def test_every_file_that_the_recipe_names_is_there(shared: Path) -> None:
     recipe = (CONFIG / "recipes" / "files.yaml").read_text(encoding="utf-8")
-    assert {file.name for file in shared.glob("*.gz")} == set(re.findall(r"benchmarks/(\w+\.jsonl\.gz)", recipe))
+    named = set(re.findall(r"benchmarks/(\w+\.jsonl\.gz)", recipe))
+    assert len(named) == 9 and named <= {file.name for file in shared.glob("*.gz")}
 
 
 @pytest.mark.long

@@ -131,7 +131,7 @@ def http_url(url: str) -> str:
     if is_http and (secret := find_in_url(url)):
         raise ValueError(secret)
     if not is_http or any(character <= " " for character in url):
-        raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT or https://HOST with its path")
+        raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT/v1 or https://HOST, with its path")
     return url
 
 

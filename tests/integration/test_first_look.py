@@ -229,7 +229,8 @@ def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
     with Provider(stop.kind, [], latency_s=0.0) as provider:
         provider.refuses = dict(stop.refuses)
         called(provider, environment, stopped, key=stop.key)
-        status, printed = command(stopped.root, "init", str(stopped.root), "--pool", stop.kind, "--yes")
+        agreed = ("--without", "claude-opus-5-5") if stop.kind == "anthropic" else ()
+        status, printed = command(stopped.root, "init", str(stopped.root), "--pool", stop.kind, "--yes", *agreed)
     assert status == 1
     *_, line, last = printed.splitlines()
     assert stop.says in line and stop.remedy in line

@@ -148,16 +148,16 @@ def test_repeated_answers_to_a_question_count_as_one() -> None:
     always, never = [row("p", n, 1.0, tokens=50) for n in range(3)], [row("q", n, 0.0) for n in range(3)]
     shown = cells(Answers([*always, *never], seconds=2.0))
     assert (shown["questions"], shown["answers"]) == ("2", "6")
-    assert shown["right, %"] == "50.0 ± 50.0", "six answers, but two questions"
-    assert shown["cut at 50 tokens, %"] == "50.0 ± 50.0"
-    assert shown["no answer found, %"] == "50.0 ± 50.0"
+    assert shown["right, %"] == "50.0 (9.5 … 90.5)", "six answers, but two questions"
+    assert shown["cut at 50 tokens, %"] == "50.0 (9.5 … 90.5)"
+    assert shown["no answer found, %"] == "50.0 (9.5 … 90.5)"
     assert (shown["tokens an answer"], shown["tokens/s"]) == ("30", "90")
 
 
 def test_unreachable_answers_are_counted_and_not_wrong() -> None:
     lost = ResponseRow("w", "mmlu", "p", 1, "unreachable")
     shown = cells(Answers([row("p", 0, 1.0), lost, row("q", 0, 1.0)], seconds=1.0))
-    assert (shown["right, %"], shown["unscorable"]) == ("100.0 ± 0.0", "1")
+    assert (shown["right, %"], shown["unscorable"]) == ("100.0 (34.2 … 100.0)", "1")
 
 
 def test_the_cache_has_no_speed() -> None:

@@ -56,7 +56,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
 
     def finish(self) -> None:
         """Write the digests of the curve and of the last checkpoint."""
-        self._digests.wait()
+        self._digests.complete()
         with replacing_with_digest(self._file) as temporary:
             temporary.write_text(self._text(), encoding="utf-8")
 
@@ -74,7 +74,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if control is not None and control.should_save:
-            self._digests.wait()  # the save may remove the checkpoint whose digests are being written
+            self._digests.complete()  # the save may remove the checkpoint whose digests are being written
         if not logs or "reward" not in logs:
             return
         # On every rank: TRL has gathered `logs` over the ranks, but not the reward function's results.

@@ -81,11 +81,11 @@ class CheckpointDigests:
 
     def begin(self, checkpoint: Path) -> None:
         """Write the digests of a checkpoint that is complete."""
-        self.wait()
+        self.complete()
         self._thread = Thread(target=_write_digests, args=(checkpoint,), name="checkpoint-digests", daemon=True)
         self._thread.start()
 
-    def wait(self) -> None:
+    def complete(self) -> None:
         """Wait until the digests are written: before a checkpoint may be removed, and at the end."""
         if self._thread is not None:
             self._thread.join()

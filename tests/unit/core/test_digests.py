@@ -161,7 +161,7 @@ def test_a_reader_beside_a_writer_never_finds_damage(file: Path) -> None:
     writer.start()
     while not ended.is_set():
         check_digest(file, REMEDY)
-    writer.join()
+    writer.join(240)
 
 
 def test_what_is_set_aside_is_named_in_one_line_and_its_place_is_free(

@@ -73,7 +73,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (checkpoint / "trainer_state.json").write_text("{}", encoding="utf-8")
         digests = CheckpointDigests()
         digests.begin(checkpoint)
-        digests.wait()
+        digests.complete()
     with replacing_with_digest(run / CURVE) as temporary:
         temporary.write_text(text_of(4), encoding="utf-8")
     RESULTS.write(run)
@@ -192,7 +192,7 @@ def test_digests_that_cannot_be_written_do_not_end_a_training(
     digests = CheckpointDigests()
     with caplog.at_level(logging.WARNING):
         digests.begin(run / CHECKPOINTS / "checkpoint-4")
-        digests.wait()
+        digests.complete()
     assert "checkpoint-4: its digests could not be written" in caplog.text
 
 

@@ -32,7 +32,7 @@ _OF_THE_MACHINE = {
     errno.ENFILE: "Close other programs' files",
     errno.ENOENT: "Restore it and run the same command again",
     errno.ENOTDIR: "Put a folder in place of the file",
-    errno.EISDIR: "Put a file in place of the folder",
+    errno.EISDIR: "Move the folder away and run the same command again",
     errno.EEXIST: "Move the other file away",
     errno.ELOOP: "Correct the symbolic links",
     errno.ENAMETOOLONG: "Use a shorter name or folder",

@@ -14,7 +14,7 @@ from pathlib import Path
 from ops.alerts.catalogue import Notice
 from ops.alerts.channels import Channel, Delivery, MailChannel, NotDelivered, SlackChannel, attempt
 from ops.config import Alerts, load_alerts
-from ops.core.errors import ConfigError
+from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
 
 
@@ -46,8 +46,12 @@ def was_noticed(workspace: Workspace, occasion: str) -> bool:
 
 
 def kept(workspace: Workspace, count: int) -> list[Kept]:
-    """Return the newest `count` notices, newest first. Lines cut short by a crash are skipped."""
+    """Return the newest `count` notices, newest first. Lines cut short by a crash are skipped. Raises `DataError` for a
+    folder in the place of the record."""
     file = _file(workspace)
+    if file.is_dir():
+        problem = "is a folder, and the record of alerts belongs there"
+        raise DataError(file, "", problem, "Move it away, and a new record is begun")
     if not file.is_file():
         return []
     found = []

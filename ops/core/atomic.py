@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import logging
 import os
 import re
 import shutil
 import socket
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 TEMPORARY = ".*.tmp"
 """Glob of the names of temporary files: git and DVC ignore them (.gitignore, .dvcignore)."""
@@ -24,8 +28,9 @@ def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
     permissions.
 
-    After an error `file` is unchanged. Temporary files of killed writers of `file` are removed. Raises `OSError`, which
-    names `file`.
+    After an error `file` is unchanged. Below `.podium`, where no person puts anything, a folder in the place of the
+    file is renamed, with one line that says so. Temporary files of killed writers of `file` are removed. Raises
+    `OSError`, which names `file`.
     """
     with written(file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +40,9 @@ def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
         with written(file):
             yield temporary
             temporary.chmod(mode)
+            if file.is_dir() and not file.is_symlink() and ".podium" in file.parts:
+                aside = file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
+                log.warning("%s is a folder in the place of a file. It was renamed to %s", file, aside.name)
             temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)

@@ -185,6 +185,12 @@ class Bench:
             _copy(self._copy / name, place)
         self._marks = _marks(self.root)
 
+    def put_back(self, file: Path) -> None:
+        """Restore one file, as a person does from a copy of their own."""
+        if file.is_dir():
+            shutil.rmtree(file)
+        _copy(self._copy / file.relative_to(self.root), file)
+
     def command(self, *words: str) -> Ended:
         """Run `podium` in a process of its own."""
         from tests.bench import damage  # under this name, and not as `__main__`, the other process finds it
@@ -236,7 +242,8 @@ def facts(bench: Bench, name: str, ended: Ended) -> list[str]:
         pages = sorted((bench.root / ".podium" / "reports").glob(f"{RECIPE}-*.html"))
         text = pages[-1].read_text(encoding="utf-8", errors="replace") if pages else ""
         text = re.sub(r"data:[^\"')]+", "", re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL))
-        return [line.strip() for line in html.unescape(re.sub(r"<[^>]+>", "\n", text)).splitlines() if line.strip()]
+        text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", "TIME", html.unescape(re.sub(r"<[^>]+>", "\n", text)))
+        return [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line.rstrip() for line in ended.out.splitlines() if line.strip()]
     if name == "run":
         lines = [line for line in lines[_table(lines) :] if not re.match(r"(Time|Workers|Next|Page) ", line)]
@@ -361,8 +368,13 @@ def _execute(bench: Bench, message: str, file: Path) -> list[str]:
     done: list[str] = []
     for line in re.findall(r"`(podium [^`]+)`", message):
         words = [str(bench.backup) if word in ("FILE", "BACKUP") else word for word in shlex.split(line)[1:]]
+        words = [RECIPE if word == "RECIPE" else word for word in words]
         if words == ["restore"]:
             words.append(str(bench.backup))
+        if words == ["run"]:
+            words.append(RECIPE)
+        if "--reason" not in words and words[0] == "rollback":
+            words += ["--reason", "damaged"]
         ended = bench.command(*words)
         done.append(f"podium {' '.join(words)} ({ended.status})")
         if ended.status == 0:
@@ -372,6 +384,9 @@ def _execute(bench: Bench, message: str, file: Path) -> list[str]:
         if named.exists():
             named.rename(named.with_name(f"{named.name}.moved-away"))
         done.append(f"moved {named.relative_to(bench.root)} away")
+    elif re.search(r"Put a (text )?file (there|in place)", message):
+        bench.put_back(named)
+        done.append(f"put {named.relative_to(bench.root)} back")
     elif re.search(r"(same command|run again|Run it again)", message):
         done.append("the same command again")
     return done

@@ -53,6 +53,21 @@ def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+def test_a_folder_in_the_place_of_a_file_of_the_state_is_renamed_and_any_other_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = tmp_path / ".podium" / "run.json", tmp_path / "export.parquet"
+    for folder in (own, other):
+        (folder / "inside").mkdir(parents=True)
+    write_text(own, "whole")
+    assert own.read_text(encoding="utf-8") == "whole"
+    [aside] = own.parent.glob("run.json.damaged-*")
+    assert (aside / "inside").is_dir() and str(own) in caplog.text and aside.name in caplog.text
+    with pytest.raises(IsADirectoryError) as raised:
+        write_text(other, "whole")
+    assert raised.value.filename == str(other) and (other / "inside").is_dir()
+
+
 def test_a_temporary_file_of_another_machine_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = killed_write(tmp_path / "a.json")
     with monkeypatch.context() as elsewhere:

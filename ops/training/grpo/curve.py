@@ -12,7 +12,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.atomic import write_text, written
-from ops.core.digests import SUFFIX, replacing_with_digest, set_aside
+from ops.core.digests import SUFFIX, replacing_with_digest
 from ops.training.rewards.outage import Outage
 from ops.training.rewards.reward import StepStatistics, following, merged
 from ops.training.run.checkpoints import CheckpointDigests
@@ -50,8 +50,6 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         if checkpoint is not None and (copy := checkpoint / self._file.name).is_file():
             self.rows = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
         self._file.with_name(f"{self._file.name}{SUFFIX}").unlink(missing_ok=True)
-        if self._file.is_dir():
-            set_aside(self._file, "is a folder in the place of a file", "The curve is written again.")
         write_text(self._file, self._text())
 
     def finish(self) -> None:

@@ -213,8 +213,6 @@ def write_run(
         write_text(folder / "recipe.yaml", resolved(recipe))
         if deepspeed:
             write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
-        if (folder / PLAN).is_dir():
-            set_aside(folder / PLAN, "is a folder in the place of a file", "A new plan is written.")
         with replacing_with_digest(folder / PLAN) as temporary:
             temporary.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     return folder

@@ -210,7 +210,7 @@ def test_a_checkout_that_did_not_train_the_champion_gets_its_policy(workspace: W
         champion_folder(workspace, change)
     version(workspace)
     folder = champion_folder(workspace, change)
-    assert sorted(file.name for file in folder.iterdir()) == ["model.safetensors", "podium.json"]
+    assert sorted(file.name for file in folder.iterdir()) == ["SHA256SUMS", "model.safetensors", "podium.json"]
     assert folder == workspace.runs / POLICY / "policy" == champion_folder(workspace, change)
     assert [each.name for each in folder.parent.iterdir()] == ["policy"], "nothing half-written is left"
     version(workspace, card=None)

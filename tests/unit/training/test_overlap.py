@@ -20,7 +20,9 @@ from tests.unit.training.tiny import VARIED, tiny_plan, train, watch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 STEPS = 6
-SETTINGS: dict[str, Any] = VARIED | {"temperature": 1.2, "staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24}
+SETTINGS: dict[str, Any] = VARIED | {
+    "temperature": 1.2, "staleness": 1, "learning_rate": 1e-2, "max_completion_tokens": 24,
+}  # fmt: skip
 """Eight problems, two per step: the second epoch begins at step 5."""
 
 

@@ -287,7 +287,8 @@ def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_serve
     assert status == 1
     assert "paid workers" not in printed
     *_, line, last = printed.splitlines()
-    assert line.startswith("qwen3-8b, gemma3-4b, llama3.2-3b: ") and "nothing listens at" in line and "Start the server" in line
+    assert line.startswith("qwen3-8b, gemma3-4b, llama3.2-3b: ")
+    assert "nothing listens at" in line and "Start the server" in line
     assert address.partition("://")[2] in line
     assert last == "Only these calls were made. The same command goes on from here."
 

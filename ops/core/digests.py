@@ -46,8 +46,9 @@ def replacing_with_digest(file: Path) -> Iterator[Path]:
     with replacing(file) as temporary:
         yield temporary
         new, beside = f"{sha256_of(temporary)}  {file.name}\n", _beside(file)
-        if beside.is_dir():
-            set_aside(beside, "is a folder in the place of a file", "A new digest is written.")
+        for place in (file, beside):
+            if place.is_dir():
+                set_aside(place, "is a folder in the place of a file", "A new file is written.")
         old = beside.read_text(encoding="utf-8", errors="replace") if file.is_file() and beside.is_file() else ""
         write_text(beside, f"{old}{new}")
     write_text(beside, new)

@@ -22,7 +22,7 @@ from ops.core.charts import png
 from ops.core.errors import PodiumError
 from ops.evaluation.report import reward_curve, strategy_curve
 from ops.retraining.start import fine_tuned_run
-from ops.stages.mending import mend_run
+from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import why
 from ops.training.run.plan import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
@@ -89,7 +89,7 @@ def trained(
 ) -> dg.MaterializeResult:
     """Return the run in `folder`, trained to its end by the plan in the folder unless it has finished. Raises the
     errors of `_train`."""
-    mend_run(podium.load().workspace, folder)
+    restore_run(podium.load().workspace, folder)
     result = RunResult.read(folder)
     if result is None:
         gate.ready(podium, "workers", "training")

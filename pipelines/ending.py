@@ -138,7 +138,7 @@ _DATABASE_REMEDIES = {
     "unable to open": "Make the file and its folder readable and writable for this user",
 }
 """Words of SQLite's messages → remedy."""
-_RESTORE = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
+_RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 
 
 def _of_a_database(cause: sqlite3.DatabaseError, error: BaseException) -> str:

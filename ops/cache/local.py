@@ -42,7 +42,7 @@ _DELETE = "DELETE FROM responses WHERE key = CAST(? AS TEXT)"
 
 _REPAIR = (
     "Run `podium cache verify --repair`, which keeps every entry that can still be read, or restore the file from a "
-    "backup (`podium restore`)"
+    "backup (`podium restore FILE`)"
 )
 _HIGHEST = 2**40
 """The row numbers of a file that is read for repair are lower."""

@@ -37,7 +37,7 @@ _REMEDIES = {
 """Words of SQLite's messages → remedy."""
 _DAMAGED = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
 """Words of operational errors that only a damaged file causes: its tables are there when it has been opened."""
-_RESTORE = "Restore it from a backup (`podium restore`), or move the file away so that a new one is begun"
+_RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 _MADE_AGAIN = "Give the same command again, which makes the file again"
 
 

@@ -250,7 +250,7 @@ def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> Model
 def _facts(client: MlflowClient, registered: Registered, name: str, folder: Path) -> Any:
     """Return a JSON file among the artifacts of a version's run; None if there is none. Raises `RegistryError` for one
     that is not what was written."""
-    remedy = "Restore the store's artifacts from a backup (`podium restore`)"
+    remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
         _artifact(client, registered.run_id, f"{name}{SUFFIX}", folder)
         text = _artifact(client, registered.run_id, name, folder)

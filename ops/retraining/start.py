@@ -15,7 +15,7 @@ from ops.core.atomic import made_whole
 from ops.core.digests import SUMS, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.stages.mending import mend_run
+from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import is_made
 from ops.training.run.plan import run_key, write_run
 from ops.workflow.cards import load_cards
@@ -28,7 +28,7 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
     """
     folder = workspace.runs / change.policy / "policy"
     if folder.exists():
-        mend_run(workspace, folder.parent)
+        restore_run(workspace, folder.parent)
     if (folder / CARD).is_file():
         return folder
     from ops.retraining.champion import fetch

@@ -17,7 +17,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
-from ops.stages.mending import mend_run
+from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
 from ops.training.run.plan import RESULT, RunResult, write_run
 from ops.workers.client import WorkerClient
@@ -85,7 +85,7 @@ def trained_further(
 
 
 def _trained(workspace: Workspace, run: Path, making: Making) -> Path:
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     if RunResult.read(run) is None:
         making.train(run)
     return run

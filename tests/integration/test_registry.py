@@ -32,7 +32,7 @@ from ops.release.judgement import judge
 from ops.release.lineage import Lineage
 from ops.release.promotion import override
 from ops.release.requirements import check_installed
-from ops.stages.mending import mend_run
+from ops.stages.restoring import restore_run
 from ops.training.run.plan import RunResult
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
@@ -259,14 +259,14 @@ def test_a_damaged_policy_is_restored_from_a_sound_version_alone(
     damage(own / "model.safetensors")
     with pytest.raises(DataError, match=r"policy: is damaged: its file model\.safetensors"):
         register(workspace, own, pool, 6)
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     assert {file.name: file.read_bytes() for file in own.iterdir()} == before
     assert RunResult.read(run) is not None
     assert f"It was restored from version {version.version} of the registry" in caplog.text
     assert register(workspace, own, pool, 6).version == version.version
     damage(next(workspace.mlflow_artifacts.rglob("policy/model.safetensors")))
     damage(own / "model.safetensors")
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     assert not own.exists() and RunResult.read(run) is None, "training goes on from the last checkpoint"
 
 

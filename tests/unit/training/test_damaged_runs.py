@@ -16,7 +16,7 @@ from ops.conductor.writer import load_conductor, load_here
 from ops.core.digests import SUMS, DamagedFile, replacing_with_digest, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.stages.mending import mend_run
+from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import is_made
 from ops.training.run import checkpoints
 from ops.training.run.checkpoints import CHECKPOINTS, CheckpointDigests, last_checkpoint, sound_checkpoint
@@ -97,7 +97,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_a_sound_run_is_left_as_it_is(run: Path, workspace: Workspace, caplog: pytest.LogCaptureFixture) -> None:
     before = files(run)
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     assert read_curve(run)[-1]["step"] == 4 and RunResult.read(run) == RESULTS
     assert sound_checkpoint(run) == run / CHECKPOINTS / "checkpoint-4"
     assert files(run) == before and not caplog.messages
@@ -112,7 +112,7 @@ def test_a_damaged_result_makes_the_run_unfinished(
     if damage is not Path.unlink:
         with pytest.raises(DamagedFile, match=r"result\.json.*podium run RECIPE"):
             RunResult.read(run)
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     assert RunResult.read(run) is None
     assert damage is Path.unlink or any(str(run / RESULT) in line for line in caplog.messages)
     RESULTS.write(run)
@@ -128,7 +128,7 @@ def test_a_damaged_policy_is_never_loaded_and_its_run_is_unfinished(
     for load in (load_here, lambda policy: load_conductor(policy, workspace), check_policy):
         with pytest.raises(DamagedFile, match=rf"{run}/policy: is damaged.*{name}.*podium run RECIPE"):
             load(run / "policy")
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     assert not (run / "policy").exists() and RunResult.read(run) is None
     assert [path.name.partition(".damaged-")[0] for path in run.glob("policy.damaged-*")] == ["policy"]
     [line] = [line for line in caplog.messages if f"{run / 'policy'} is damaged" in line]
@@ -138,7 +138,7 @@ def test_a_damaged_policy_is_never_loaded_and_its_run_is_unfinished(
 def test_a_policy_without_digests_is_accepted(run: Path, workspace: Workspace) -> None:
     """A run that was trained before there were any may have cost much."""
     (run / "policy" / SUMS).unlink()
-    mend_run(workspace, run)
+    restore_run(workspace, run)
     check_policy(run / "policy")
     assert RunResult.read(run) == RESULTS
 

@@ -19,7 +19,7 @@ from ops.training.run.plan import RESULT, RunResult
 log = logging.getLogger(__name__)
 
 
-def mend_run(workspace: Workspace, run: Path) -> None:
+def restore_run(workspace: Workspace, run: Path) -> None:
     """Restore the result and the policy of the training run in folder `run` if they are damaged.
 
     A damaged policy is copied from a registered version with the same policy, whose files are checked. Without one,

@@ -27,6 +27,8 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> None:
 def read_problems(file: Path) -> list[Problem]:
     """Read a file of `write_problems`; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
+        if file.is_dir():
+            raise DataError(file, "", "is a folder in the place of a file", "Move it away, and run the recipe again")
         raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
     return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
 

@@ -31,7 +31,9 @@ def revision(workspace: Workspace) -> str:
 
 def unrecorded(workspace: Workspace, stage: str) -> str:
     """Return a hash over names and contents of the output files of `stage` in dvc.yaml. Raises `DataError`."""
-    files = [file for out in _stages(workspace)[stage]["outs"] for file in _files(workspace.root / out)]
+    # DVC writes an output with options as a mapping of its path to them.
+    outs = [path for out in _stages(workspace)[stage]["outs"] for path in ([out] if isinstance(out, str) else out)]
+    files = [file for out in outs for file in _files(workspace.root / out)]
     if not files:
         raise DataError(workspace.data, f"stage {stage!r}", "has written nothing", "Materialize it first")
     named = [[str(file.relative_to(workspace.root)), sha256_of(file)] for file in files]

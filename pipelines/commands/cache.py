@@ -182,8 +182,12 @@ def verify(repair: bool) -> None:
     """Read every entry and compare its checksum."""
     from ops.cache import open_cache
     from ops.cache.admin import verify
+    from ops.core.parts import CACHE, accept_missing
 
-    report = verify(open_cache(Workspace.find().cache), repair=repair)
+    workspace = Workspace.find()
+    report = verify(open_cache(workspace.cache), repair=repair)
+    if repair:  # what could be kept is what the cache holds from now on
+        accept_missing(workspace, CACHE)
     for key in report.damaged:
         click.echo(f"damaged: {key.encode('ascii', 'backslashreplace').decode()}")
     remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""

@@ -114,7 +114,7 @@ def measure(rows: int, folder: Path, kills: int = KILLS) -> Measured:
 def _stored(folder: Path) -> dict[str, int]:
     """Return the number of stored texts and responses."""
     counts = {}
-    for what, file, table in (("texts", NAME, "completions"), ("calls", "responses.sqlite", "responses")):
+    for what, file, table in (("texts", NAME, "entries"), ("calls", "responses.sqlite", "responses")):
         with closing(sqlite3.connect(folder / file)) as connection:
             counts[what] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
     return counts

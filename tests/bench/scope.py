@@ -68,8 +68,9 @@ def of_the_champion(workspace: Workspace) -> Groups:
     def tests(name: str) -> list[Problem]:
         return read_problems(raw_file(workspace, recipe, name, "test"))
 
-    unseen = {f"{name}: {p.family}": list[str]() for name in unseen_benchmarks() for p in tests(name)}
-    for name in unseen_benchmarks():
+    asked = [name for name in unseen_benchmarks() if name in recipe.benchmarks]
+    unseen = {f"{name}: {p.family}": list[str]() for name in asked for p in tests(name)}
+    for name in asked:
         for problem in tests(name):
             unseen[f"{name}: {problem.family}"].append(problem.question)
     return Groups.of([p.question for p in mix], [p.question for name in trained for p in tests(name)], unseen)

@@ -296,7 +296,8 @@ def test_a_benchmark_of_a_new_domain_and_a_selector_make_the_mix(seen: dict[str,
 @pytest.mark.long
 def test_a_baseline_is_known_and_scored(seen: dict[str, Any]) -> None:
     assert seen["all"][-1] == "cheapest" and {"best_single", "random_worker", "oracle"} < set(seen["all"])
-    assert [str(cell)[:4] for cell in seen["rows"][0]] == ["mmlu", "3", "66.7", "33.3", "66.7"]
+    conductor, cheapest, *oracle = (str(cell)[:4] for cell in seen["rows"][0][2:])
+    assert (conductor, cheapest, len(oracle)) == ("66.7", "33.3", len(ORACLE))
 
 
 @pytest.mark.long

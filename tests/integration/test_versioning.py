@@ -29,7 +29,7 @@ stages:
   two:
     cmd: python -m absent
     deps: [data/raw]
-    outs: [data/a.json, data/b.json]
+    outs: [data/a.json, {data/b.json: {persist: true}}]
 """
 
 

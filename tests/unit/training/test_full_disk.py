@@ -35,7 +35,7 @@ ATTEMPTS: tuple[tuple[Moment, int], ...] = (
 )  # fmt: skip
 """When the disk fills up, and the remaining KiB. A checkpoint is saved after every step."""
 BYTES, KIB, BALLAST, STEPS = 4_000_000, 1024, "ballast", 3
-SETTINGS: dict[str, Any] = {"steps": STEPS, **VARIED}
+SETTINGS: dict[str, Any] = {"steps": STEPS, **VARIED, "temperature": 1.2}
 
 
 class Filling(TrainerCallback):  # type: ignore[misc]

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -198,7 +198,8 @@ def _noted(workspace: Workspace) -> dict[str, int]:
 
 def _write(workspace: Workspace, held: Mapping[str, int]) -> None:
     if held != _noted(workspace):
-        write_text(_file(workspace), json.dumps(held, indent=1) + "\n")
+        with suppress(OSError):  # a full disk is reported by what the command is for, and the note stays as it was
+            write_text(_file(workspace), json.dumps(held, indent=1) + "\n")
 
 
 def _file(workspace: Workspace) -> Path:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from ops.core import sqlite
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
-from ops.core.sqlite import BUSY_TIMEOUT_S
 from ops.core.workspace import Workspace
 
 ACCEPT = "--accept-missing"
@@ -72,8 +72,8 @@ def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError
     """Return a one-line error with a remedy for each part that is gone, empty, begun anew or unreadable, although it
     held something.
 
-    `parts`: look at these only. Nothing is made or changed. Raises `sqlite3.OperationalError` for a database that
-    another process holds.
+    `parts`: look at these only. Nothing is made or changed. Raises `DataError` for a database that another
+    process holds.
     """
     noted = _noted(workspace)
     found = []
@@ -159,19 +159,21 @@ def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
 
 
 def rows_in(file: Path, tables: tuple[str, ...]) -> int:
-    """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no whole database."""
+    """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no whole database. Raises
+    `DataError` if another process holds it."""
     try:
         if _is_cut(file):
             return -1
         uri = f"file:{quote(str(file))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
+        with closing(sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_TIMEOUT_S)) as connection:
             present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             known = [table for table in tables if table.split()[0] in present]
             counts = [connection.execute(f"SELECT count(*) FROM {table}") for table in known]
             return sum(count.fetchone()[0] for count in counts)
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
-            raise
+            remedy = f"Another process has held it for over {sqlite.BUSY_TIMEOUT_S:.0f} s: end that one"
+            raise DataError(file, "", str(error), remedy) from error
         return -1
     except OSError:  # for example a folder
         return -1

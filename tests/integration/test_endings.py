@@ -109,7 +109,7 @@ def test_a_ledger_that_another_process_holds_is_one_line(
         holder.execute("BEGIN EXCLUSIVE")
         assert podium("ledger") == 1
     printed = capsys.readouterr().err
-    assert re.fullmatch(r"error: \S+ledger\.sqlite: database is locked\. End the other[^\n]+\n", printed)
+    assert re.fullmatch(r"error: \S+ledger\.sqlite: database is locked\. Another[^\n]+\n", printed)
 
 
 @pytest.mark.parametrize(("error", "line"), [

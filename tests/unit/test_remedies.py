@@ -86,7 +86,7 @@ TARGETS = sorted(
 
 
 def test_the_search_finds_remedies() -> None:
-    assert {"podium init", "podium restore", "podium retrain"} <= set(PODIUM)
+    assert {"podium init", "podium restore FILE", "podium retrain"} <= set(PODIUM)
     assert {"venv", "vllm-local", "bigcodebench"} <= set(TARGETS)
     assert {name for _, name, _ in built()} == BUILDERS
 

@@ -127,7 +127,7 @@ def test_a_server_writes_the_texts_of_transformers_in_float32(
 ) -> None:
     with capsys.disabled():
         print(f"\nserver: {scratch.alike} of 64 greedy texts in float32 equal those of transformers")
-    assert len(set(scratch.transformers)) > 20
+    assert len(set(scratch.transformers)) >= 8, "equal texts say nothing where a policy writes one text for all"
     assert any(text.endswith("]") for text in scratch.transformers), "some end by themselves"
     assert scratch.alike >= 63, "of 64: the order of sums differs, and a tie may break otherwise"
 

@@ -115,7 +115,7 @@ def test_a_workflow_is_a_tree_of_spans_in_mlflow(served: Served, tab: Tab, monke
     tab.shoot("mlflow-trace")
 
 
-def test_a_commands_run_is_on_the_page_of_its_job_with_its_steps_and_on_its_assets_pages(served: Served, tab: Tab) -> None:
+def test_a_commands_run_is_on_the_pages_of_its_job_and_its_assets(served: Served, tab: Tab) -> None:
     page, root = tab.page, served.workspace.root
     done = subprocess.run(
         [*PODIUM, "train"], cwd=root, env=os.environ | {"PODIUM_ROOT": str(root)}, capture_output=True, timeout=600,

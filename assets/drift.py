@@ -35,8 +35,8 @@ def drift(
     A changed worker's model gets a new revision, so that its old answers are ignored; the sensor's plan treats it as
     any changed worker. The questions have a cap of their own each month.
     """
+    gate.ready(podium, "workers", *(["evaluation"] if registry.champion(podium.workspace()) else []))
     setup, on = podium.load(), today()
-    gate.ready(podium, "workers", *(["evaluation"] if registry.champion(setup.workspace) else []))
     settings = podium.snapshot().retraining.drift
     client = open_client(setup.beside(f"drift-{on:%Y-%m}"), "drift")
     with servers(setup):

@@ -25,6 +25,7 @@ from datetime import date
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import NamedTuple
 
 from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
@@ -57,7 +58,7 @@ WINDOW = 480
 # ── the test ─────────────────────────────────────────────────────────────────
 
 
-class Pair(Settings):
+class Pair(NamedTuple):
     """A question that was asked again: how right (0-1) the stored answers to it were, and the new one is."""
 
     question: str
@@ -99,8 +100,8 @@ class DriftRecord(Settings):
     def _strata(self) -> list[list[float]]:
         """Return the differences of the questions of each benchmark; a question's repeats are averaged."""
         by_question: dict[str, list[float]] = defaultdict(list)
-        for pair in self.pairs:
-            by_question[pair.question].append(pair.now - pair.before)
+        for question, _, before, now in self.pairs:
+            by_question[question].append(now - before)
         by_name: dict[str, list[float]] = defaultdict(list)
         for question, differences in by_question.items():
             by_name[benchmark_of(question)].append(sum(differences) / len(differences))
@@ -116,7 +117,7 @@ def confidence(false_alarms: float) -> float:
 
 
 @dataclass(frozen=True)
-class System:
+class StoredSystem:
     """A worker or the champion, with the questions whose answers are stored."""
 
     name: str
@@ -162,7 +163,7 @@ def _folder(workspace: Workspace) -> Path:
     return workspace.state / "drift"
 
 
-def stored_workers(setup: Setup) -> list[System]:
+def stored_workers(setup: Setup) -> list[StoredSystem]:
     """Return the workers whose graded answers to shortlisted problems are stored. Raises `DataError`."""
     responses, shortlist = setup.workspace.data / "responses", setup.workspace.data / "shortlist.jsonl"
     systems = []
@@ -173,7 +174,7 @@ def stored_workers(setup: Setup) -> list[System]:
         before = {row.problem_key: _right(row) for row in rows if row.sample == 0 and row.status != "unreachable"}
         questions = tuple(problem for problem in read_problems(shortlist) if problem.key in before) if before else ()
         if questions:
-            systems.append(System(worker.name, identity, questions, before, worker))
+            systems.append(StoredSystem(worker.name, identity, questions, before, worker))
     return systems
 
 
@@ -186,7 +187,7 @@ def _right(row: ResponseRow) -> float:
     return float(row.score >= 1)
 
 
-def stored_champion(setup: Setup) -> System | None:
+def stored_champion(setup: Setup) -> StoredSystem | None:
     """Return the champion with the questions that it was scored on; None without a champion. Raises `DataError`."""
     version = registry.champion(setup.workspace)
     if version is None:
@@ -199,7 +200,7 @@ def stored_champion(setup: Setup) -> System | None:
     every = evaluation_questions(setup.workspace, setup.recipe).values()
     questions = tuple(question for own in every for question in own if question.key in before)
     identity = digest({"version": version.version, "pool": setup.pool.answers_key})
-    return System(f"champion {version.version}", identity, questions, before) if questions else None
+    return StoredSystem(f"champion {version.version}", identity, questions, before) if questions else None
 
 
 # ── asking again ─────────────────────────────────────────────────────────────
@@ -249,14 +250,14 @@ def ask_again(setup: Setup, client: WorkerClient, settings: Drift, on: date) -> 
 def ask_workers_again(setup: Setup, client: Client, settings: Drift, on: date) -> list[DriftRecord]:
     """Ask the workers with stored answers the questions of day `on`, all at the same time. Raises as `ask_again`."""
 
-    async def ask(system: System) -> DriftRecord:
+    async def ask(system: StoredSystem) -> DriftRecord:
         assert system.worker is not None
         questions = system.asked_on(setup.recipe.seed, settings.questions, on)
         rows = await precache(questions, system.worker, DayClient(client, on))
         now = {row.problem_key: _right(row) for row in rows if row.status != "unreachable"}
         return system.note(setup.workspace, now, on)
 
-    async def every(systems: Sequence[System]) -> list[DriftRecord | BaseException]:
+    async def every(systems: Sequence[StoredSystem]) -> list[DriftRecord | BaseException]:
         return await asyncio.gather(*map(ask, systems), return_exceptions=True)
 
     records: list[DriftRecord] = []

@@ -17,7 +17,7 @@ from ops.retraining.drift import YEAR, DriftRecord, Pair
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make drift` -->"
-SIMULATIONS = sized(200, 5)
+SIMULATIONS = sized(100, 3)
 """Number of years for each provider."""
 BANK = 960
 """Questions with a stored answer. After the last one the first is asked again."""
@@ -89,7 +89,7 @@ def _first_alarm(provider: Provider, settings: Drift, rounds: int, rng: np.rando
                 continue
             now = right[question] and rng.random() < provider.steadiness
             key = f"benchmark/{question}"
-            pairs.append(Pair.model_construct(question=key, on=on, before=float(stored[question]), now=float(now)))
+            pairs.append(Pair(key, on, float(stored[question]), float(now)))
         record = record.after(pairs, on)
         if record.is_changed(settings.false_alarms):
             return number

@@ -30,7 +30,7 @@ from ops.retraining.drift import (
     DayClient,
     DriftRecord,
     Pair,
-    System,
+    StoredSystem,
     ask_workers_again,
     sample_of,
     stored_workers,
@@ -156,7 +156,7 @@ def test_a_champion_that_drifted_is_reported_once_and_until_another_takes_its_pl
     def champion(version: str, right: float) -> DriftRecord:
         questions = tuple(read_problems(setup.workspace.data / "shortlist.jsonl"))
         before = {problem.key: 1.0 for problem in questions}
-        system = System(f"champion {version}", version, questions, before)
+        system = StoredSystem(f"champion {version}", version, questions, before)
         return system.note(setup.workspace, dict.fromkeys(before, right), FIRST)
 
     for _ in range(2):

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.synthetic import plugin
 from ops.workers.call import BookingDesk
 from tests import needs

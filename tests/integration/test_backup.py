@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ops.cache import ResponseCache
 from ops.config import Setup, resolved
 from ops.core.backup import backup, restore
 from ops.core.errors import DataError
@@ -29,6 +28,7 @@ from ops.core.workspace import Workspace
 from ops.release import store
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger
+from ops.store import ResponseCache
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, register
 

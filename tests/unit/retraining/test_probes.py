@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import read_problems, write_problems
-from ops.cache import cache_key
 from ops.config import Pool, Probing, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
@@ -29,6 +28,7 @@ from ops.retraining.probes import ProbeRecord, agree, probe, probe_workers, toni
 from ops.retraining.revisions import record_revisions
 from ops.retraining.slices import NightlyClient, questions_of
 from ops.stages.problems import materialize_raw
+from ops.store import cache_key
 from ops.synthetic.problems import generate
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import rounds_until_alarm, simulate

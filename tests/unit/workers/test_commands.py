@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import ResponseCache, cache_key, cache_material
 from ops.config import Worker, load_pool
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
+from ops.store import ResponseCache, cache_key, cache_material
 from pipelines.commands.shown import PIPED
 from tests.builders import make_problem
 from tests.command import podium

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import cache_key
 from ops.conductor.rollout import roll_out
 from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_pool, load_recipe
 from ops.core.problem import Problem
@@ -24,6 +23,7 @@ from ops.evaluation.runner import evaluate_method
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.probes import ProbeRecord, probe
 from ops.retraining.slices import NightlyClient
+from ops.store import cache_key
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.workers.client import WorkerClient

@@ -56,7 +56,7 @@ class PostgresServer:
     def run(self, work: Callable[[Any], T]) -> T:
         """Run `work` with the connection, in autocommit mode, and again if the connection breaks.
 
-        `work` must be repeatable: a commit whose confirmation was lost is repeated, too.
+        One thread at a time does so. `work` must be repeatable: a commit whose confirmation was lost is repeated, too.
         """
         deadline, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while True:
@@ -69,14 +69,25 @@ class PostgresServer:
                     if time.monotonic() + pause > deadline:
                         # The message may contain the address with user and database, but never the password.
                         raise self._unavailable(
-                            f"the {self._what} {self.name} ({self._variable}) does not answer ({first_line(error)}); "
-                            f"no paid call is made until it does. Start the server, or correct {self._variable}, and "
-                            "run the same command again"
+                            f"the {self._what} {self.name} does not answer ({first_line(error)}); no paid call is made "
+                            f"until it does. Start the server, or correct {self._variable}, and run the same command "
+                            "again"
                         ) from None
                     if pause == _FIRST_PAUSE_S:
                         log.warning("the %s %s does not answer: waiting for it", self._what, self.name)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def attempt(self, work: Callable[[Any], object], *, if_: Callable[[], bool]) -> None:
+        """Run `work` once if the condition holds; a broken connection is dropped, and the next use opens a new one."""
+        with self._lock:
+            self._after_fork()
+            if not if_():
+                return
+            try:
+                work(self._connected())
+            except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
+                self._drop()
 
     def close(self) -> None:
         """Close this process's connection; the next use opens a new one."""

@@ -144,8 +144,7 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
-        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
-        if self._connection is None and folder.is_dir() and not has_content(self.path):
+        if self._connection is None and self._is_absent():
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 for statement in self._schema:
                     connection.execute(statement)
@@ -153,6 +152,10 @@ class SqliteFile:
             return
         with self.connection() as connection:
             yield connection
+
+    def _is_absent(self) -> bool:
+        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
+        return folder.is_dir() and not has_content(self.path)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -55,7 +55,7 @@ def inspect(as_json: bool) -> None:
     responses = [each.entries for each in held if each.kind == Kind.RESPONSE]
     others = sum(each.entries for each in held) - sum(responses)
     said = f"{sum(responses):,} responses of {len(responses)} worker settings"
-    click.echo(said + (f", {others:,} other entries" if others else ""))
+    click.echo(said + (f", and {others:,} completions and verdicts" if others else ""))
 
 
 @cache.command()

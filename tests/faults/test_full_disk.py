@@ -164,7 +164,7 @@ def calls(disk: Path, url: str) -> dict[str, Any]:
         failed.update(str(result) for result in results if isinstance(result, Exception))
 
     def count() -> None:
-        rows = ResponseCache(disk / "cache").backend.rows()
+        rows = ResponseCache(disk / "cache").backend.entries()
         stored = [json.loads(row.material)["worker"]["model"] for row in rows]
         for name, sums in client.ledger.by_worker().items():
             seen[name]["cached"].append((stored.count(workers[name].model), sums.calls + sums.lost))

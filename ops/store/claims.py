@@ -217,7 +217,7 @@ class LeaseServer(Protocol):
     """A server that keeps leases by name. The methods raise `CacheUnavailable` if it does not answer."""
 
     def acquire(self, names: Sequence[str], lease: Lease) -> Sequence[bool]:
-        """Take the lease of each name that nobody holds; return which were taken."""
+        """Take the lease of each name that is free; return which were taken."""
         ...
 
     def renew(self, leases: Mapping[str, Lease]) -> set[str]:

@@ -156,7 +156,7 @@ class RedisBackend:
             yield
         except redis.RedisError as error:
             raise CacheUnavailable(
-                f"the response cache {self.name} ({CACHE_URL}) does not answer correctly ({type(error).__name__}). "
+                f"the store {self.name} ({CACHE_URL}) does not answer correctly ({type(error).__name__}). "
                 "Start or repair the server and run again: stored responses are not paid for again"
             ) from None
 

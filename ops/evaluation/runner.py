@@ -25,7 +25,6 @@ from ops.workflow.grammar import Parsed
 from ops.workflow.judging import graded
 from ops.workflow.play import Fits, Question, play
 from ops.workflow.prompt import PromptTooLongError
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from ops.workflow.vote import Ballot
@@ -66,7 +65,7 @@ async def evaluate(
     problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
     row's cost.
     """
-    scheduler, turn = Scheduler(), asyncio.Lock()
+    turn = asyncio.Lock()
     given = conductor if isinstance(conductor, Mapping) else {}
     vote = Vote() if isinstance(conductor, Mapping) else settings.vote
 
@@ -90,10 +89,10 @@ async def evaluate(
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
             author = Author(conductor.worker, lambda problem: team.messages(problem)[0]["content"], team.read)
-            return await _all_ended(_authored(author, problem, team, sample, scheduler) for problem in chosen)
+            return await _all_ended(_authored(author, problem, team, sample) for problem in chosen)
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
-        return [Played((trace,)) for trace in await play(questions, writing, limits, scheduler=scheduler, fits=fits)]
+        return [Played((trace,)) for trace in await play(questions, writing, limits, fits=fits)]
 
     async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
         ballots = [Ballot.of(problem, vote) for problem in chosen]
@@ -119,7 +118,7 @@ async def evaluate_method(
 
     A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
     """
-    scheduler, room = Scheduler(), asyncio.Semaphore(settings.batch * AHEAD)
+    room = asyncio.Semaphore(settings.batch * AHEAD)
 
     async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
         questions = [
@@ -128,15 +127,15 @@ async def evaluate_method(
         ]
 
         async def branch(_: Sequence[int], number: int) -> list[Played]:
-            return [Played((trace,)) for trace in await play([questions[number]], scheduler=scheduler)]
+            return [Played((trace,)) for trace in await play([questions[number]])]
 
         async with room:
             if method.author is not None:
-                played = await _authored(method.author, problem, team, repeat, scheduler)
+                played = await _authored(method.author, problem, team, repeat)
             elif method.agree is not None:
                 [played] = await _voted([Ballot(problem, len(questions), method.agree)], branch)
             else:
-                played = Played(tuple(await play(questions, scheduler=scheduler)))
+                played = Played(tuple(await play(questions)))
         if on_done is not None:
             on_done(1)
         return played
@@ -245,11 +244,11 @@ async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-async def _authored(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> Played:
+async def _authored(author: Author, problem: Problem, team: Team, repeat: int) -> Played:
     """Let a worker write the question's workflow, and execute it."""
-    writing = await write_workflow(author.worker, author.prompt(problem), team, repeat, scheduler)
+    writing = await write_workflow(author.worker, author.prompt(problem), team, repeat)
     text = writing.answer or ""
-    [trace] = await play([Question(problem, team, repeat, text, author.read(text))], scheduler=scheduler)
+    [trace] = await play([Question(problem, team, repeat, text, author.read(text))])
     return Played((trace,), writings=(writing,))
 
 

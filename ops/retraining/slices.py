@@ -23,7 +23,7 @@ from ops.evaluation.scores import at_prices
 from ops.evaluation.statistics import Interval, score_interval
 from ops.release.pairs import Pairs
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import Client
+from ops.workers.scheduling import ALONE, Client, Turn
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,15 @@ class NightlyClient:
     client: Client
     number: int
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         """Complete the call at the night's sample index. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
         if asked.index:
             raise ValueError(f"sample index {asked.index}: a night asks each question once")
         own = replace(asked, index=self.number, namespace=Namespace.NIGHTS)
-        return await self.client.complete(worker, messages, sample=own)
+        return await self.client.complete(worker, messages, sample=own, turn=turn)
 
 
 def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list[Problem]]:

@@ -1,4 +1,4 @@
-"""The engine: the version in service, and the client, cache, ledger and scheduler that all requests share."""
+"""The engine: the version in service, and the client, cache and ledger that all requests share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.scheduler import Scheduler
 
 PURPOSE = "serving"
 
@@ -38,7 +37,6 @@ class ServingEngine:
         self.workspace, self.settings = workspace, settings
         self._on_answer = on_answer
         self._cache, self._ledger = open_cache(workspace.cache), open_ledger(workspace.ledger)
-        self._scheduler = Scheduler()
         self._client: tuple[str, WorkerClient] | None = None
         self._loaded: LoadedVersion | None = None
 
@@ -67,9 +65,7 @@ class ServingEngine:
         """
         if self._loaded is None:
             raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
-        request = ServedRequest(
-            self._loaded, problem, options, self.settings, self._current_client(), self._scheduler, on_progress
-        )
+        request = ServedRequest(self._loaded, problem, options, self.settings, self._current_client(), on_progress)
         await request.check_length(field)
         return request
 

@@ -21,7 +21,6 @@ from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.play import Question, play
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, StepTrace, Trace, WorkflowTrace
 from ops.workflow.vote import Ballot
@@ -49,11 +48,10 @@ class ServedRequest:
         options: RequestOptions,
         settings: Serving,
         client: WorkerClient,
-        scheduler: Scheduler,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._options, self._settings, self._client = options, settings, client
-        self._scheduler, self._on_progress = scheduler, on_progress
+        self._on_progress = on_progress
         self._next_call_usd: list[float] = []
         """Worst cases of the calls that the budget did not allow."""
         self.answer = Answer(problem, loaded.version)
@@ -225,7 +223,7 @@ class ServedRequest:
         conductor, batches = self.loaded.conductor, self.loaded.batch_writer
         if isinstance(conductor, PromptedConductor):
             team = replace(self.loaded.team, client=self._budget)
-            return await conductor.ask(messages, team, sample=seed, scheduler=self._scheduler), asked
+            return await conductor.ask(messages, team, sample=seed), asked
         assert batches is not None  # only a prompted Conductor has none
         return await batches.write(messages, temperature=temperature, seed=seed)
 
@@ -242,7 +240,7 @@ class ServedRequest:
             try:
                 [run] = await play(
                     [question], self._write_on, limits,
-                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits,
+                    budget=self.loaded.calls, fits=self.loaded.fits,
                     on_step=self._step if number else self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:

@@ -59,7 +59,9 @@ class RecordingPolicy(asyncio.DefaultEventLoopPolicy):
         loop.set_task_factory(self.task)
         return loop
 
-    def task(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+    def task(
+        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
         task = asyncio.Task(work, loop=loop, **options)
         self.origins[task] = self.stack()
         return task
@@ -127,9 +129,7 @@ def test_from_an_asset_to_litellm(
 
 
 @pytest.mark.parametrize("vote", [1, 3], ids=["one workflow", "a vote"])
-def test_from_a_request_to_litellm(
-    tmp_path: Path, server: FaultServer, paths: list[list[CodeType]], vote: int
-) -> None:
+def test_from_a_request_to_litellm(tmp_path: Path, server: FaultServer, paths: list[list[CodeType]], vote: int) -> None:
     pool = Pool(name="far", workers=(server.worker(),))
     settings = Serving.model_validate({"vote": {"workflows": vote}})
     app = ServingApp(Workspace(tmp_path), settings, Nowhere(), Access.of("127.0.0.1"))

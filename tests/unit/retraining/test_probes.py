@@ -48,7 +48,9 @@ class Provider:
         self.asked: Counter[tuple[str, int | Sample]] = Counter()
         self.kept: dict[tuple[str, int | Sample], Response] = {}
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         key = cache_key(worker.identity, messages, 0), sample
         if key in self.kept:
             return self.kept[key]
@@ -145,7 +147,9 @@ def test_an_interrupted_round_is_repeated_without_paying_twice(setup: Setup, pro
     class Cut(Provider):
         left = 5
 
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             self.left -= 1
             if self.left < 0:
                 raise ConfigError("pool", "key", "is missing", "Set it")

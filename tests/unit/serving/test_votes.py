@@ -46,7 +46,12 @@ class Serve:
 
     def __call__(self, said: Sequence[Said], *written: str, seconds: float = 0.0, **settings: Any) -> EngineThread:
         async def complete(
-            budget: RequestBudget, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0
+            budget: RequestBudget,
+            worker: Worker,
+            messages: Sequence[Message],
+            *,
+            sample: int | Sample = 0,
+            **options: Any,
         ) -> Response:
             number = Sample.of(sample).index
             self.asked.append((number, worker.name))

@@ -69,19 +69,22 @@ class ServingEngine:
         await request.check_length(field)
         return request
 
-    async def answer(self, request: ServedRequest) -> Answer:
-        """Return the answer of the version in service now, since the request may have waited for a place.
-
-        Raises errors that neither another worker nor another workflow would correct.
-        """
+    @contextmanager
+    def answering(self, request: ServedRequest) -> Iterator[None]:
+        """Keep a version loaded while the request is answered in the block: the one that is in service now, since the
+        request may have waited for a place."""
         if self._loaded is not None and request.loaded is not self._loaded:
             request.use(self._loaded)
-        with self._held(request.loaded):
-            try:
-                return await request.run()
-            finally:
-                if self._on_answer is not None:
-                    self._on_answer(request.answer)
+        loaded = request.loaded
+        loaded.in_use += 1
+        try:
+            yield
+        finally:
+            if self._on_answer is not None:
+                self._on_answer(request.answer)
+            loaded.in_use -= 1
+            if loaded.in_use == 0 and loaded is not self._loaded:
+                loaded.close()
 
     @property
     def stalled(self) -> bool:
@@ -98,16 +101,6 @@ class ServingEngine:
             self._loaded = None
         self._ledger.close()
         self._cache.close()
-
-    @contextmanager
-    def _held(self, loaded: LoadedVersion) -> Iterator[None]:
-        loaded.in_use += 1
-        try:
-            yield
-        finally:
-            loaded.in_use -= 1
-            if loaded.in_use == 0 and loaded is not self._loaded:
-                loaded.close()
 
     def _current_client(self) -> WorkerClient:
         # The calendar month is the account: the ledger's cap bounds the spending of all servers in it.

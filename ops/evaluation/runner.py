@@ -16,7 +16,6 @@ from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.evaluation.journal import RowList, RowSink
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.evaluation.rows import OutcomeRow, Played
 from ops.evaluation.statistics import MeanEstimate, clustered
@@ -37,6 +36,8 @@ Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
 OnPlayed = Callable[[Sequence[OutcomeRow], Sequence[Trace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
+AddRows = Callable[[Sequence[OutcomeRow]], object]
+"""Receives the rows of a set of questions; sets come in any order."""
 OnDone = Callable[[int], None]
 """Receives the number of questions answered since the last call."""
 
@@ -51,12 +52,12 @@ async def evaluate(
     limits: RoundLimits | None = None,
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
-    into: RowSink | None = None,
+    into: AddRows | None = None,
 ) -> list[OutcomeRow]:
     """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-    With `into`, answers of which it has the row are left out, the rows of each set of problems are added to it as they
-    come, and none is returned.
+    With `into`, it receives the rows of each set of problems as they come, and none is returned. What was done before
+    is read from the store, so that an evaluation that was stopped continues when it is started again.
 
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
@@ -101,9 +102,9 @@ async def evaluate(
 
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    made = RowList()
-    loop = _Loop(made if into is None else into, settings.repeats, answer, team.client, on_played)
-    await loop.run(sets, AHEAD if limits is None else 1, whole=limits is not None)
+    made = list[OutcomeRow]()
+    loop = _Loop(made.extend if into is None else into, settings.repeats, answer, team.client, on_played)
+    await loop.run(sets, AHEAD if limits is None else 1)
     return _in_order(made, problems)
 
 
@@ -113,7 +114,7 @@ async def evaluate_method(
     team: Team,
     settings: Evaluation,
     on_done: OnDone | None = None,
-    into: RowSink | None = None,
+    into: AddRows | None = None,
 ) -> list[OutcomeRow]:
     """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
 
@@ -152,8 +153,8 @@ async def evaluate_method(
         return [each._replace(chosen=chosen) for each, chosen in picked]
 
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
-    made = RowList()
-    await _Loop(made if into is None else into, settings.repeats, answer, team.client).run(sets, 1, whole=True)
+    made = list[OutcomeRow]()
+    await _Loop(made.extend if into is None else into, settings.repeats, answer, team.client).run(sets, 1)
     return _in_order(made, problems)
 
 
@@ -161,14 +162,14 @@ async def evaluate_method(
 class _Loop:
     """The loop over sets of problems and repeats."""
 
-    rows: RowSink
+    add: AddRows
     repeats: int
     answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]]
     client: Client
     on_played: OnPlayed | None = None
 
-    async def run(self, sets: Sequence[Sequence[Problem]], at_once: int, *, whole: bool) -> None:
-        """Play every set at every repeat, `at_once` at a time; a `whole` set again if one of its rows is missing.
+    async def run(self, sets: Sequence[Sequence[Problem]], at_once: int) -> None:
+        """Play every set at every repeat, `at_once` at a time.
 
         After an error, such as a spent budget, no further set begins; it is raised after all in progress have ended,
         because paid calls in flight must reach the cache.
@@ -178,9 +179,7 @@ class _Loop:
         try:
             while True:
                 while not failed and len(going) < at_once and (next_set := next(waiting, None)) is not None:
-                    chosen, repeat = next_set
-                    if missing := self.rows.missing(chosen, repeat):
-                        going.add(asyncio.create_task(self._play(chosen if whole else missing, repeat)))
+                    going.add(asyncio.create_task(self._play(*next_set)))
                 if not going:
                     break
                 ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +197,7 @@ class _Loop:
         grades = await graded(chosen, [each.counts.answer for each in played], self.client)
         made = zip(chosen, played, grades, strict=True)
         own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
-        self.rows.add(own)
+        self.add(own)
         if self.on_played is not None:
             self.on_played(own, [each.counts for each in played])
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ops.cache import ResponseCache, cache_key
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache, cache_key
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.replies import stored

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ops.cache import open_cache
 from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.core.parts import check_parts
@@ -18,6 +17,7 @@ from ops.serving.request import OnProgress, ServedRequest
 from ops.serving.request_options import RequestOptions
 from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
+from ops.store import open_cache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.scheduler import Scheduler

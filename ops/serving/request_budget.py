@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import OverBudget
 from ops.core.response import Message, Response, Sample
+from ops.store import cache_key
 from ops.workers.client import WorkerClient
 from ops.workers.providers import most_tokens
 from ops.workers.replies import stored

@@ -23,12 +23,12 @@ from tenacity import (
     wait_random,
 )
 
-from ops.cache import ClaimLost, ResponseCache
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.registry import plugin_of
 from ops.core.response import Message, Response, Sample
 from ops.core.together import Together
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
+from ops.store import ClaimLost, ResponseCache
 from ops.workers.failures import Transient, describe, may_be_billed, read_failure, rejects_everything
 from ops.workers.network import network_fault
 from ops.workers.providers import litellm, most_tokens, provider_error

@@ -11,11 +11,11 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ops.cache import ClaimLost, ResponseCache, cache_material
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Ledger
+from ops.store import ClaimLost, ResponseCache, cache_material
 from ops.workers.call import Account, BookingDesk, Caller, Request
 from ops.workers.replies import stored
 from ops.workers.scheduling import waiting

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.cache import ResponseCache
 from ops.config import Pool, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Namespace, Sample
 from ops.core.running import run_async
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, most_tokens, request_settings, worst_price

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import NO_RESPONSE, Message, Response, ResponseStatus, Sample
+from ops.store import cache_key
 from ops.workers.litellm_private import encoding
 from ops.workers.replies import why_no_text
 from ops.workers.scheduling import turns_from, waits_told_to

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import Client

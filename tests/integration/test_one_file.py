@@ -122,7 +122,7 @@ from ops.evaluation.report import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.rewards.reward import reward_function
-from ops.cache import ResponseCache
+from ops.store import ResponseCache
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient

@@ -19,7 +19,6 @@ from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
-from ops.evaluation.journal import RowList
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -135,8 +134,9 @@ def answers_with_texts(
         for asked, names in asked_alike(setup, benchmarks):
             questions = [question for benchmark in names for question in lab.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
-            own, rows = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation})), RowList()
-            run_async(answer_all(conductor, weights, questions, own, client, rows))
+            own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
+            rows: list[OutcomeRow] = []
+            run_async(answer_all(conductor, weights, questions, own, client, rows.extend))
             made += at_prices(rows, asked.pool)
     return made
 

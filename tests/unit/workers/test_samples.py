@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import cache_key
 from ops.conductor.rollout import roll_out
 from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.problem import Problem
@@ -23,6 +22,7 @@ from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate_method
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.drift import DayClient, ask_workers_again
+from ops.store import cache_key
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.workers.client import WorkerClient

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.cache import cache_key
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
 from ops.core.response import Message, Response
+from ops.store import cache_key
 from ops.workflow.execution import Previous, carried, execute, messages_of
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler

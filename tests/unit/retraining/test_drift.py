@@ -14,7 +14,6 @@ import pytest
 
 from ops.alerts.notify import kept
 from ops.benchmarks.store import read_problems, write_problems
-from ops.cache import cache_key
 from ops.config import Drift, Pool, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
@@ -36,6 +35,7 @@ from ops.retraining.drift import (
     stored_workers,
 )
 from ops.retraining.revisions import act_on_drift, record_revisions
+from ops.store import cache_key
 from ops.synthetic.problems import generate
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import simulate

@@ -47,7 +47,7 @@ from ops.retraining.champion import champion
 from ops.retraining.standing import judged_alike
 from ops.retraining.start import champion_folder
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import Client
+from ops.workers.scheduling import ALONE, Client, Turn
 
 YEAR = 365
 """Number of rounds over which the probability of a false alarm is stated."""
@@ -218,13 +218,15 @@ class DayClient:
     client: Client
     on: date
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         """Complete the call at the day's sample. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
         if asked.index:
             raise ValueError(f"sample index {asked.index}: a day asks each question once")
         own = replace(sample_of(self.on), repetition=asked.repetition)
-        return await self.client.complete(worker, messages, sample=own)
+        return await self.client.complete(worker, messages, sample=own, turn=turn)
 
 
 def ask_again(setup: Setup, client: WorkerClient, settings: Drift, on: date) -> list[DriftRecord]:

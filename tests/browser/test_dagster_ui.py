@@ -149,7 +149,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     from ops.workflow.trace import Trace
 
     class Tool:
-        async def complete(self, worker: Worker, messages: object, *, sample: int = 0) -> Response:
+        async def complete(self, worker: Worker, messages: object, *, sample: int = 0, **_: object) -> Response:
             await asyncio.sleep(0.1)
             return Response(f"{worker.name} says 42", 100, 20, 0.01, 0.1, "stop")
 

@@ -109,7 +109,9 @@ class Recorder:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         text = think(worker.name, messages, sample=sample, temperature=0.7).text
         self.texts.append(text)
         return Response(text, 1, 1, 0.0, 0.0, "stop")

@@ -52,7 +52,7 @@ def ping(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> 
     """
     run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _wrong(worker, file) is None]
     account = Account(run, "ping", ledger.spent(run) + sum(_worst_usd(worker, file) for worker in called))
-    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.PROBES)
+    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.AGAIN)
 
     async def every() -> list[Pinged]:
         return list(await asyncio.gather(*(_ping(worker, file, client, sample) for worker in pool.workers)))

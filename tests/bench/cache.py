@@ -90,7 +90,7 @@ class _ByHand:
         with self._connection:
             self._connection.executemany("INSERT INTO responses VALUES (?, ?)", rows)
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         query = "SELECT response FROM responses WHERE key = ?"
         (body,) = self._connection.execute(query, (self._key(worker, messages, sample),)).fetchone()
         return Response(**json.loads(body))

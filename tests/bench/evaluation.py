@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from ops.conductor.stored_writer import StoredWriter
 from ops.config import Evaluation, Pool, Price, Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.registry import PLUGINS
+from ops.core.registry import PROVIDERS, Provider
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
@@ -223,7 +223,7 @@ def main(rows: int, given: Sequence[str]) -> None:
     simulation = Simulation(folder, due, when)
     module = SimpleNamespace(NAMES=("echo",), answer=simulation.answer)
     sys.modules["tests.bench.simulated_worker"] = module  # type: ignore[assignment]
-    PLUGINS["bench"] = "tests.bench.simulated_worker"
+    PROVIDERS.entries["bench"] = Provider("bench", plugin="tests.bench.simulated_worker")
     asyncio.run(_evaluate(rows, folder, simulation))
     pool = Pool(name="bench", workers=(Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0)),))
     scored = summarize(StoredRows([(_scores(folder, name), pool) for name in BENCHMARKS]))

@@ -49,7 +49,9 @@ class Table:
         self.failures = failures or {}
         self.samples: list[int] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         await asyncio.sleep(0)
         self.samples.append(Sample.of(sample).index)
         for question, error in self.failures.items():
@@ -121,7 +123,9 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
 
 def test_a_fast_writer_waits_for_its_workers() -> None:
     class Slow(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             await asyncio.sleep(0.02)
             return await super().complete(worker, messages, sample=sample)
 
@@ -197,7 +201,9 @@ def test_a_vote_takes_the_time_of_its_waves_and_each_repeat_has_other_samples() 
 
 def test_questions_of_a_set_vote_each_for_itself() -> None:
     class Sometimes(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             odd = messages[0]["content"].startswith("Question 1") and Sample.of(sample).index == 0
             return await super().complete(WORKERS[1] if odd else worker, messages, sample=sample)
 
@@ -208,7 +214,9 @@ def test_questions_of_a_set_vote_each_for_itself() -> None:
 
 def test_a_vote_in_which_a_worker_is_unreachable_is_unscorable() -> None:
     class Away(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             if Sample.of(sample).index == 1:
                 raise WorkerUnreachable("timed out")
             return await super().complete(worker, messages, sample=sample)

@@ -14,7 +14,7 @@ from ops.core import processes
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId, name_of, state_of, this_process
 from ops.spending.ledger import Bill, Ledger
-from ops.store import ResponseCache
+from ops.store import Kind, ResponseCache
 from ops.workers.machine import MachineLimits
 
 YEAR_S = 365 * 86_400.0
@@ -61,12 +61,12 @@ def test_how_long_the_claim_of_a_dead_process_holds(
     cache = ResponseCache(tmp_path)
     with monkeypatch.context() as patch:
         set_clock(patch, made_s)
-        assert cache.backend.claim("sent")[0] is not None
+        assert cache.backend.claim(Kind.RESPONSE, ["sent"])[0] is not None
         assert cache.mark_sent({"sent": 600.0}) == {"sent"}
     with cache.backend._claims._file.connection() as connection:
         connection.execute("UPDATE claims SET pid = ?, started = ?", dead())
     set_clock(monkeypatch, asked_s)
-    assert (ResponseCache(tmp_path).backend.claim("sent")[0] is None) is holds
+    assert (ResponseCache(tmp_path).backend.claim(Kind.RESPONSE, ["sent"])[0] is None) is holds
 
 
 @pytest.mark.parametrize("by_s", [YEAR_S, -YEAR_S])

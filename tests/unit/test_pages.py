@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ops.config import Pool, Recipe, load_recipe
+from ops.config import Alerts, Pool, Recipe, load_recipe
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.evaluation.study import every_study
@@ -231,6 +231,9 @@ def test_the_examples_of_configuration_are_valid(page: Path, tmp_path: Path) -> 
         values = yaml.safe_load(block)
         if "workers" in values:
             Pool.of_file(values)
+            continue
+        if "channels" in values:
+            Alerts.of_file(values)
             continue
         recipe = {"base": "paper", "name": f"example-{number}", **values}
         (config / "recipes" / f"example-{number}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

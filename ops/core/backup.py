@@ -471,10 +471,7 @@ def _is_untouched(workspace: Workspace, name: Path) -> bool:
 def _extract(file: Path, staged: Path) -> None:
     try:
         with tarfile.open(file) as archive:
-            if hasattr(tarfile, "data_filter"):
-                archive.extractall(staged, filter="data")
-            else:  # CPython before 3.11.4
-                _extract_plainly(archive, staged)
+            archive.extractall(staged, filter="data")
         manifest = json.loads((staged / _MANIFEST).read_text(encoding="utf-8"))
         wanted, made_by = dict(manifest["sha256"]), int(manifest["format"])
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
@@ -488,15 +485,6 @@ def _extract(file: Path, staged: Path) -> None:
     sums = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged)}
     if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
         raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
-
-
-def _extract_plainly(archive: tarfile.TarFile, staged: Path) -> None:
-    """Extract only files and folders inside the target, which is all that `backup` writes."""
-    for member in archive:
-        target = (staged / member.name).resolve()
-        if not target.is_relative_to(staged.resolve()) or not (member.isfile() or member.isdir()):
-            raise tarfile.TarError(f"{member.name} is not a file or folder of a back-up")
-        archive.extract(member, staged, set_attrs=False)
 
 
 @contextmanager

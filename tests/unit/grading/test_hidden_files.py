@@ -20,7 +20,6 @@ import pytest
 
 from ops import grading
 from ops.benchmarks.store import write_problems
-from ops.config import Grading
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
@@ -144,7 +143,7 @@ def test_a_damaged_file_is_one_clear_error(
 def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, tmp_path: Path) -> None:
     hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
     problem = hidden_tests.set_apart(make_code_problem(*squares(1), hidden), folder)
-    grading.configure(Grading(isolation=grading.isolation()), tmp_path, tmp_path)
+    grading.configure(tmp_path, grading.isolation(), verdicts=tmp_path)
     first = grade(problem, fenced(SQUARE))
     assert SECRET in first.reason
     hidden_tests.file_of(folder, problem).unlink()
@@ -171,7 +170,6 @@ IMPORTS = """
 import os, signal, sys, tracemalloc
 from pathlib import Path
 from ops.benchmarks.store import read_problems
-from ops.config import Grading
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, hidden_tests, isolation
 from tests.builders import fenced, make_code_problem
@@ -229,7 +227,7 @@ def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
 
 
 GRADE = """
-configure(Grading(isolation=isolation()), root)
+configure(root, isolation())
 [problem] = read_problems(root / "mix.jsonl")
 print([grade(problem, sys.argv[2]).score, grade(problem, fenced("f = abs")).failed.number])
 """

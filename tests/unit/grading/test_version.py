@@ -15,7 +15,8 @@ import pytest
 
 import ops
 from ops import grading
-from ops.config import FunctionGrader, Grading
+from ops.benchmarks.graded import plain_grader
+from ops.config import FunctionGrader
 from ops.core.problem import CodeTest, Problem
 from ops.grading import GRADERS, configure, grade, isolation, version
 from ops.grading.isolation import Libraries
@@ -105,7 +106,7 @@ def ran(work: Callable[[], object]) -> set[str]:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_module_that_runs_for_a_verdict_is_in_its_version(name: str, tmp_path: Path) -> None:
-    configure(Grading(isolation=isolation()), ROOT, graders=[OWN])
+    configure(ROOT, isolation(), graders=[plain_grader(OWN)])
     for problem, response in JUDGED[name]:
         grading._MEMO.clear()
         took_part = ran(lambda problem=problem, response=response: grade(problem, response))

@@ -1,4 +1,4 @@
-"""The layers `ops ← assets ← pipelines`, private names of libraries, and class names, read from the source.
+"""The layers `ops ← assets ← pipelines` and private names of libraries, read from the source.
 
 Imports inside functions count too.
 """
@@ -9,7 +9,6 @@ import ast
 import importlib.util
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -173,15 +172,6 @@ def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
     assert list(at_import(tree)) == []
     lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.problems import x\n")
     assert [package for package, _ in packages_imported(lazy)] == ["training", "stages"]
-
-
-def test_a_public_class_name_occurs_once() -> None:
-    places = defaultdict(list)
-    for file in (file for layer in FORBIDDEN for file in sources(layer)):
-        for node in ast.walk(tree_of(file)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{file}:{node.lineno}")
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 # ── private names of libraries ───────────────────────────────────────────────

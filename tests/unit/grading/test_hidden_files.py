@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -77,14 +76,6 @@ def test_verdicts_are_those_of_tests_in_memory(
     if UNIT not in tests:  # a test case and its control run in random order, up to the first that fails
         assert [run.tests for run in runs] == held
     assert code.extracted(apart, response) == code.extracted(problem, response)
-
-
-def test_a_batch_is_read_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Mock(wraps=hidden_tests._test)
-    monkeypatch.setattr(hidden_tests, "_test", read)
-    problem = hidden_tests.set_apart(make_code_problem(*squares(*range(40), hidden=True)), folder)
-    assert not grade(problem, fenced("def f(n):\n    return -1")).correct
-    assert read.call_count == code.HIDDEN_AT_ONCE + 1
 
 
 # ── files that cannot be read ────────────────────────────────────────────────

@@ -121,9 +121,6 @@ def test_what_runs_in_other_processes_is_in_the_version() -> None:
         assert harness <= set(modules_of(name))
     libraries = {"math_verify", "latex2sympy2_extended", "sympy", "mpmath"}
     assert set(libraries_of(modules_of("math"))) == libraries
-    versions = version._versions(libraries)
-    assert versions.keys() >= {"math-verify", "latex2sympy2-extended", "sympy", "mpmath", "antlr4-python3-runtime"}
-    assert versions["sympy"] == metadata.version("sympy")
 
 
 def test_every_module_of_grading_is_in_a_version() -> None:

@@ -21,7 +21,7 @@ from ops.config.loading import (
     split_pool,
     with_pool,
 )
-from ops.config.operations import PoolChange, Probing, PromotionGate, Retraining, Serving
+from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, Price, ReasoningMarks, Serve, Worker
 from ops.config.recipe import (
     TRANSFORMERS,
@@ -74,6 +74,7 @@ __all__ = [
     "Budget",
     "ColdStart",
     "Curation",
+    "Drift",
     "Evaluation",
     "Execution",
     "FunctionGrader",
@@ -91,7 +92,6 @@ __all__ = [
     "Precaching",
     "PretrainedPolicy",
     "Price",
-    "Probing",
     "PromotionGate",
     "PromptedPolicy",
     "Prompting",

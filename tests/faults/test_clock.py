@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ops.cache import ResponseCache
 from ops.core import processes
 from ops.core.processes import ProcessId, name_of, state_of, this_process
+from ops.store import ResponseCache
 
 REAL = time.time
 

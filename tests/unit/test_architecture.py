@@ -25,9 +25,10 @@ FORBIDDEN = {
 
 OPS_LAYERS = (
     {"core"},
-    {"grading", "spending", "synthetic", "config"},
+    {"store"},
+    {"grading", "spending", "synthetic", "config", "providers"},
     {"benchmarks", "local_models", "alerts"},
-    {"cache", "curation", "versioning"},
+    {"curation", "versioning"},
     {"workers"},
     {"workflow"},
     {"conductor", "precaching"},
@@ -150,10 +151,10 @@ def test_only_training_uses_dagster_pipes() -> None:
     assert found(outside_training("ops"), lambda _, module: top(module) == "dagster_pipes") == []
 
 
-def test_nothing_outside_names_a_plugin_but_the_registry_of_plugins() -> None:
+def test_nothing_outside_names_a_plugin_but_its_provider() -> None:
     outside = [file for layer in FORBIDDEN for file in sources(layer) if not file.is_relative_to("ops/synthetic")]
     naming = [str(file) for file in outside if "ops.synthetic" in (ROOT / file).read_text(encoding="utf-8")]
-    assert naming == ["ops/core/registry.py"]  # by name, for `import_module`
+    assert naming == ["ops/providers/local.py"]  # by name, for `import_module`
     assert [module for module, _ in imported(tree_of(Path(naming[0]))) if module.startswith("ops.synthetic")] == []
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from ops.benchmarks.graded import plain_grader
 from ops.benchmarks.registry import training_benchmarks
-from ops.cache import ResponseCache, cache_material
 from ops.config import JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
@@ -33,6 +32,7 @@ from ops.planning.estimate import (
 )
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
+from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient

@@ -13,6 +13,7 @@ import pytest
 from ops.core import processes
 from ops.core.processes import ProcessId, name_of, state_of, this_process
 from ops.store import ResponseCache
+from ops.store.entries import Kind
 
 REAL = time.time
 
@@ -48,9 +49,9 @@ def test_a_call_that_a_dead_process_sent_stays_claimed_while_it_may_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ResponseCache(tmp_path)
-    assert cache.backend.claim("sent")[0] is not None
+    assert cache.backend.claim(Kind.RESPONSE, ["sent"])[0] is not None
     assert cache.mark_sent({"sent": 600.0}) == {"sent"}
     with cache.backend._claims._file.connection() as connection:
         connection.execute("UPDATE claims SET pid = ?, started = ?", dead())
     set_clock(monkeypatch, 60.0)
-    assert ResponseCache(tmp_path).backend.claim("sent")[0] is None
+    assert ResponseCache(tmp_path).backend.claim(Kind.RESPONSE, ["sent"])[0] is None

@@ -13,6 +13,7 @@ import pytest
 
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
+from ops.core import code_version
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
 from ops.core.problem import Grade, Problem
@@ -116,8 +117,8 @@ def project(finished: Project, tmp_path: Path) -> Project:
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, whose files decide the versions of graders."""
     copied = tmp_path / "ops"
-    shutil.copytree(version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(version, "SOURCE", copied)
+    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_version, "SOURCE", copied)
     forget()
     yield copied
     monkeypatch.undo()
@@ -126,7 +127,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """Read the files of graders again, as another process does."""
-    version.code_version.cache_clear()
+    version.code_and_libraries.cache_clear()
     version.modules_of.cache_clear()
 
 

@@ -10,8 +10,9 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
+from ops.core.once import Key, key_of
 from ops.core.problem import Problem
-from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of
+from ops.core.rows import REMEDY, ResponseRow, load_responses
 from ops.grading.grader import GRADERS
 from ops.grading.isolation import libraries_of
 from ops.grading.version import grader_version
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
 GRADER = "grader"
-"""The name of the graders' key in the origin of a table."""
+"""The name of the graders' key in the key of a table."""
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
@@ -47,21 +48,21 @@ def usual_graders(benchmarks: Iterable[str]) -> str:
     return " ".join(sorted(_key(name, "", "", None) for name in names))
 
 
-def is_graded_now(origin: Origin) -> bool:
-    """Return whether a table with this origin was judged by the graders as they are now."""
-    if GRADER not in origin:
+def is_graded_now(key: Key) -> bool:
+    """Return whether a table with this key was judged by the graders as they are now."""
+    if GRADER not in key:
         return False
-    keys = [part.split(":") for part in origin[GRADER].split()]
+    keys = [part.split(":") for part in key[GRADER].split()]
     return all(name in GRADERS and grader_version(name) == version for name, version, *_ in keys)
 
 
-def begin_tables(tables: Mapping[Path, Origin]) -> None:
-    """Look at the tables of these origins before they are made again: set damaged ones aside, and name in one line
+def begin_tables(tables: Mapping[Path, Key]) -> None:
+    """Look at the tables of these keys before they are made again: set damaged ones aside, and name in one line
     those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
     others = []
-    for file, origin in tables.items():
+    for file, key in tables.items():
         set_aside_if_damaged(file)
-        if file.is_file() and origin_of(file, REMEDY).get(GRADER) != origin.get(GRADER):
+        if file.is_file() and key_of(file, REMEDY).get(GRADER) != key.get(GRADER):
             others.append(file)
     if others:
         names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
@@ -74,6 +75,6 @@ def graded_responses(folder: Path) -> list[ResponseRow]:
     Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
-        if not is_graded_now(origin_of(file, REMEDY)):
+        if not is_graded_now(key_of(file, REMEDY)):
             raise DataError(file, "", "was graded by another version of the grader", REMEDY)
     return load_responses(folder)

@@ -23,10 +23,13 @@ SOURCE = Path(ops.__path__[0])
 """The folder of the package `ops`."""
 ONLY_HOW = (
     "ops.alerts", "ops.cache", "ops.config", "ops.grading", "ops.local_models", "ops.planning", "ops.release",
-    "ops.spending", "ops.versioning", "ops.workers", "ops.core",
+    "ops.spending", "ops.training", "ops.versioning", "ops.workers", "ops.core",
 )  # fmt: skip
 """Packages that decide where, when and at what price a stage works, or whose part of a result is in its key in another
-way: settings by their values, responses by the workers' identity, verdicts by the version of the grader."""
+way: settings by their values, responses by the workers' identity, verdicts by the version of the grader, and what was
+trained by the key of the policy."""
+_RECORDS = ("ops.core.problem", "ops.core.reply_text", "ops.core.response")
+"""Modules of `ops.core` that are part of every version: the records that stages read and write."""
 _MODULE = re.compile(r"ops(\.\w+)+")
 _SCRIPT = re.compile(r"\w+\.py")
 
@@ -37,7 +40,7 @@ def code_version(*roots: str, without: tuple[str, ...] = ONLY_HOW) -> str:
 
     `without` are packages whose modules do not count, unless they are themselves among the `roots`.
     """
-    return syntax_version(used_modules(roots, without=without))
+    return syntax_version(used_modules((*roots, *_RECORDS), without=without))
 
 
 def syntax_version(modules: Iterable[str]) -> str:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from ops.benchmarks.graded import GRADED_AGAIN, GRADER
 from ops.core.errors import counted
+from ops.core.once import Key
 from ops.core.problem import Problem
-from ops.core.rows import Origin
 from ops.core.sqlite import SqliteFile, checksum, of_this_machine
 from ops.evaluation.rows import OutcomeRow, Usage
 from ops.evaluation.scores import veiled, write_rows
@@ -68,7 +68,7 @@ class RowJournal:
     journal. Raises `DataError` for a file that cannot be used now, or was damaged since it was opened.
     """
 
-    def __init__(self, scores: Path, origin: Origin, weights: str = "") -> None:
+    def __init__(self, scores: Path, origin: Key, weights: str = "") -> None:
         self._scores, self._origin = scores, origin
         file = of_this_machine(scores.with_name(f"{scores.stem}.unfinished.sqlite"))
         self._file = SqliteFile(file, _VERSION, _SCHEMA, only_saves_time=True)
@@ -124,7 +124,7 @@ class RowJournal:
 
     def finish(self) -> None:
         """Write all rows into the score file."""
-        write_rows(self, self._scores, origin=self._origin)
+        write_rows(self, self._scores, key=self._origin)
 
     def close(self) -> None:
         """Close the file; its rows stay."""
@@ -138,7 +138,7 @@ class RowJournal:
 class RowJournals:
     """The journals of one system on several benchmarks, as a context that closes them."""
 
-    def __init__(self, origins: Mapping[str, tuple[Path, Origin]], weights: str = "") -> None:
+    def __init__(self, origins: Mapping[str, tuple[Path, Key]], weights: str = "") -> None:
         """Open the journals of benchmark → (score file, origin)."""
         self._of = {name: RowJournal(file, origin, weights) for name, (file, origin) in origins.items()}
 

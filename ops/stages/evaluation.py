@@ -12,7 +12,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
-from ops.core.errors import DataError
+from ops.core.once import is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
@@ -21,7 +21,7 @@ from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
 from ops.evaluation.scores import StoredRows, at_prices
-from ops.evaluation.stored import score_file, scores_origin
+from ops.evaluation.stored import score_file, scores_key, with_player
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
@@ -42,11 +42,14 @@ def score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[str, StoredRows]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    Completions and rows are stored as they come: an evaluation that was killed, or that ended in an error, continues
-    where it stopped.
+    Files that are made already are read, unless `again` is true (`ops.core.once`). Completions
+    and rows are stored as they come: an evaluation that was killed, or that ended in an error, continues where it
+    stopped.
 
     A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
     descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
@@ -55,7 +58,7 @@ def score_policy(
     """
     files = [score_file(setup.workspace, name, policy, benchmark) for benchmark in benchmarks]
     with alone(setup.workspace, *files):
-        return _score_policy(setup, policy, name, client, benchmarks, on_progress)
+        return _score_policy(setup, policy, name, client, benchmarks, on_progress, again)
 
 
 def _score_policy(
@@ -65,21 +68,27 @@ def _score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None,
+    again: bool,
 ) -> dict[str, StoredRows]:
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
     files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
     weights = policy_id(policy)
-    origins = {
-        benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
+    keys = {
+        benchmark: (files[benchmark], with_player(scores_key(setup.asked_on(benchmark), policy, questions)))
         for benchmark, questions in questions_of.items()
     }
-    begin_tables(dict(origins.values()))
+    begin_tables(dict(keys.values()))
+    stored = {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
+    keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
+    questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
+    if not questions_of:
+        return stored
     sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
     with (
         closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
-        RowJournals(origins, weights) as journals,
+        RowJournals(keys, weights) as journals,
     ):
         done = len(journals)
 
@@ -95,7 +104,7 @@ def _score_policy(
             run_async(answer_all(conductor, weights, questions, asked, client, journals, count))
         journals.finish()
     sample.export(setup.workspace, name)
-    return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
+    return stored
 
 
 async def answer_all(
@@ -135,7 +144,12 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 
 
 def score_baselines(
-    setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
+    setup: Setup,
+    client: WorkerClient,
+    benchmarks: Sequence[str],
+    on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[str, StoredRows]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
@@ -145,7 +159,8 @@ def score_baselines(
     """
     questions_of = _questions(setup, benchmarks)
     return {
-        store.entry.name: _score_baseline(store, client, questions_of, on_progress) for store in baseline_stores(setup)
+        store.entry.name: _score_baseline(store, client, questions_of, on_progress, again)
+        for store in baseline_stores(setup)
     }
 
 
@@ -154,13 +169,13 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
+    again: bool,
 ) -> StoredRows:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
-        begin_tables({store.file(name): store.origin(name, own) for name, own in questions_of.items()})
-        try:
+        begin_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
+        if store.is_made(questions_of) and not again:
             return store.rows(questions_of)
-        except DataError:  # no stored rows, or rows of another pool, mix, settings or grader
-            return _asked_baseline(store, client, questions_of, on_progress)
+        return _asked_baseline(store, client, questions_of, on_progress)
 
 
 def _asked_baseline(

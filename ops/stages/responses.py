@@ -18,9 +18,10 @@ from ops.config import Pool, Setup, asked_alike
 from ops.core.atomic import write_text
 from ops.core.digests import DamagedFile
 from ops.core.errors import DataError, OverBudget
+from ops.core.once import Key, is_made, key_of
 from ops.core.problem import Problem
 from ops.core.processes import alone
-from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of, response_file
+from ops.core.rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
@@ -30,7 +31,7 @@ from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
-from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
+from ops.precaching.stored import Cell, Profiles, evaluation_folder, graded_by_code, responses_key
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
@@ -61,43 +62,65 @@ def materialize_responses(
     client: WorkerClient,
     cells: Iterable[Cell] | None = None,
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[Cell, list[ResponseRow]]:
     """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
-    Also made again are files of the pool's workers that another version of a grader judged, or that are damaged. If two
-    processes make the same cell, one waits and then reads the answers from the cache. Deletes the files of
-    workers that the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises
-    `DataError`, `ConfigError` and `OverBudget`, whose message states the progress and the remaining cost. No file
-    changes then, and the answers so far are in the cache.
+    Files that are made already are read, unless `again` is true (`ops.core.once`). Also made again are files of the
+    pool's other workers that another version of a grader judged, or that are damaged. If two processes make the same
+    cell, one waits and then reads the answers from the cache. Deletes the files of workers that the pool lacks. A
+    rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises `DataError`, `ConfigError` and
+    `OverBudget`, whose message states the progress and the remaining cost. No file changes then, and the answers so far
+    are in the cache.
     """
     wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
-        return _materialized(setup, client, wanted, folder, on_progress)
+        return _materialized(setup, client, wanted, folder, on_progress, again)
+
+
+def precached_keys(setup: Setup, cells: Iterable[Cell] | None = None) -> dict[Cell, Key]:
+    """Return the key of each cell's file of precached responses (None: of all cells). Raises `DataError`."""
+    shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
+    return {
+        cell: graded_by_code(
+            responses_key(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
+        )
+        for cell in _wanted(setup, cells)
+    }
 
 
 def _materialized(
-    setup: Setup, client: WorkerClient, wanted: Sequence[Cell], folder: Path, on_progress: OnProgress | None
+    setup: Setup,
+    client: WorkerClient,
+    wanted: Sequence[Cell],
+    folder: Path,
+    on_progress: OnProgress | None,
+    again: bool,
 ) -> dict[Cell, list[ResponseRow]]:
-    kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
-    open_cells = [cell for cell in wanted if cell not in kept]
     shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
-    origins = {
-        cell: answers_origin(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
-        for cell in open_cells
-    }
-    begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
+    keys = precached_keys(setup, wanted)
+    rehearses = setup.recipe.replay is not None
+    if not rehearses:
+        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
+    kept = [cell for cell in wanted if _is_kept(response_file(folder, *cell), keys[cell], rehearses, again)]
+    open_cells = [cell for cell in wanted if cell not in kept]
     try:
         rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
-            write_responses(rows[cell], response_file(folder, *cell), origins[cell])
+            write_responses(rows[cell], response_file(folder, *cell), keys[cell])
         if folder.is_dir() and setup.recipe.replay is None:
             for stale in folder.iterdir():
                 if stale.is_dir() and stale.name not in setup.pool.names:
                     shutil.rmtree(stale)
     return rows | {cell: graded_responses(response_file(folder, *cell)) for cell in kept}
+
+
+def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:
+    return file.is_file() if rehearses else not again and is_made(file, key)
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
@@ -129,6 +152,8 @@ def answer_evaluation(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[Cell, list[ResponseRow]]:
     """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
 
@@ -140,20 +165,21 @@ def answer_evaluation(
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     alike = asked_alike(setup, benchmarks)
     cells = [Cell(worker, name) for worker in workers for name in benchmarks]
-    origins: dict[Cell, Origin] = {}
+    keys: dict[Cell, Key] = {}
     for cell in cells:
         asked = setup.asked_on(cell.benchmark)
         repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-        origins[cell] = answers_origin(worker, questions.get(cell.benchmark, ()), repeats, asked)
+        keys[cell] = graded_by_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
-        begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
+        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
             wanted = [Cell(worker, name) for worker in workers for name in names]
+            wanted = [cell for cell in wanted if again or not is_made(response_file(folder, *cell), keys[cell])]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
-            write_responses(own, response_file(folder, *cell), origins[cell])
-    return rows
+            write_responses(own, response_file(folder, *cell), keys[cell])
+    return {cell: rows[cell] if cell in rows else load_responses(response_file(folder, *cell)) for cell in cells}
 
 
 def _ask(
@@ -214,7 +240,7 @@ def _is_outdated(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        return not is_graded_now(origin_of(file, REMEDY))
+        return not is_graded_now(key_of(file, REMEDY))
     except DamagedFile:
         return True
 

@@ -12,7 +12,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
-from ops.core.once import is_made
+from ops.core.once import Key, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
@@ -61,6 +61,30 @@ def score_policy(
         return _score_policy(setup, policy, name, client, benchmarks, on_progress, again)
 
 
+def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
+    """Return whether all score files that `score_policy` would write are there and would come out the same again."""
+    return all(is_made(*made) for made in _score_files(setup, policy, name, _questions(setup, benchmarks)).values())
+
+
+def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
+    """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
+    questions_of = _questions(setup, benchmarks)
+    return all(store.is_made(questions_of) for store in baseline_stores(setup))
+
+
+def _score_files(
+    setup: Setup, policy: Path, name: str, questions_of: Mapping[str, Sequence[Problem]]
+) -> dict[str, tuple[Path, Key]]:
+    """Return benchmark → its score file, and the key of the scores."""
+    return {
+        benchmark: (
+            score_file(setup.workspace, name, policy, benchmark),
+            with_player(scores_key(setup.asked_on(benchmark), policy, questions)),
+        )
+        for benchmark, questions in questions_of.items()
+    }
+
+
 def _score_policy(
     setup: Setup,
     policy: Path,
@@ -72,15 +96,10 @@ def _score_policy(
 ) -> dict[str, StoredRows]:
     from ops.conductor.writer import load_conductor
 
-    questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
-    files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
-    weights = policy_id(policy)
-    keys = {
-        benchmark: (files[benchmark], with_player(scores_key(setup.asked_on(benchmark), policy, questions)))
-        for benchmark, questions in questions_of.items()
-    }
+    questions_of = _questions(setup, benchmarks)
+    keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
     begin_tables(dict(keys.values()))
-    stored = {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
+    stored = {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, (file, _) in keys.items()}
     keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
     questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
     if not questions_of:

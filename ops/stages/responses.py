@@ -112,11 +112,17 @@ def _materialized(
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])
-        if folder.is_dir() and setup.recipe.replay is None:
-            for stale in folder.iterdir():
-                if stale.is_dir() and stale.name not in setup.pool.names:
-                    shutil.rmtree(stale)
+        forget_other_workers(setup)
     return rows | {cell: graded_responses(response_file(folder, *cell)) for cell in kept}
+
+
+def forget_other_workers(setup: Setup) -> None:
+    """Delete the precached responses of workers that the pool lacks, except in a rehearsal."""
+    folder = setup.workspace.data / "responses"
+    if folder.is_dir() and setup.recipe.replay is None:
+        for stale in folder.iterdir():
+            if stale.is_dir() and stale.name not in setup.pool.names:
+                shutil.rmtree(stale)
 
 
 def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:
@@ -160,16 +166,9 @@ def answer_evaluation(
     Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
     Raises the errors of `materialize_responses`.
     """
-    setup = setup.of_opponents
-    workers = asked_alone(setup)
+    keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
+    cells, workers, alike = list(keys), asked_alone(setup), asked_alike(setup, benchmarks)
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
-    alike = asked_alike(setup, benchmarks)
-    cells = [Cell(worker, name) for worker in workers for name in benchmarks]
-    keys: dict[Cell, Key] = {}
-    for cell in cells:
-        asked = setup.asked_on(cell.benchmark)
-        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-        keys[cell] = graded_by_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
         begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
@@ -180,6 +179,22 @@ def answer_evaluation(
         for cell, own in rows.items():
             write_responses(own, response_file(folder, *cell), keys[cell])
     return {cell: rows[cell] if cell in rows else load_responses(response_file(folder, *cell)) for cell in cells}
+
+
+def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
+    """Return whether all files that `answer_evaluation` would write are there and would come out the same again."""
+    folder = evaluation_folder(setup.workspace)
+    return all(is_made(response_file(folder, *cell), key) for cell, key in _alone_keys(setup, benchmarks).items())
+
+
+def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[Cell, Key]:
+    setup = setup.of_opponents
+    questions, keys = evaluation_questions(setup.workspace, setup.recipe), dict[Cell, Key]()
+    for cell in (Cell(worker, name) for worker in asked_alone(setup) for name in benchmarks):
+        asked = setup.asked_on(cell.benchmark)
+        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
+        keys[cell] = graded_by_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
+    return keys
 
 
 def _ask(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.store import read_problems
 from ops.config import Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
@@ -33,6 +35,22 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
     """
     parts = {(each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions}
     return " ".join(sorted({_key(*part, setup) for part in parts}))
+
+
+def graders_of(problems: Path) -> str:
+    """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
+    reads the problems reports. Raises `OSError` for a missing file."""
+    status = problems.stat()
+    return _graders_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _graders_of(problems: Path, *_: int) -> str:
+    """Read a file once for each state of it, which the last arguments are."""
+    try:
+        return graders_key(read_problems(problems))
+    except DataError:
+        return ""
 
 
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:

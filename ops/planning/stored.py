@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ops.benchmarks.graded import GRADER
 from ops.benchmarks.store import by_benchmark, evaluation_questions
@@ -52,7 +51,7 @@ class Left:
     """Benchmark → share, averaged over the scored policies."""
 
 
-def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any] | None = None) -> Left:
+def left(setup: Setup, shortlist: Sequence[Problem]) -> Left:
     """Compute the remaining shares of the recipe's run from the stored cache, policies, training runs and scores.
 
     `shortlist`: the recipe's stored candidates; if it is empty, everything counts as remaining.
@@ -71,7 +70,7 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
     stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
     stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
     for name, adaptive, recursive in stages:
-        run = setup.workspace.runs / run_key(setup, policy, deepspeed, adaptive, recursive)
+        run = setup.workspace.runs / run_key(setup, policy, adaptive, recursive)
         shares[name] = share_of_run(run, (adaptive or recursive or recipe.grpo).steps or recipe.grpo.steps)
         policy = run / "policy"
     return Left(

@@ -33,24 +33,30 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
     runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
     machine with the same libraries for grading, which the files of `data/` need.
     """
-    parts = {(each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions}
-    return " ".join(sorted({_key(*part, setup) for part in parts}))
+    return " ".join(sorted({_key(*part, setup) for part in _parts(questions)}))
+
+
+def _parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions
+    )
 
 
 def graders_of(problems: Path) -> str:
     """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
     reads the problems reports. Raises `OSError` for a missing file."""
     status = problems.stat()
-    return _graders_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+    parts = _parts_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+    return " ".join(sorted({_key(*part, None) for part in parts}))
 
 
 @lru_cache(maxsize=16)
-def _graders_of(problems: Path, *_: int) -> str:
+def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
     """Read a file once for each state of it, which the last arguments are."""
     try:
-        return graders_key(read_problems(problems))
+        return _parts(read_problems(problems))
     except DataError:
-        return ""
+        return frozenset()
 
 
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:

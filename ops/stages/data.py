@@ -28,7 +28,8 @@ from ops.grading.version import grader_version
 from ops.precaching.stored import Cell, Profiles
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
 from ops.stages.problems import Raw, forget_others, materialize_raw
-from ops.stages.responses import materialize_profiles, precached_keys
+from ops.stages.profiles import materialize_profiles
+from ops.stages.responses import precached_keys
 from ops.versioning.settings import stage_modules
 
 STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,9 +14,8 @@ from ops.benchmarks.graded import begin_tables, graded_responses, is_graded_now
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
-from ops.core.atomic import write_text
 from ops.core.digests import DamagedFile
-from ops.core.errors import DataError, OverBudget
+from ops.core.errors import OverBudget
 from ops.core.once import Key, is_made, key_of
 from ops.core.problem import Problem
 from ops.core.processes import alone
@@ -30,12 +28,10 @@ from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_ask
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.precaching.precache import precache, write_responses
-from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
-from ops.precaching.stored import Cell, Profiles, evaluation_folder, graded_by_code, responses_key
+from ops.precaching.stored import Cell, evaluation_folder, graded_by_code, responses_key
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
-from ops.workers.pool import at_prices
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -127,30 +123,6 @@ def forget_other_workers(setup: Setup) -> None:
 
 def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:
     return file.is_file() if rehearses else not again and is_made(file, key)
-
-
-def materialize_profiles(setup: Setup) -> Profiles:
-    """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
-    workspace = setup.workspace
-    every = graded_responses(workspace.data / "responses")
-    rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
-    if not rows:
-        raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
-    workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
-    shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
-    profiles = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
-    text = json.dumps(
-        {
-            "workers": [worker.as_row() for worker in profiles.workers],
-            "oracle": {name: score._asdict() for name, score in profiles.oracle.items()},
-            "best_single": profiles.best,
-            "signal_forecast": round(profiles.forecast, 6),  # further digits differ between processors
-        },
-        indent=1,
-        ensure_ascii=False,
-    )
-    write_text(workspace.data / "profiles.json", text + "\n")
-    return profiles
 
 
 def answer_evaluation(

@@ -78,7 +78,7 @@ def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
         "raw_problems": ("ops.stages.problems", *catalogue, *(PLUGINS.values() if embedded else ())),
         "shortlist": ("ops.stages.curation",),
         "worker_responses": ("ops.precaching.precache",),
-        "worker_profiles": ("ops.stages.responses", "ops.precaching.profiles"),
+        "worker_profiles": ("ops.stages.profiles",),
         "training_mix": ("ops.stages.curation", f"ops.curation.selectors.{recipe.curation.selector}"),
     }
 

@@ -28,7 +28,8 @@ from ops.planning.stored import left
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.responses import answer_evaluation, materialize_profiles, materialize_responses
+from ops.stages.profiles import materialize_profiles
+from ops.stages.responses import answer_evaluation, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 from tests.unit.core.test_digests import DAMAGES
@@ -64,6 +65,16 @@ class Project:
         self.responses()
         materialize_mix(self.setup)
         self.policy = make_base_policy(self.setup, open_client(self.setup, "training"))
+
+    @classmethod
+    def copied(cls, finished: Project, root: Path) -> Project:
+        """Return a copy of the project at `root`."""
+        shutil.copytree(finished.workspace.root, root)
+        project = object.__new__(cls)
+        project.workspace, project.calls = Workspace(root), 0
+        project.setup = Setup.read(project.workspace, "small")
+        project.policy = base_policy_folder(project.setup)
+        return project
 
     def asking(self, work: Callable[[Any], Any]) -> Any:
         client = open_client(self.setup, "evaluation")
@@ -105,12 +116,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 @pytest.fixture
 def project(finished: Project, tmp_path: Path) -> Project:
     """A copy of the finished workspace."""
-    shutil.copytree(finished.workspace.root, tmp_path / "copy")
-    project = object.__new__(Project)
-    project.workspace, project.calls = Workspace(tmp_path / "copy"), 0
-    project.setup = Setup.read(project.workspace, "small")
-    project.policy = base_policy_folder(project.setup)
-    return project
+    return Project.copied(finished, tmp_path / "copy")
 
 
 @pytest.fixture
@@ -129,6 +135,7 @@ def forget() -> None:
     """Read the files of graders again, as another process does."""
     version.code_and_libraries.cache_clear()
     version.modules_of.cache_clear()
+    code_version.code_version.cache_clear()
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 
 _ONLY_HOW = frozenset({
     "checkpoint_every", "collective_timeout_s", "deepspeed", "gradient_checkpointing", "keep_checkpoints",
-    "micro_batch", "outage_s", "processes", "vllm_max_model_length", "vllm_memory", "vllm_mode", "vllm_server_url", "vllm_sleep",
-    "vllm_tensor_parallel",
+    "micro_batch", "outage_s", "processes", "vllm_max_model_length", "vllm_memory", "vllm_mode", "vllm_server_url",
+    "vllm_sleep", "vllm_tensor_parallel",
 })  # fmt: skip
 """Settings of memory, processes, disk and waiting. They only decide how a result is computed, so that a run continues
 with other values."""

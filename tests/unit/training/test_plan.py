@@ -20,6 +20,7 @@ import pytest
 from pydantic import ValidationError
 
 from ops.config import Budget, Grpo, Recipe, load_recipe
+from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.training.grpo.__main__ import train
@@ -65,7 +66,7 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
     checkpoint.mkdir(parents=True)
     (checkpoint / "trainer_state.json").write_text("{}", encoding="utf-8")
     assert write_run(setup, base, zero2 | {"train_batch_size": "auto"}) == folder
-    with pytest.raises(ConfigError, match=r"grpo.processes, grpo.deepspeed differ .* 2 processes with ZeRO stage 2\. .*"):
+    with pytest.raises(ConfigError, match=r"grpo.deepspeed: differ .*: 2 processes with ZeRO stage 2"):
         write_run(setup, base, zero3)
 
 
@@ -116,8 +117,8 @@ def test_a_new_run_says_which_inputs_changed_since_the_one_before(
     (setup.workspace.data / "training_mix.jsonl").write_text("another\n", encoding="utf-8")
     second = write_run(setup, base)
     assert caplog.messages == [f"{second.name} begins anew, because of its inputs changed since {first}: data"]
-    (first / f"{PLAN}.sha256").unlink()
-    (second / f"{PLAN}.sha256").unlink()
+    for run in (first, second):
+        write_digest(run / PLAN)  # as an earlier version did, without a key
     caplog.clear()
     third = write_run(replace(setup, recipe=QUICK.model_copy(update={"seed": 99})), base)
     assert any(f"stop now and rename that folder to {third.name}" in message for message in caplog.messages)

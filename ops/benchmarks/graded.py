@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import read_problems
-from ops.config import Setup
+from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
 from ops.core.once import Key, key_of
 from ops.core.problem import Problem
 from ops.core.rows import REMEDY, ResponseRow, load_responses
-from ops.grading.grader import GRADERS
+from ops.grading import configure
+from ops.grading.grader import GRADERS, OwnGrader
 from ops.grading.isolation import libraries_of
 from ops.grading.version import grader_version
 
@@ -24,6 +25,19 @@ log = logging.getLogger(__name__)
 GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
 GRADER = "grader"
 """The name of the graders' key in the key of a table."""
+
+
+def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
+    """Use a recipe's settings of grading and its benchmarks' own graders in this process (`ops.grading.configure`)."""
+    grading, graders = recipe.grading, map(plain_grader, recipe.own_graders)
+    configure(root, grading.isolation, grading.environments, verdicts, graders)
+
+
+def plain_grader(settings: BenchmarkGrader) -> OwnGrader:
+    """Return what grading needs to know of a benchmark's own grader."""
+    if isinstance(settings, JudgeGrader):
+        return OwnGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
+    return OwnGrader(settings.version, settings.file, settings.function, settings.source)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
@@ -62,7 +76,7 @@ def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
     programs = None
     if setup is not None and benchmark:
-        programs = libraries_of(setup.recipe.grading, setup.workspace.root, benchmark)
+        programs = libraries_of(setup.recipe.grading.environments, setup.workspace.root, benchmark)
     return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
 
 

@@ -22,8 +22,8 @@ from ops.core.cpython import parse
 SOURCE = Path(ops.__path__[0])
 """The folder of the package `ops`."""
 ONLY_HOW = (
-    "ops.alerts", "ops.cache", "ops.config", "ops.grading", "ops.local_models", "ops.planning", "ops.release",
-    "ops.spending", "ops.training", "ops.versioning", "ops.workers", "ops.core",
+    "ops.alerts", "ops.config", "ops.grading", "ops.local_models", "ops.planning", "ops.providers",
+    "ops.release", "ops.spending", "ops.store", "ops.training", "ops.versioning", "ops.workers", "ops.core",
 )  # fmt: skip
 """Packages that decide where, when and at what price a stage works, or whose part of a result is in its key in another
 way: settings by their values, responses by the workers' identity, verdicts by the version of the grader, and what was

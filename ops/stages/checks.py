@@ -53,7 +53,7 @@ def check_once(
 def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
     recipe, root = setup.recipe, setup.workspace.root
     before = [each for each in STAGES[: STAGES.index(stage) + 1] if each != "worker_profiles"]
-    programs = [own_libraries(), *(libraries_of(recipe.grading, root, name) for name in recipe.benchmarks)]
+    programs = [own_libraries(), *(libraries_of(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
     sections = {"benchmarks", "curation", "evaluation", "precaching"}
     key = {
         "files": data_version(*data_files(setup.workspace, *before)),

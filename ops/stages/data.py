@@ -63,7 +63,7 @@ def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None
 def _raw_key(setup: Setup, benchmark: str) -> Key:
     source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
     grader, root = entry.graded_by(source), setup.workspace.root
-    programs = libraries_of(setup.recipe.grading, root, benchmark) if GRADERS[grader].runs else None
+    programs = libraries_of(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs else None
     key = {
         "source": digest(source.model_dump(mode="json")),
         "seed": str(setup.recipe.seed),

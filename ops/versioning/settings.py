@@ -21,7 +21,7 @@ from ops.config import BenchmarkSource, Pool, Recipe, Snapshot
 from ops.core.atomic import write_text
 from ops.core.code_version import code_version
 from ops.core.errors import DataError
-from ops.core.registry import PLUGINS
+from ops.core.registry import PROVIDERS
 from ops.core.settings_files import read_yaml
 from ops.core.workspace import Workspace
 from ops.grading.version import grader_version
@@ -73,9 +73,10 @@ def _noted(file: Path) -> Any:
 def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
     """Return data stage → the modules whose code, with what they import, decides its output."""
     catalogue = tuple(f"ops.benchmarks.catalogue.{name}" for name in recipe.benchmarks)
+    plugins = [provider.plugin for provider in PROVIDERS.values() if provider.plugin]
     embedded = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return {
-        "raw_problems": ("ops.stages.problems", *catalogue, *(PLUGINS.values() if embedded else ())),
+        "raw_problems": ("ops.stages.problems", *catalogue, *(plugins if embedded else ())),
         "shortlist": ("ops.stages.curation",),
         "worker_responses": ("ops.precaching.precache",),
         "worker_profiles": ("ops.stages.profiles",),

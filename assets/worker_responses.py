@@ -17,7 +17,7 @@ from ops.precaching.profiles import profile
 from ops.precaching.stored import Cell
 from ops.retraining.standing import required
 from ops.stages.data import are_precached, data_files
-from ops.stages.responses import estimate_responses, forget_other_workers, materialize_responses
+from ops.stages.responses import estimate_responses, materialize_responses, other_workers
 
 
 @dg.asset(
@@ -39,8 +39,7 @@ def worker_responses(
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
     cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
     stored = data_files(setup.workspace, "worker_responses")
-    if not again and are_precached(setup, cells):
-        forget_other_workers(setup)
+    if not again and snapshot.change is None and not other_workers(setup) and are_precached(setup, cells):
         versioning.record(setup.workspace, snapshot, "worker_responses")
         return unchanged(context, data_version(*stored), chosen)
     gate.ready(podium, *ALL_NEEDS)

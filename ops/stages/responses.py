@@ -114,11 +114,14 @@ def _materialized(
 
 def forget_other_workers(setup: Setup) -> None:
     """Delete the precached responses of workers that the pool lacks, except in a rehearsal."""
-    folder = setup.workspace.data / "responses"
-    if folder.is_dir() and setup.recipe.replay is None:
-        for stale in folder.iterdir():
-            if stale.is_dir() and stale.name not in setup.pool.names:
-                shutil.rmtree(stale)
+    for stale in other_workers(setup) if setup.recipe.replay is None else ():
+        shutil.rmtree(stale)
+
+
+def other_workers(setup: Setup) -> list[Path]:
+    """Return the folders with precached responses of workers that the pool lacks."""
+    folders = (setup.workspace.data / "responses").glob("*/")
+    return [folder for folder in folders if folder.is_dir() and folder.name not in setup.pool.names]
 
 
 def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:

@@ -25,7 +25,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     oracle."""
     setup = podium.load()
     drawn = setup.workspace.state / "accuracy_against_cost.png"
-    profiles = profiles_once(setup, again=asked_again(context) or not drawn.is_file())
+    profiles = profiles_once(setup, again=asked_again(context))
     versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")
     version = data_version(*data_files(setup.workspace, "worker_profiles"))
     if profiles is None:

@@ -37,6 +37,7 @@ from ops.retraining.drift import (
 from ops.retraining.revisions import act_on_drift, record_revisions
 from ops.store import cache_key
 from ops.synthetic.problems import generate
+from ops.workers.scheduling import ALONE, Turn
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import simulate
 from tests.builders import Answering
@@ -56,7 +57,9 @@ class Provider:
         self.asked: Counter[tuple[str, int | Sample]] = Counter()
         self.kept: dict[tuple[str, int | Sample], Response] = {}
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         key = cache_key(worker.identity, messages, 0), sample
         if key in self.kept:
             return self.kept[key]

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ops.core.response import STORED, Message, Response, Sample
+from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
@@ -77,8 +78,14 @@ class Head(NamedTuple):
 
 
 def encode(response: Response) -> tuple[bytes, str]:
-    """Return canonical JSON of a response, and its checksum."""
-    body = canonical([getattr(response, name) for name in STORED]).encode()
+    """Return canonical JSON of a response, and its checksum.
+
+    The parts of its usage besides prompt and completion follow at the end, if it has any.
+    """
+    usage = response.usage
+    values = [response.text, usage.prompt_tokens, usage.completion_tokens]
+    values += [response.cost_usd, response.latency_s, response.finish_reason]
+    body = canonical([*values, parts] if (parts := usage.special_parts()) else values).encode()
     return body, _checksum(body)
 
 
@@ -86,8 +93,9 @@ def decode(body: bytes, checksum: str) -> Response | None:
     """Return the response with `cached=True`; None if the row is damaged."""
     if _checksum(body) != checksum:
         return None
-    text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason = json.loads(body.decode("ascii"))
-    return Response(text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason, cached=True)
+    text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason, *parts = json.loads(body.decode("ascii"))
+    usage = Usage(prompt_tokens, completion_tokens, **(parts[0] if parts else {}))
+    return Response(text, usage, cost_usd, latency_s, reason, cached=True)
 
 
 def is_sound(row: CacheRow) -> bool:

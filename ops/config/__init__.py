@@ -32,7 +32,7 @@ from ops.config.operations import (
     Serving,
     Slack,
 )
-from ops.config.pool import Pool, Price, ReasoningMarks, Serve, Worker
+from ops.config.pool import Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, tier_named
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -106,6 +106,7 @@ __all__ = [
     "PromotionGate",
     "PromptedPolicy",
     "Prompting",
+    "RatesOfTier",
     "ReasoningMarks",
     "Recipe",
     "Recursive",
@@ -140,5 +141,6 @@ __all__ = [
     "pool_file",
     "resolved",
     "split_pool",
+    "tier_named",
     "with_pool",
 ]

@@ -16,7 +16,7 @@ from ops.core.errors import counted
 from ops.core.problem import Problem
 from ops.core.rows import Origin
 from ops.core.sqlite import SqliteFile, checksum, of_this_machine
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.scores import veiled, write_rows
 
 log = logging.getLogger(__name__)
@@ -174,7 +174,9 @@ class RowJournals:
 
 
 def _values(row: OutcomeRow) -> tuple[str, int, int, str, str]:
-    key, text = (row.problem_id, row.repeat, int(row.unscorable)), json.dumps(_FIELDS(row))
+    values = list(_FIELDS(row))
+    values[_USAGE] = [use.as_columns() for use in row.usage]
+    key, text = (row.problem_id, row.repeat, int(row.unscorable)), json.dumps(values)
     return *key, text, checksum(*map(str, key), text)
 
 
@@ -187,7 +189,7 @@ def _is_sound(problem: bytes, repeat: int, unscorable: int, text: bytes, own: by
 def _row(text: bytes) -> OutcomeRow:
     values = json.loads(text)
     values[_WORKERS] = tuple(values[_WORKERS])
-    values[_USAGE] = tuple(Usage(*use) for use in values[_USAGE])
+    values[_USAGE] = tuple(map(CallUsage.from_columns, values[_USAGE]))
     return OutcomeRow(*values)
 
 

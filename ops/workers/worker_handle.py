@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.core.errors import ConfigError
 from ops.workers.fleet import LIMITS_URL, FleetLimits, fleet_limits
 from ops.workers.limits import Limits
 from ops.workers.machine import MachineLimits, machine_limits
-from ops.workers.providers import is_remote, request_settings, worst_price
+from ops.workers.providers import is_remote, price_of, request_settings
 
 
 class Breaker:
@@ -93,6 +93,7 @@ class WorkerHandle:
     """The pool's file, for error messages."""
     remote: bool
     """Called over a network, through the loop's session."""
+    price: Price
     limits: Limits
     breaker: Breaker
     worked: bool = False
@@ -101,9 +102,8 @@ class WorkerHandle:
     """Requests that the provider rejected since the last response."""
     not_believed: ConfigError | None = None
     """The provider reported an impossible usage: the error that stops all further calls."""
-
-    def __post_init__(self) -> None:
-        self._price = worst_price(self.worker, self.file)
+    excess_usd: float = 0.0
+    """The most USD by which a reply has cost more than was reserved for it."""
 
     def answered(self) -> None:
         """Record a response of a live call."""
@@ -113,13 +113,6 @@ class WorkerHandle:
         """Raise the `ConfigError` of an impossible claim of usage, if there was one."""
         if self.not_believed is not None:
             raise self.not_believed
-
-    @property
-    def price(self) -> tuple[float, float]:
-        """Return the highest USD per prompt token and per completion token of a call today."""
-        if self.worker.price is not None and self.worker.price.later:
-            return worst_price(self.worker, self.file)
-        return self._price
 
 
 def resolve_worker(worker: Worker, file: Path | str, limits: Path) -> WorkerHandle:
@@ -134,6 +127,7 @@ def resolve_worker(worker: Worker, file: Path | str, limits: Path) -> WorkerHand
         settings=request_settings(worker, file),
         file=file,
         remote=remote,
+        price=price_of(worker, file),
         limits=Limits(worker, machine=_shared_limits(worker, limits) if remote else None),
         breaker=Breaker(worker.breaker_failures, worker.breaker_rest_s),
     )

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
@@ -127,7 +128,7 @@ class Sleeper:
         async with self._limits.setdefault(worker.name, asyncio.Semaphore(worker.concurrency)):
             await asyncio.sleep(taken)
         self.work[worker.name] = self.work.get(worker.name, 0.0) + taken
-        return Response(f"{worker.name} of {len(messages)}", 10, 5, 0.0, taken, "stop")
+        return Response(f"{worker.name} of {len(messages)}", Usage(10, 5), 0.0, taken, "stop")
 
 
 async def serially(workflow: Workflow, question: str, offered: Sequence[Worker], client: Client) -> None:
@@ -173,7 +174,7 @@ def cpu() -> list[Row]:
 async def _executed(workflow: Workflow, worker: Worker) -> None:
     class Echo:
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
-            return Response("Echo.", 1, 1, 0.0, 0.0, "stop")
+            return Response("Echo.", Usage(1, 1), 0.0, 0.0, "stop")
 
     client, scheduler = Echo(), Scheduler()
     for number in range(CALLS):

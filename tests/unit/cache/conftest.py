@@ -15,11 +15,12 @@ import pytest
 from ops.cache import CallClaim, ResponseCache
 from ops.core.processes import free_port
 from ops.core.response import Response
+from ops.core.usage import Usage
 from tests import needs
 from tests.faults.clients import server as server
 
 OpenCache = Callable[[], ResponseCache]
-RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
+RESPONSE = Response("Answer: 4", Usage(10, 5), 2e-5, 0.25, "stop", retries=2)
 LEASE_S = 3.0
 _HOLDER = f"""
     import asyncio, sys

@@ -21,6 +21,7 @@ import pytest
 from ops.cache import ResponseCache
 from ops.config import Price, Worker
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
@@ -89,7 +90,7 @@ def _live(order: Order, end: Connection) -> None:
             await asyncio.gather(*(ask(question) for question in questions + questions[:3]))
             for number in range(written, written + PUT_EACH_TURN):
                 key = own_key(process, number)
-                cache.put_many([(key, "{}", Response(f"text of {key}", 1, 1, 0.0, 0.0, "stop"))])
+                cache.put_many([(key, "{}", Response(f"text of {key}", Usage(1, 1), 0.0, 0.0, "stop"))])
             written += PUT_EACH_TURN
             for _ in range(20):
                 key = own_key(chance.randrange(PROCESSES), chance.randrange(written))

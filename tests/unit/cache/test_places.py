@@ -15,12 +15,13 @@ from ops.cache.backend import CacheRow, encode
 from ops.cache.misses import ABSENT, why_miss
 from ops.config import Pool, Worker
 from ops.core.response import Response
+from ops.core.usage import Usage
 from tests.unit.cache.conftest import RESPONSE, OpenCache
 
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
 CODER = Worker(name="coder", model="openai/coder", temperature=0.2)
 QUESTION = [{"role": "user", "content": "A farmer has 17 sheep and buys 4 more. How many now?\n\nSubtask: Solve."}]
-PAID = (10, 5, 2e-5, 0.25, "stop")
+PAID = (Usage(10, 5), 2e-5, 0.25, "stop")
 SHORT = [{"role": "user", "content": "1+1?"}]
 
 

@@ -19,6 +19,7 @@ from ops.cache.admin import verify
 from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.sqlite import Damaged, SqliteFile
+from ops.core.usage import Usage
 from ops.core.value_store import ValueStore
 from ops.evaluation.journal import RowJournal
 from ops.evaluation.rows import OutcomeRow
@@ -206,7 +207,7 @@ def test_the_flag_of_a_row_that_does_not_count_is_protected_too(tmp_path: Path) 
 
 def entry(number: int) -> tuple[str, str, Response]:
     messages = [{"role": "user", "content": f"Question {number}? {'so ' * 100}"}]
-    response = Response(f"Answer: {number} {'long ' * 50}", 10, 5, 2e-5, 0.25, "stop")
+    response = Response(f"Answer: {number} {'long ' * 50}", Usage(10, 5), 2e-5, 0.25, "stop")
     return cache_key({"model": "m"}, messages, 0), cache_material({"model": "m"}, messages, 0), response
 
 

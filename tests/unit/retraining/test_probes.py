@@ -22,6 +22,7 @@ from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import ResponseRow, response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.retraining.drift import YEAR, Detector, threshold
@@ -56,7 +57,7 @@ class Provider:
             raise WorkerUnreachable("away")
         self.asked[key] += 1
         text = "The answer is 41." if self.swapped else "The answer is 17."
-        self.kept[key] = Response(text, 10, 5, 0.0, 0.1, "stop")
+        self.kept[key] = Response(text, Usage(10, 5), 0.0, 0.1, "stop")
         return self.kept[key]
 
 

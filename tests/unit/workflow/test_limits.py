@@ -17,6 +17,7 @@ from ops.cache import cache_key
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.workflow.execution import Previous, carried, execute, messages_of
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.scheduler import Scheduler
@@ -149,7 +150,7 @@ def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
     class Short:
         async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
             await asyncio.sleep(0)
-            return Response("x" * 200, 1, 1, 0.0, 0.0, "stop")
+            return Response("x" * 200, Usage(1, 1), 0.0, 0.0, "stop")
 
     scheduler, team = Scheduler(), Team(WORKERS, Short())
 

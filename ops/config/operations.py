@@ -1,12 +1,10 @@
-"""Settings of operations: `config/promotion.yaml`, `retraining.yaml`, `alerts.yaml` and `serving.yaml`."""
+"""Settings of operations: `config/promotion.yaml`, `retraining.yaml` and `serving.yaml`."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from pydantic import Field
 
-from pydantic import Field, model_validator
-
-from ops.config.base import DAY_S, HttpUrl, PoolName, Settings
+from ops.config.base import DAY_S, PoolName, Settings
 from ops.config.pool import Pool
 from ops.config.recipe import Vote
 
@@ -37,68 +35,13 @@ class PromotionGate(Settings):
     """Share of the other side's questions that both scored; below it the two cannot be compared."""
 
 
-AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
-KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
-_VARIABLE = r"^[A-Z][A-Z0-9_]*$"
+class Drift(Settings):
+    """Questions that are asked again every night, to detect whether a worker or the champion has changed."""
 
-
-class Slack(Settings):
-    """An incoming webhook of Slack, or of a service that accepts the same JSON (for example Mattermost)."""
-
-    webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
-    """The environment variable that holds the webhook's URL, which is a secret."""
-    kinds: tuple[AlertKind, ...] = KINDS
-    """Kinds of notices that are posted."""
-
-
-class Mail(Settings):
-    """A mail server for notices."""
-
-    host: str = Field(min_length=1)
-    port: int = Field(default=587, ge=1, le=65535)
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    """"none" sends without encryption: for a relay on this machine."""
-    user: str | None = None
-    """None: the server asks for no password."""
-    password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
-    """The environment variable that holds the user's password."""
-    sender: str = Field(min_length=3, pattern=r"^[^\s@]+@[^\s@]+$")
-    to: tuple[str, ...] = Field(min_length=1)
-    kinds: tuple[AlertKind, ...] = KINDS
-    """Kinds of notices that are sent."""
-
-    @model_validator(mode="after")
-    def _a_password_is_not_sent_in_the_clear(self) -> Mail:
-        if self.user is not None and self.security == "none":
-            raise ValueError("user: a password would be sent in the clear. Set security to starttls or tls")
-        return self
-
-
-class Alerts(Settings):
-    """The destinations of notices, which are always recorded in `.podium/alerts.jsonl` too."""
-
-    slack: Slack | None = None
-    """None: nothing is posted."""
-    mail: Mail | None = None
-    """None: nothing is sent."""
-    timeout_s: float = Field(default=10.0, gt=0, le=60)
-    """Seconds for one attempt of a channel."""
-    attempts: int = Field(default=3, ge=1, le=10)
-    """Attempts after a time-out, a lost connection, 429 or 5xx, with pauses."""
-    ui_url: HttpUrl | None = None
-    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
-
-
-class Probing(Settings):
-    """Questions repeated every night to detect whether a worker has changed since precaching."""
-
-    reference: int = Field(default=360, ge=8)
-    """Number of questions per worker with a second answer beside the precached one, to measure how much the worker
-    differs from itself. Each is probed once; after the last, two new answers to each are requested."""
-    questions: int = Field(default=24, ge=1)
-    """Number of questions to every worker in one round of probes."""
+    questions: int = Field(default=48, ge=1)
+    """Number of questions to every worker, and to the champion, in one night."""
     false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
-    """Probability that an unchanged worker is reported as changed within 365 rounds."""
+    """Probability that an unchanged worker, or an unchanged champion, is reported as changed within 365 nights."""
 
 
 class Retraining(Settings):
@@ -114,9 +57,7 @@ class Retraining(Settings):
     end, for a new worker to pay for fine-tuning. The choice is judged on answers that took no part in it."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of the two-sided intervals that decide whether a new worker pays."""
-    slice_questions: int = Field(default=20, ge=1)
-    """Questions per benchmark of the nightly evaluation, the next ones every night."""
-    probing: Probing = Probing()
+    drift: Drift = Drift()
 
 
 class PoolChange(Settings):

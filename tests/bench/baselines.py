@@ -10,6 +10,7 @@ from statistics import fmean
 
 import click
 
+from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
@@ -21,7 +22,6 @@ from ops.evaluation.report import Columns, Leaderboard, percent
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
-from ops.grading import configure
 from ops.planning.estimate import Range
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import left
@@ -45,7 +45,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
     Without `yes` a person is asked before paid workers are called. Raises `PodiumError`.
     """
     workspace = setup.workspace
-    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
+    configure_grading(setup.recipe, workspace.root, workspace.cache)
     confirm_spending(setup, yes, None if yes else cost(setup))
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]

@@ -16,6 +16,7 @@ from typing import Any
 
 from assets.conductor import run_folder
 from assets.resources import Podium
+from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
@@ -29,7 +30,6 @@ from ops.evaluation.report import Leaderboard, percent
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.evaluation.statistics import mean_estimate
-from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
@@ -52,7 +52,7 @@ def main() -> int:
     workspace = Workspace.find()
     podium = Podium(root=str(workspace.root), recipe="smollm2")
     setup = podium.load()
-    configure(setup.recipe.grading, workspace.root)
+    configure_grading(setup.recipe, workspace.root)
     folder = run_folder(podium)
     trained, record = RunResult.read(folder), ColdStartRecord.read(base_policy_folder(setup))
     if trained is None or record is None:

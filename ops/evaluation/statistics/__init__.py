@@ -31,7 +31,7 @@ from ops.evaluation.statistics.oracle import (
 from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.evaluation.statistics.pooled import Pooled, pooled
 from ops.evaluation.statistics.power import Stratum, detectable_paired
-from ops.evaluation.statistics.score import score_interval
+from ops.evaluation.statistics.score import is_difference, score_interval
 
 __all__ = [
     "OVERALL",
@@ -55,6 +55,7 @@ __all__ = [
     "gain_of_choice",
     "hindsight_gain",
     "holm",
+    "is_difference",
     "mcnemar",
     "mean_estimate",
     "mean_of",

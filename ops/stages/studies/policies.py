@@ -19,7 +19,6 @@ from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.changed import Changed, Written, changed, workflows
-from ops.evaluation.journal import RowList
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
@@ -28,7 +27,7 @@ from ops.evaluation.stored_baselines import answers_to
 from ops.evaluation.stored_studies import Lab
 from ops.evaluation.study import Compliance, Habits, Intervention, Observation, Training
 from ops.precaching.profiles import best_single
-from ops.stages.evaluation import answer_all
+from ops.stages.evaluation import asking
 from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.plan import read_curve
@@ -135,8 +134,14 @@ def answers_with_texts(
         for asked, names in asked_alike(setup, benchmarks):
             questions = [question for benchmark in names for question in lab.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
-            own, rows = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation})), RowList()
-            run_async(answer_all(conductor, weights, questions, own, client, rows))
+            own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
+            rows: list[OutcomeRow] = []
+            with asking(conductor, weights, own, client) as (writer, team):
+                answering = evaluate(
+                    writer, questions, team, evaluation,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, fits=conductor.fits, into=rows.extend,
+                )  # fmt: skip
+                run_async(answering)
             made += at_prices(rows, asked.pool)
     return made
 

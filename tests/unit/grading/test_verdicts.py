@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.config import FunctionGrader, Grading
+from ops.benchmarks.graded import plain_grader
+from ops.config import FunctionGrader
+from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
-from ops.core.sqlite import checksum
 from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
+from ops.store import Kind
+from ops.store.admin import verify
+from ops.store.entries import checksum
+from ops.store.sqlite_file import SqliteBackend
 from tests.builders import fenced, make_code_problem, make_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,9 +36,9 @@ SECRET = "90210"
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path) -> Path:
     """A workspace's store of verdicts, which another process has not used before."""
-    configure(Grading(isolation=isolation()), ROOT, tmp_path)
+    configure(ROOT, isolation(), verdicts=tmp_path)
     another_process()
-    return tmp_path / verdicts.NAME
+    return tmp_path / "responses.sqlite"
 
 
 def another_process() -> None:
@@ -81,7 +86,7 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
 def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
     own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
     other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
-    configure(Grading(isolation=isolation()), ROOT, tmp_path, [own, other])
+    configure(ROOT, isolation(), verdicts=tmp_path, graders=[plain_grader(own), plain_grader(other)])
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
 
@@ -97,7 +102,7 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
 
 
 def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
-    configure(Grading(isolation=isolation()), ROOT)
+    configure(ROOT, isolation())
     assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
@@ -186,7 +191,7 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 @pytest.mark.parametrize(
     "damage",
     [
-        "value = '[1.0, \"passed\", null]'",
+        "value = '[1.0,\"passed\",null]'",
         "key = 'another', value = value",
         "checksum = ''",
         "value = CAST(x'FF' AS TEXT)",
@@ -196,7 +201,7 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 def test_a_row_that_is_damaged_or_no_verdict_is_replaced(damage: str, store: Path, graded: Graded) -> None:
     first, _ = graded(WRONG)
     with sqlite3.connect(store) as connection:
-        connection.create_function("proper_checksum", 2, checksum)
+        connection.create_function("proper_checksum", 2, lambda key, text: checksum(Kind.VERDICT, key, text.encode()))
         connection.execute(f"UPDATE entries SET {damage}", {"text": damage.partition(" -- ")[2]})
     assert graded(WRONG) == (first, 1)
     assert graded(WRONG) == (first, 0)
@@ -206,22 +211,25 @@ def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: 
     graded(RIGHT)
     graded(WRONG)
     with sqlite3.connect(store) as connection:  # as a poisoned store would have it
-        (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM entries ORDER BY value DESC")
+        query = "SELECT key, value, checksum FROM entries ORDER BY value DESC"
+        (good, right, checksum), (bad, _, _) = connection.execute(query)
         assert "passed" in right and good != bad
         values = (right, checksum, bad)
         connection.execute("UPDATE entries SET value = ?, checksum = ? WHERE key = ?", values)
     assert graded(WRONG)[0].score == 0.0
 
 
-def test_a_file_that_is_no_database_is_set_aside(store: Path, graded: Graded) -> None:
+def test_a_file_that_is_no_database_is_repaired_by_a_person(store: Path, graded: Graded) -> None:
     graded(RIGHT)
-    configure(Grading(isolation=isolation()), ROOT)
+    configure(ROOT, isolation())
     for file in store.parent.glob(f"{store.name}-*"):
         file.unlink()
     store.write_bytes(b"no database" * 1000)
-    configure(Grading(isolation=isolation()), ROOT, store.parent)
+    configure(ROOT, isolation(), verdicts=store.parent)
+    with pytest.raises(DataError, match="podium cache verify --repair"):
+        graded(RIGHT)
+    verify(SqliteBackend(store.parent), repair=True)
     assert [graded(RIGHT)[1], graded(RIGHT)[1]] == [1, 0]
-    assert [file.name for file in store.parent.glob("*.damaged-*")]
 
 
 @pytest.mark.parametrize(
@@ -248,12 +256,14 @@ def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(
 
 
 def rows(store: Path) -> list[tuple[str, ...]]:
+    if not store.exists():
+        return []
     with sqlite3.connect(store) as connection:
         return connection.execute("SELECT * FROM entries").fetchall()
 
 
 def grade_in_another(folder: Path, program: str) -> float:
-    configure(Grading(isolation=isolation()), ROOT, folder)
+    configure(ROOT, isolation(), verdicts=folder)
     return grade(PROBLEM, fenced(program)).score
 
 

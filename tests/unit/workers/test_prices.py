@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.cache.backend import decode, encode
 from ops.config import Price, RatesOfTier, Worker
 from ops.core.response import Response
 from ops.core.usage import MeanUsage, Usage
 from ops.evaluation.rows import CallUsage
+from ops.store.entries import Entry, Stored, read_response
 from ops.workers.litellm_private import models
 from ops.workers.price_table import price_in_table
 from ops.workers.providers import litellm, most_tokens
@@ -191,13 +191,17 @@ def test_a_price_of_the_table_books_no_less_than_litellm_counts() -> None:
 PLAIN = b'["Answer: 4",10,5,2e-05,0.25,"stop"]'
 
 
+def restored(response: Response) -> Response | None:
+    entry = Entry.of_response("key", "{}", response, 0.0)
+    return read_response("key", Stored(entry.body, entry.checksum))
+
+
 def test_a_stored_response_keeps_its_form_and_special_parts_follow_it() -> None:
     plain = Response("Answer: 4", Usage(10, 5), 2e-5, 0.25, "stop", cached=True)
-    body, checksum = encode(plain)
-    assert body == PLAIN and decode(body, checksum) == plain
+    assert Entry.of_response("key", "{}", plain, 0.0).body == PLAIN and restored(plain) == plain
     usage = Usage(10, 5, 4, 3, reasoning_tokens=2, service_tier="flex", stated_usd=0.5)
     special = Response("Answer: 4", usage, 0.5, 0.25, "stop", cached=True)
-    assert decode(*encode(special)) == special
+    assert restored(special) == special
     assert CallUsage.from_columns(CallUsage("w", usage).as_columns()) == CallUsage("w", usage)
     earlier = {"worker": "w", "prompt_tokens": 10, "completion_tokens": 5}
     assert CallUsage.from_columns(earlier) == CallUsage("w", Usage(10, 5))

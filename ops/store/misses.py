@@ -1,0 +1,114 @@
+"""Explain a cache miss: the field of the key that differs from the nearest stored entry.
+
+Nothing is scanned: an index gives the entries with the same messages and those whose prompts begin alike; the nearest
+of these is chosen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ops.core.response import Message, Sample
+from ops.store.entries import cache_material, marks
+from ops.store.responses import ResponseCache
+
+NEIGHBOURS = 1000
+"""Number of entries of each kind to compare at most: the same messages, the next in order, the previous."""
+_AROUND = 40
+"""Characters shown before and after the first one that differs."""
+ABSENT = "(not set)"
+
+
+class Difference(NamedTuple):
+    """One field of the key: its path, the requested value, the stored value."""
+
+    field: str
+    wanted: str
+    stored: str
+    at: int | None = None
+    """The first differing character of two texts."""
+
+
+class Lookup(NamedTuple):
+    """Whether the call is stored, and if not, how it differs from the nearest entry."""
+
+    stored: bool
+    differences: tuple[Difference, ...]
+    nearest: str | None
+    """The nearest entry's material; None if nothing related is stored."""
+
+
+def why_miss(
+    cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample = 0
+) -> Lookup:
+    """Compare a call (with the arguments of `cache_key`) with the stored entries.
+
+    The nearest entry is the same question to the same model, else the same worker's entry with the longest common
+    prompt prefix, else another model's entry for the same question. A prompt that differs in its first characters has
+    no related entry.
+    """
+    material = cache_material(identity, messages, sample)
+    call = json.loads(material)
+    nearest: tuple[tuple[int, int, int], str, tuple[Difference, ...]] | None = None
+    for candidate in dict.fromkeys(cache.backend.near(marks(material), NEIGHBOURS)):
+        if candidate == material:
+            return Lookup(True, (), candidate)
+        try:
+            stored = json.loads(candidate)
+        except json.JSONDecodeError:  # a damaged row; `verify` reports it
+            continue
+        differences = tuple(_differences(call, stored))
+        rank = _distance(call, stored, differences)
+        if nearest is None or rank < nearest[0]:
+            nearest = rank, candidate, differences
+    return Lookup(False, nearest[2], nearest[1]) if nearest else Lookup(False, (), None)
+
+
+def _distance(call: Any, stored: Any, differences: Sequence[Difference]) -> tuple[int, int, int]:
+    same_messages = call["messages"] == stored["messages"]
+    if same_messages and call["worker"].get("model") == stored["worker"].get("model"):
+        tier = 0
+    elif call["worker"] == stored["worker"]:
+        tier = 1
+    else:
+        tier = 2 if same_messages else 3
+    return tier, len(differences), -sum(difference.at or 0 for difference in differences)
+
+
+def _differences(call: Any, stored: Any) -> list[Difference]:
+    left, right = _flat(call), _flat(stored)
+    return [
+        _difference(field, left.get(field, ABSENT), right.get(field, ABSENT))
+        for field in dict.fromkeys((*left, *right))
+        if left.get(field, ABSENT) != right.get(field, ABSENT)
+    ]
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Return leaves by path: ``worker.temperature``, ``messages[1].content``, ``sample``. A plain list is one leaf."""
+    if isinstance(value, dict):
+        parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return {path: value}
+    return {name: leaf for part, item in parts for name, leaf in _flat(item, part).items()}
+
+
+def _difference(field: str, wanted: Any, stored: Any) -> Difference:
+    if not (field.endswith("content") and isinstance(wanted, str) and isinstance(stored, str)):
+        return Difference(field, _shown(wanted), _shown(stored))
+    pairs = zip(wanted, stored, strict=False)
+    at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(stored)))
+    return Difference(field, _around(wanted, at), _around(stored, at), at)
+
+
+def _shown(value: Any) -> str:
+    return value if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def _around(text: str, at: int) -> str:
+    start, end = max(at - _AROUND, 0), at + _AROUND
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

@@ -1,0 +1,170 @@
+"""`ResponseCache`: the paid responses of a store, with a cache in memory in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from ops.core.response import Response
+from ops.core.together import Together
+from ops.store.entries import CACHE_URL, Backend, Claim, Entry, Kind, read_response
+from ops.store.sqlite_file import SqliteBackend
+
+log = logging.getLogger(__name__)
+
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
+
+
+class _Taken(NamedTuple):
+    """The result of an attempt to claim a key, and whether its response is stored now."""
+
+    claim: Claim | None
+    stored: bool
+
+
+OVERHEAD = 500
+"""What a response in memory takes besides its text, in characters: its key, counts and objects."""
+
+
+class ResponseCache:
+    """Responses by key, in a folder's SQLite file or in another `Backend`; many processes share it.
+
+    `memory_chars` bounds the responses kept in memory in front of it (characters). A response that cannot be read is
+    dropped and counts as a miss. Any method may raise `DataError` for a file that cannot be used now, `sqlite3.Error`
+    or `OSError` (no disk), and `CacheUnavailable` (no server).
+    """
+
+    def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
+        self.backend: Backend = SqliteBackend(place) if isinstance(place, Path) else place
+        self._memory: LRUCache[str, Response] = LRUCache(memory_chars, getsizeof=_chars)
+        self._lock = threading.Lock()
+        self._claims = Together(self._take, undo=_release)
+
+    def get(self, key: str) -> Response | None:
+        """Return the response of that key with `cached=True`, or None."""
+        if (kept := self._recall(key)) is not None:
+            return kept
+        entry = self.backend.select(Kind.RESPONSE, [key]).get(key)
+        if entry is None:
+            return None
+        response = read_response(key, entry)
+        if response is None:
+            log.warning("the stored response %s is damaged: dropped, the worker is asked again", key)
+            self.delete([key])
+            return None
+        self._remember(key, response)
+        return response
+
+    def put_many(self, entries: Sequence[tuple[str, str, Response]]) -> None:
+        """Store complete successes, (key, material, response), in one transaction: once this returns, all are on disk.
+
+        If it raises, none is stored. `material` is the text of `cache_material`, kept so that a person can see the
+        request.
+        """
+        if not entries:
+            return
+        now = time.time()
+        self.backend.insert([Entry.of_response(*entry, now) for entry in entries])
+        for key, _, response in entries:
+            self._remember(key, replace(response, cached=True))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Drop responses; other processes may keep them in memory until they end."""
+        self.backend.delete(Kind.RESPONSE, keys)
+        with self._lock:
+            for key in keys:
+                self._memory.pop(key, None)
+
+    def holds(self, keys: Sequence[str]) -> set[str]:
+        """Return the stored keys, which an estimate omits. Entries are not checked for damage."""
+        return self.backend.holds(Kind.RESPONSE, keys)
+
+    async def claim(self, key: str) -> Response | Claim:
+        """Wait for the right to make the call of this key, or for its response from the process that holds it.
+
+        Of all processes that share the cache, one makes the call. A claim must be released when the response is stored
+        or the call has failed: then a waiting process takes over. It also takes over if the holder has ended, once no
+        answer to the holder's call can arrive any more.
+        """
+        pause = _FIRST_POLL_S
+        while True:
+            taken = await self._claims.do(key)
+            if taken.stored and (response := self.get(key)) is not None:
+                _release(taken)
+                return response
+            if taken.claim is not None:
+                return taken.claim
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_POLL_S)
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """Record that the calls of these keys are sent now, and for how long an answer may arrive; return those still
+        claimed.
+
+        If this process dies, no other process repeats the calls before then. A call whose claim another process holds
+        must not be made: this process was suspended, or disconnected, for too long.
+        """
+        return self.backend.mark_sent(seconds)
+
+    def __len__(self) -> int:
+        """Return the number of stored responses."""
+        return self.backend.count(Kind.RESPONSE)
+
+    def close(self) -> None:
+        """Close the file or the connections; the next use opens them again."""
+        self.backend.close()
+
+    def _take(self, keys: Sequence[str]) -> list[_Taken]:
+        claims = self.backend.claim(Kind.RESPONSE, keys)
+        # Read after the claims were taken: this finds responses stored since the caller's look-up.
+        stored = self.backend.holds(Kind.RESPONSE, keys)
+        return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
+
+    def _recall(self, key: str) -> Response | None:
+        with self._lock:
+            return self._memory.get(key)
+
+    def _remember(self, key: str, response: Response) -> None:
+        if _chars(response) <= self._memory.maxsize:
+            with self._lock:
+                self._memory[key] = response
+
+
+def _chars(response: Response) -> int:
+    return len(response.text) + OVERHEAD
+
+
+def _release(taken: _Taken) -> None:
+    if taken.claim is not None:
+        taken.claim.release()
+
+
+def open_cache(folder: Path) -> ResponseCache:
+    """Open the responses of the checkout's store (`open_backend`)."""
+    return ResponseCache(open_backend(folder))
+
+
+def open_backend(folder: Path) -> Backend:
+    """Open the checkout's store: the server in PODIUM_CACHE_URL, or the folder's file.
+
+    Raises `ConfigError` if the variable holds no URL of such a server, or its client is not installed.
+    """
+    url = os.environ.get(CACHE_URL)
+    if not url:
+        return SqliteBackend(folder)
+    if url.startswith("postgres"):
+        from ops.store.postgres import PostgresBackend
+
+        return PostgresBackend(url)
+    from ops.store.redis_server import RedisBackend
+
+    return RedisBackend(url)

@@ -1,0 +1,262 @@
+"""The store in one SQLite file: the default, for any number of processes of one machine."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ops.core.errors import counted
+from ops.core.parts import EARLIER_STORES, STORE_VERSION
+from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
+from ops.store.claims import LocalClaim, LocalClaims
+from ops.store.entries import OPENING, Entry, Head, Kind, Marks, Stored, claim_name, marks
+
+log = logging.getLogger(__name__)
+
+_PAGE = 2000
+"""Rows per page of a full read: no transaction stays open in between, so that writers' WAL can shrink."""
+
+
+# An index on an expression stores the prompt's beginning once, not twice.
+_OPENING = f"substr(material, 13, {OPENING})"
+_SCHEMA = (
+    """CREATE TABLE entries (
+        key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
+        created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL,
+        kind TEXT NOT NULL DEFAULT 'response'
+    )""",
+    "CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)",
+    f"CREATE INDEX near ON entries ({_OPENING}, messages)",
+    "CREATE INDEX kinds ON entries (kind)",
+)
+_INSERT = """
+INSERT OR REPLACE INTO entries (key, value, checksum, material, created, worker, messages, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
+_COLUMNS = (
+    "CAST(kind AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), "
+    "created"
+)
+_DELETE = "DELETE FROM entries WHERE key = CAST(? AS TEXT) AND kind = CAST(? AS TEXT)"
+
+
+_REPAIR = (
+    "Run `podium cache verify --repair`, which keeps every entry that can still be read, or restore the file from a "
+    "backup (`podium restore FILE`)"
+)
+_HIGHEST = 2**40
+"""The row numbers of a file that is read for repair are lower."""
+_MOST_FAILURES = 50_000
+"""Failed reads after which a repair gives up the rest."""
+
+
+class SqliteBackend:
+    """The entries of all kinds in `responses.sqlite` of a folder, and their claims in a file beside it.
+
+    A file in which an earlier version of Podium had only responses gets the other kinds when it is opened. A damaged
+    file raises `Damaged`: no response is paid for again before a person has run `repair`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        file = folder / "responses.sqlite"
+        self._file = SqliteFile(file, STORE_VERSION, _SCHEMA, earlier=EARLIER_STORES, remedy=_REPAIR)
+        self._claims = LocalClaims(folder)
+        self._known: set[int] = set()
+        self.name = str(self._file.path)
+
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+        found = {}
+        with self._file.reading() as connection:
+            for some in batched(keys):
+                query = f"""SELECT key, CAST(value AS BLOB), CAST(checksum AS BLOB) FROM entries
+                    WHERE key IN ({placeholders(some)}) AND kind = ?"""
+                for key, body, checksum in connection.execute(query, (*some, kind)):
+                    found[key] = Stored(body, _text(checksum))
+        return found
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        self._insert(entries)
+        self._claims.end([claim_name(Kind(entry.kind), entry.key) for entry in entries])
+
+    def delete(self, kind: str, keys: Sequence[str]) -> None:
+        with self._file.writing() as connection:
+            connection.executemany(_DELETE, [(_bytes(key), _bytes(kind)) for key in keys])
+
+    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+        stored_keys: set[str] = set()
+        with self._file.reading() as connection:
+            for some in batched(keys):
+                query = f"SELECT key FROM entries WHERE key IN ({placeholders(some)}) AND kind = ?"
+                stored_keys.update(key for (key,) in connection.execute(query, (*some, kind)))
+        return stored_keys
+
+    def count(self, kind: Kind) -> int:
+        row = self._one("SELECT count(*) FROM entries WHERE kind = ?", kind)
+        return int(row[0]) if row else 0
+
+    def heads(self) -> Iterator[Head]:
+        query = "kind, key, worker, created, length(CAST(value AS BLOB)) + length(CAST(material AS BLOB))"
+        return (Head(*row) for row in self._all(query))
+
+    def entries(self) -> Iterator[Entry]:
+        return (_entry(*row) for row in self._all(_COLUMNS))
+
+    def find(self, prefix: str) -> Entry | None:
+        between = (prefix, prefix + "\x7f")  # keys are ASCII
+        row = self._one(f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", *between)
+        return None if row is None else _entry(*row)
+
+    def identities(self) -> dict[int, str]:
+        with self._file.reading() as connection:
+            return dict(connection.execute("SELECT worker, identity FROM identities"))
+
+    def near(self, marks: Marks, limit: int) -> Iterator[str]:
+        # After a prompt shorter than the opening comes text that is not part of it.
+        same = (marks.opening, marks.opening + "\x7f", marks.messages)
+        queries: tuple[tuple[str, tuple[Any, ...]], ...] = (
+            (f"{_OPENING} = ? AND messages = ?", same[::2])
+            if len(marks.opening) == OPENING
+            else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same),
+            (f"{_OPENING} >= ? ORDER BY {_OPENING}", (marks.opening,)),
+            (f"{_OPENING} < ? AND {_OPENING} > '' ORDER BY {_OPENING} DESC", (marks.opening,)),
+        )
+        for where, values in queries:
+            query = f"SELECT CAST(material AS BLOB) FROM entries WHERE {where} LIMIT ?"
+            with self._file.reading() as connection:
+                rows = connection.execute(query, (*values, limit)).fetchall()
+            yield from (_text(material) for (material,) in rows)
+
+    def claim(self, kind: Kind, keys: Sequence[str]) -> list[LocalClaim | None]:
+        return self._claims.take([claim_name(kind, key) for key in keys])
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        return self._claims.mark_sent(seconds)
+
+    def close(self) -> None:
+        self._file.close()
+        self._claims.close()
+
+    def check(self) -> None:
+        """Raise `Damaged` unless tables and indexes agree, which takes a second for a gigabyte."""
+        with self._file.connection() as connection:
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._file.damaged(" ".join(str(found).split()))
+
+    def repair(self, why: Damaged) -> int:
+        """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
+
+        No other process may use the store meanwhile.
+        """
+        self._known = set()
+        aside = self._file.set_aside(why)
+        if aside is None or not aside.is_file():
+            return 0
+        page: list[Entry] = []
+        for entry in _readable(aside):
+            if entry.is_sound:
+                page.append(entry)
+            if len(page) == _PAGE:
+                self._insert(page)
+                page = []
+        self._insert(page)
+        kept = sum(map(self.count, Kind))
+        log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
+        return kept
+
+    # ── reading and writing ──────────────────────────────────────────────────
+
+    def _insert(self, entries: Sequence[Entry]) -> None:
+        values, new = [], {}
+        for kind, key, body, checksum, material, created in entries:
+            mark = marks(material)
+            values.append((key, body.decode(), checksum, material, created, mark.worker, mark.messages, kind))
+            if mark.worker not in self._known and mark.worker:
+                new[mark.worker] = mark.identity
+        with self._file.writing() as connection:
+            connection.executemany(_INSERT, values)
+            if new:
+                connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new.items()))
+        self._known |= new.keys()
+
+    def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
+        with self._file.reading() as connection:
+            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+        return row
+
+    def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
+        # Rows replaced meanwhile get numbers past the end; following them would never end.
+        end = self._one("SELECT max(rowid) FROM entries")
+        query = f"SELECT rowid, {columns} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
+        last = 0
+        while True:
+            with self._file.reading() as connection:
+                page = connection.execute(query, (last, end and end[0])).fetchall()
+            if not page:
+                return
+            yield from (row[1:] for row in page)
+            last = page[-1][0]
+
+
+def _readable(file: Path) -> Iterator[Entry]:
+    """Give the entries of a damaged database that SQLite can still reach, some of them several times.
+
+    They are read from the first one up to the first damaged place, and from the last one down to the last damaged
+    place. Between the two, ranges of row numbers are read, and halves of those that cannot be read.
+    """
+    failures = 0
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
+        query = _query_of(connection)
+        ends = [0, _HIGHEST]
+        for end, order in enumerate(("", " ORDER BY rowid DESC")):
+            try:
+                for number, *values in connection.execute(query + order):
+                    entry = _entry(*values)
+                    ends[end] = number if entry.is_sound else ends[end]
+                    yield entry
+                return
+            except sqlite3.DatabaseError:
+                failures += 1
+        ranges = [(ends[0], ends[1])]
+        while ranges and failures < _MOST_FAILURES:
+            low, high = ranges.pop()
+            try:
+                for _, *values in connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)):
+                    yield _entry(*values)
+            except sqlite3.DatabaseError:
+                failures += 1
+                if high - low > 1:
+                    ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
+
+
+def _query_of(connection: sqlite3.Connection) -> str:
+    """Return the query of all entries of a file, which may be one of an earlier version of Podium."""
+    query = f"SELECT rowid, {_COLUMNS} FROM entries"
+    try:
+        connection.execute(f"{query} WHERE rowid = 0")
+    except sqlite3.DatabaseError as error:
+        if "no such" in str(error):
+            earlier = _COLUMNS.replace("(kind ", "('response' ").replace("(value ", "(response ")
+            return f"SELECT rowid, {earlier} FROM responses"
+    return query
+
+
+def _entry(kind: bytes, key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> Entry:
+    return Entry(
+        kind.decode(errors="surrogateescape"), key.decode(errors="surrogateescape"), body, _text(checksum),
+        _text(material), created,
+    )  # fmt: skip
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

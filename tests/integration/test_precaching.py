@@ -21,7 +21,8 @@ from ops.core.errors import OverBudget
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.spending.ledger import Ledger
-from ops.stages.responses import estimate_responses, materialize_profiles, materialize_responses
+from ops.stages.profiles import materialize_profiles
+from ops.stages.responses import estimate_responses, materialize_responses
 from tests.command import PODIUM
 from tests.integration import checkouts
 from tests.integration.checkouts import SHORT, UNTRAINED, configure, metadata, shortlisted, sizes

@@ -13,7 +13,8 @@ from ops.core.checked import opened_table
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.core.usage import USAGE_COLUMNS
+from ops.evaluation.rows import CallUsage, OutcomeRow
 
 PART = 5_000
 """The rows that are read or written at once."""
@@ -45,7 +46,7 @@ def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, ke
             if stored is not None and any(row.unscorable for row in part):
                 stored[INCOMPLETE] = "without the scores of some answers"
             columns = {name: [getattr(row, name) for row in kept] for name in _COLUMNS}
-            columns["usage"] = [[use._asdict() for use in responses] for responses in columns["usage"]]
+            columns["usage"] = [[use.as_columns() for use in responses] for responses in columns["usage"]]
             writer.write_table(pa.table(columns, schema=schema))
 
 
@@ -63,9 +64,10 @@ def _schema() -> Any:
     """Return the Arrow schema of score files."""
     import pyarrow as pa
 
-    usage = pa.struct([("worker", pa.string()), ("prompt_tokens", pa.int64()), ("completion_tokens", pa.int64())])
+    columns = {"worker": "string", **USAGE_COLUMNS}
+    usage = pa.struct([(name, pa.type_for_alias(kind)) for name, kind in columns.items()])
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    types |= {"tuple[str, ...]": pa.list_(pa.string()), "tuple[Usage, ...]": pa.list_(usage)}
+    types |= {"tuple[str, ...]": pa.list_(pa.string()), "tuple[CallUsage, ...]": pa.list_(usage)}
     return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
 
 
@@ -89,7 +91,7 @@ def iterate_rows(
         for part in table.iter_batches(PART, columns=list(_COLUMNS)):
             columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
             columns["workers"] = list(map(tuple, columns["workers"]))
-            columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
+            columns["usage"] = [tuple(map(CallUsage.from_columns, responses)) for responses in columns["usage"]]
             yield from map(OutcomeRow, *columns.values())
 
 
@@ -131,7 +133,7 @@ def iter_at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> Iterator[OutcomeRo
         known = [(prices.get(use.worker), use) for use in row.usage]
         if not known or any(price is None for price, _ in known):
             return row
-        usd = sum(price.usd(use.prompt_tokens, use.completion_tokens) for price, use in known if price is not None)
+        usd = sum(price.usd(use.usage) for price, use in known if price is not None)
         return replace(row, cost_usd=usd)
 
     return map(priced, rows)

@@ -25,7 +25,7 @@ from ops.evaluation.stored_studies import Lab
 from ops.evaluation.subsets import Part, accuracy, joined, named_parts, parts
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
 from ops.workers.client import WorkerClient
-from ops.workers.providers import worst_price
+from ops.workers.providers import price_of
 from ops.workflow.cards import load_cards
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -79,7 +79,7 @@ def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[],
     shared = {f"{size} of {len(offered)}": some for size, some in drawn.items()}
     shared[f"{len(offered)} of {len(offered)}"] = [tuple(range(len(offered)))]
     by_name = {worker.name: worker for worker in setup.pool.workers}
-    usd = {worker: worst_price(by_name[worker], setup.pool_file)[1] for worker in by_name}
+    usd = {name: price_of(worker, setup.pool_file).on().output for name, worker in by_name.items()}
     for label, part in named_parts([by_name[worker] for worker in offered], usd).items():
         shared[f"{label} ({len(part)} of {len(offered)})"] = [part]
     planned: dict[str, Callable[[], Sides]] = {}

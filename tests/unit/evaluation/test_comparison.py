@@ -19,11 +19,12 @@ from ops.core.once import OtherInputs
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
 from ops.evaluation.comparison import compare, stored_comparison
 from ops.evaluation.outcomes import COLUMNS, write_outcomes, write_table
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
@@ -72,12 +73,13 @@ def score(problem: Problem, correct: int) -> OutcomeRow:
     return OutcomeRow(
         benchmark=problem.benchmark, problem_id=problem.id, repeat=0, domain=problem.domain, correct=correct,
         format_ok=True, failure="", status="answered", steps=1, workers=("ann",), tokens=150, cost_usd=0.5,
-        latency_s=1.0, completion="c", answer="a", unscorable=False, usage=(Usage("ann", 100, 50),),
+        latency_s=1.0, completion="c", answer="a", unscorable=False, usage=(CallUsage("ann", Usage(100, 50)),),
     )  # fmt: skip
 
 
 def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
-    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", Response("t", 100, 50, 0.5, 1.0, "stop"), right)
+    response = Response("t", Usage(100, 50), 0.5, 1.0, "stop")
+    return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", response, right)
 
 
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:

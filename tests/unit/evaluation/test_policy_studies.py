@@ -22,6 +22,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.changed import Written, changed
@@ -135,7 +136,7 @@ class Table:
         said = messages[-1]["content"].rpartition("Subtask: ")[2]
         self.asked.append((worker.name, said))
         answer = "7" if worker.name == "ada" and said != "Guess." else "99"
-        return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"\\boxed{{{answer}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def problem(place: int) -> Problem:
@@ -275,7 +276,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
 
 
 def answer(worker: str, each: Problem, right: float) -> ResponseRow:
-    return ResponseRow(worker, each.benchmark, each.id, 0, "ok", Response("t", 100, 50, 0.5, 1.0, "stop"), right)
+    return ResponseRow(worker, each.benchmark, each.id, 0, "ok", Response("t", Usage(100, 50), 0.5, 1.0, "stop"), right)
 
 
 class Silent:
@@ -362,7 +363,7 @@ class SometimesRight:
         index = Sample.of(sample).index
         [right] = [gold for question, gold in self.golds.items() if question in messages[0]["content"]]
         wrong = f"The answer is \\boxed{{{1000 + index}}}."
-        return Response(right if index in (1, 2) else wrong, 10, 5, 0.001, 0.5, "stop")
+        return Response(right if index in (1, 2) else wrong, Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scored) -> None:

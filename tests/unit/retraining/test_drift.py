@@ -20,6 +20,7 @@ from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import is_difference, score_interval
 from ops.precaching.precache import precache, solo_messages, write_responses
@@ -70,7 +71,7 @@ class Provider:
             raise ConfigError("pool", "key", "is missing", "Set it")
         self.asked[key] += 1
         answer = "nothing" if self.swapped else self.answers[cache_key({}, messages, 0)]
-        self.kept[key] = Response(rf"The answer is \boxed{{{answer}}}.", 10, 5, 0.0, 0.1, "stop")
+        self.kept[key] = Response(rf"The answer is \boxed{{{answer}}}.", Usage(10, 5), 0.0, 0.1, "stop")
         return self.kept[key]
 
 

@@ -94,7 +94,7 @@ def _spending(setup: Setup, usd: Range | None) -> str:
 
 def calls_cost_money(setup: Setup) -> bool:
     """Return whether the recipe may call a worker that has a price and is not embedded. Raises `ConfigError`."""
-    from ops.workers.providers import is_remote, worst_price
+    from ops.workers.providers import is_remote, price_of
 
     called = (each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each))
-    return setup.recipe.asks_workers and any(any(worst_price(each, setup.pool_file)) for each in called)
+    return setup.recipe.asks_workers and any(price_of(each, setup.pool_file).most_usd(1, 1) > 0 for each in called)

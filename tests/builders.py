@@ -11,6 +11,7 @@ from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.evaluation.rows import OutcomeRow
 from ops.workflow.grammar import Workflow
 
@@ -76,7 +77,7 @@ class Answering:
     ) -> Response:
         self.asked.append((worker.name, list(messages), Sample.of(sample)))
         text = self.says if isinstance(self.says, str) else self.says(worker, messages)
-        return Response(text, 10, 5, 0.001, 0.5, "stop")
+        return Response(text, Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def scratch_policy(folder: Path, *prompts: Sequence[Message], **settings: int) -> PolicyCard:

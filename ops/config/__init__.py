@@ -22,7 +22,7 @@ from ops.config.loading import (
     with_pool,
 )
 from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
-from ops.config.pool import Pool, Price, ReasoningMarks, Serve, Worker
+from ops.config.pool import Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, tier_named
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -95,6 +95,7 @@ __all__ = [
     "PromotionGate",
     "PromptedPolicy",
     "Prompting",
+    "RatesOfTier",
     "ReasoningMarks",
     "Recipe",
     "Recursive",
@@ -128,5 +129,6 @@ __all__ = [
     "pool_file",
     "resolved",
     "split_pool",
+    "tier_named",
     "with_pool",
 ]

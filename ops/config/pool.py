@@ -18,33 +18,105 @@ from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, fi
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
+from ops.core.usage import MeanUsage, Usage
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
+
+
+_ACCOUNT_CHOOSES = ("openai/", "azure/", "gpt-")
+"""Beginnings of models for which a setting of the account chooses the service tier if a request names none."""
+_STANDARD_TIERS, _PRIORITY = ("auto", "default", "on_demand", "standard"), "priority"
+
+
+def tier_named(name: str) -> str:
+    """Return a provider's name of a service tier in lower case, and "" for its standard tier."""
+    return "" if name.lower() in _STANDARD_TIERS else name.lower()
 
 
 class Rates(Settings):
     """USD per million tokens."""
 
     input: float = Field(ge=0)
+    """Tokens of the prompt."""
     output: float = Field(ge=0)
-
-    def plain(self) -> Rates:
-        """Return these rates without a date."""
-        return Rates(input=self.input, output=self.output)
+    """Tokens of the completion."""
+    cached_input: float | None = Field(default=None, ge=0)
+    """Tokens of the prompt that the provider reads from its cache. None: as `input`."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Tokens of the prompt that the provider writes to its cache. None: as `input`."""
+    reasoning: float | None = Field(default=None, ge=0)
+    """Tokens of the completion that are reasoning. None: as `output`."""
 
     def __str__(self) -> str:
-        return f"{self.input:g} / {self.output:g}"
+        special = {"cached input": self.cached_input, "cache write": self.cache_write, "reasoning": self.reasoning}
+        stated = "".join(f", {name} {rate:g}" for name, rate in special.items() if rate is not None)
+        return f"{self.input:g} / {self.output:g}{stated}"
 
 
-class LaterRates(Rates):
+class RatesOfTier(Rates):
+    """Rates of calls with a long prompt, at a service tier, or with both."""
+
+    above_prompt_tokens: int | None = Field(default=None, ge=1)
+    """The prompt has more tokens than this. None: of any length."""
+    service_tier: str | None = Field(default=None, min_length=1)
+    """The service tier that the provider's reply names, for example `priority`. None: the standard one."""
+
+    @field_validator("service_tier")
+    @classmethod
+    def _is_special(cls, name: str | None) -> str | None:
+        if name is not None and not (tier := tier_named(name)):
+            raise ValueError(f"{name!r} is the standard tier: its rates stand beside `tiers`")
+        return tier if name is not None else None
+
+    @model_validator(mode="after")
+    def _has_a_condition(self) -> Self:
+        if self.above_prompt_tokens is None and self.service_tier is None:
+            raise ValueError("a tier needs above_prompt_tokens, service_tier, or both")
+        return self
+
+    def __str__(self) -> str:
+        tier = f"at {self.service_tier}" if self.service_tier else ""
+        length = f"above {self.above_prompt_tokens:,} prompt tokens" if self.above_prompt_tokens else ""
+        return f"{super().__str__()} {' '.join(part for part in (tier, length) if part)}"
+
+
+class TieredRates(Rates):
+    """USD per million tokens, which may differ with the length of the prompt and the service tier."""
+
+    tiers: tuple[RatesOfTier, ...] = ()
+    """Rates that replace the others. Of the tiers for a reply's service tier, the one with the highest
+    `above_prompt_tokens` that the prompt exceeds is valid."""
+
+    @field_validator("tiers")
+    @classmethod
+    def _different(cls, tiers: tuple[RatesOfTier, ...]) -> tuple[RatesOfTier, ...]:
+        conditions = [(tier.service_tier, tier.above_prompt_tokens) for tier in tiers]
+        if len(set(conditions)) < len(conditions):
+            raise ValueError("two tiers have the same above_prompt_tokens and service_tier")
+        return tiers
+
+    def of(self, prompt_tokens: float, service_tier: str) -> Rates:
+        """Return the rates of a call with a prompt of that length at that service tier ("": the standard one)."""
+        if not self.tiers:
+            return self
+        valid = [tier for tier in self.tiers if prompt_tokens > (tier.above_prompt_tokens or 0)]
+        own = [tier for tier in valid if (tier.service_tier or "") == service_tier]
+        own = own or [tier for tier in valid if tier.service_tier is None]
+        return max(own, key=lambda tier: tier.above_prompt_tokens or 0, default=self)
+
+    def __str__(self) -> str:
+        return ", ".join([super().__str__(), *map(str, self.tiers)])
+
+
+class LaterRates(TieredRates):
     """Rates that the provider has announced."""
 
     since: date
     """The first day (UTC) of these rates."""
 
 
-class Price(Rates):
+class Price(TieredRates):
     """USD per million tokens, with announced changes."""
 
     later: tuple[LaterRates, ...] = ()
@@ -58,15 +130,51 @@ class Price(Rates):
             raise ValueError("dates must be different and in ascending order")
         return later
 
-    def on(self, day: date | None = None) -> Rates:
+    def on(self, day: date | None = None) -> TieredRates:
         """Return the rates of that day; None: today (UTC)."""
+        if not self.later:
+            return self
         day = day or datetime.now(UTC).date()
-        return next((rates for rates in reversed(self.later) if rates.since <= day), self).plain()
+        return next((rates for rates in reversed(self.later) if rates.since <= day), self)
 
-    def usd(self, prompt_tokens: int, completion_tokens: int, day: date | None = None) -> float:
-        """Return the cost of the tokens (USD) on that day; None: today (UTC)."""
-        rates = self.on(day)
-        return (prompt_tokens * rates.input + completion_tokens * rates.output) / 1e6
+    def stated(self) -> dict[str, Any]:
+        """Return today's rates as a pool file states them, for a key or a record: without dates and defaults."""
+        return self.on().model_dump(exclude_defaults=True, exclude={"since", "later"})
+
+    def usd(self, usage: Usage | MeanUsage, day: date | None = None) -> float:
+        """Return what the usage costs (USD) on that day; None: today (UTC).
+
+        A cost that the provider states counts if it is higher than this count.
+        """
+        rates = self.on(day).of(usage.prompt_tokens, usage.service_tier)
+        prompt = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
+        counted = prompt * rates.input + (usage.completion_tokens - usage.reasoning_tokens) * rates.output
+        for tokens, rate, usual in (
+            (usage.cached_prompt_tokens, rates.cached_input, rates.input),
+            (usage.cache_write_tokens, rates.cache_write, rates.input),
+            (usage.reasoning_tokens, rates.reasoning, rates.output),
+        ):
+            if tokens:
+                counted += tokens * (usual if rate is None else rate)
+        return max(counted / 1e6, usage.stated_usd or 0.0)
+
+    def most_usd(
+        self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None, day: date | None = None
+    ) -> float:
+        """Return the most (USD) that a call costs which uses at most so many tokens, however the provider bills them.
+
+        `service_tier`: the tier that the request names, which the provider may replace by the standard one. None: the
+        request names none, and the account's settings at the provider may choose "priority".
+        """
+        tiers = self.on(day).tiers
+        limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
+        return max(
+            self.usd(MeanUsage(prompt, completion_tokens, *prompt_parts, reasoning, tier), day)
+            for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
+            for tier in {"", _PRIORITY if service_tier is None else service_tier}
+            for prompt_parts in ((0.0, 0.0), (prompt, 0.0), (0.0, prompt))
+            for reasoning in (0.0, completion_tokens)
+        )
 
 
 class Serve(Settings):
@@ -173,6 +281,17 @@ class Worker(Settings):
             raise ValueError(secret)
         return values
 
+    @property
+    def service_tier(self) -> str | None:
+        """Return the service tier that requests name in `extra_body`, "" for the standard one.
+
+        None: they name none, and the account's settings at the provider choose one.
+        """
+        named = self.extra_body.get("service_tier")
+        if isinstance(named, str) and named != "auto":
+            return tier_named(named)
+        return None if self.model.startswith(_ACCOUNT_CHOOSES) else ""
+
     @model_validator(mode="after")
     def _can_think(self) -> Self:
         if self.thinking_budget and self.thinking_budget >= self.max_tokens:
@@ -225,7 +344,7 @@ class Pool(Settings):
     def prices_key(self) -> str:
         """Return a hash (12 hex digits) of today's prices, in order of the workers' names, from which costs are
         computed."""
-        return digest(sorted([w.name, w.price.on().model_dump() if w.price else None] for w in self.workers))
+        return digest(sorted([w.name, w.price.stated() if w.price else None] for w in self.workers))
 
     def worker(self, name: str) -> Worker:
         """Return the worker of that name. Raises `KeyError`."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
+
+from ops.core.usage import USAGE_COLUMNS, Usage
 
 Message = dict[str, str]
 """One turn of a chat: ``{"role": "user" | "assistant", "content": text}``."""
@@ -58,7 +61,7 @@ ResponseStatus = Literal["answered", "cut", "withheld", "declined", "tool_calls"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A worker's answer and its cost.
+    """A worker's answer, its usage and its cost.
 
     ``cost_usd`` is in US dollars and ``latency_s`` in seconds; both are those of the original paid call, also if the
     response now comes from the cache. ``retries`` counts the failed attempts before this answer. ``replayed``: recorded
@@ -66,8 +69,7 @@ class Response:
     """
 
     text: str
-    prompt_tokens: int
-    completion_tokens: int
+    usage: Usage
     cost_usd: float
     latency_s: float
     finish_reason: str
@@ -78,9 +80,34 @@ class Response:
     replayed: bool = False
 
     @property
+    def prompt_tokens(self) -> int:
+        return self.usage.prompt_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.usage.completion_tokens
+
+    @property
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
-        return self.prompt_tokens + self.completion_tokens
+        return self.usage.tokens
+
+    def as_stored(self) -> dict[str, Any]:
+        """Return the stored fields by name, with those of the usage beside the others.
+
+        The fields that are left out depend on the run.
+        """
+        stored = {"text": self.text, **self.usage.as_dict(), "cost_usd": self.cost_usd}
+        return stored | {"latency_s": self.latency_s, "finish_reason": self.finish_reason}
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Response:
+        """Return the response with these stored fields. Raises `KeyError` for a missing one.
+
+        Parts of the usage that are missing, as in tables of an earlier version, have their defaults.
+        """
+        usage = Usage(**{name: stored[name] for name in USAGE_COLUMNS if name in stored})
+        return cls(stored["text"], usage, stored["cost_usd"], stored["latency_s"], stored["finish_reason"])
 
     @property
     def status(self) -> ResponseStatus:
@@ -103,8 +130,5 @@ class Response:
         return not self.text.strip()
 
 
-NO_RESPONSE = Response("", 0, 0, 0.0, 0.0, "")
+NO_RESPONSE = Response("", Usage(), 0.0, 0.0, "")
 """A placeholder for a missing response: no text, tokens or cost. The row's status has the reason."""
-
-STORED = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
-"""The stored fields of a response; the others depend on the run."""

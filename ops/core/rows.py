@@ -1,8 +1,7 @@
-"""Tables in Parquet files: graded responses as rows, and the origin of a table."""
+"""Tables of graded responses in Parquet files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any, Literal, get_args
 from ops.core.checked import opened_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
-from ops.core.response import NO_RESPONSE, STORED, Response
+from ops.core.response import NO_RESPONSE, Response
+from ops.core.usage import USAGE_COLUMNS
 
 REMEDY = "Precache again (`podium data responses RECIPE`): the answers are still in the cache"
 Status = Literal["ok", "refused", "unreachable"]
@@ -38,12 +38,12 @@ class ResponseRow:
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
         """Make a row from a table's columns. Raises `KeyError` for a missing column."""
-        response = Response(**{name: columns[name] for name in STORED})
-        return cls(response=response, **{name: columns[name] for name in COLUMNS if name not in STORED})
+        return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _OWN})
 
     def as_columns(self) -> dict[str, Any]:
         """Return the row as columns in the order of `COLUMNS`."""
-        return {name: getattr(self.response if name in STORED else self, name) for name in COLUMNS}
+        values = self.response.as_stored() | {name: getattr(self, name) for name in _OWN}
+        return {name: values[name] for name in COLUMNS}
 
     @property
     def problem_key(self) -> str:
@@ -63,15 +63,17 @@ COLUMNS = {
     "text": "string",
     "score": "float64",
     "extracted": "string",
-    "prompt_tokens": "int64",
-    "completion_tokens": "int64",
+    **USAGE_COLUMNS,
     "cost_usd": "float64",
     "latency_s": "float64",
     "status": "string",
     "finish_reason": "string",
     "grading_usd": "float64",
 }
-"""A table's columns, each with its type: row and response side by side."""
+"""A table's columns, each with its type: row, response and usage side by side."""
+_OWN = tuple(name for name in COLUMNS if name not in NO_RESPONSE.as_stored())
+_OPTIONAL = tuple(USAGE_COLUMNS)[2:]
+"""Columns that tables of an earlier version lack."""
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
@@ -89,9 +91,10 @@ def load_responses(folder: Path) -> list[ResponseRow]:
 
 def _read(file: Path) -> list[ResponseRow]:
     with opened_table(file, REMEDY) as table:
-        if missing := [name for name in COLUMNS if name not in table.schema_arrow.names]:
+        there = [name for name in COLUMNS if name in table.schema_arrow.names]
+        if missing := [name for name in COLUMNS if name not in there and name not in _OPTIONAL]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
-        rows = [ResponseRow.from_columns(columns) for columns in table.read(list(COLUMNS)).to_pylist()]
+        rows = [ResponseRow.from_columns(columns) for columns in table.read(there).to_pylist()]
     if strange := {row.status for row in rows} - set(get_args(Status)):
         raise DataError(file, "column status", f"holds {', '.join(sorted(strange))}", REMEDY)
     return rows
@@ -101,43 +104,5 @@ def schema() -> Any:
     """The tables' Arrow schema."""
     import pyarrow as pa
 
-    return pa.schema([pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in COLUMNS.items()])
-
-
-Origin = Mapping[str, str]
-"""What a table depends on, by name ("policy", "pool", "questions" …): keys and digests."""
-_NAME = b"podium/origin"
-
-
-class OtherOriginError(DataError):
-    """The stored table was made from other inputs than requested; `differing` are the names of those that differ."""
-
-    def __init__(self, file: Path, differing: tuple[str, ...], stored: Origin, wanted: Origin, remedy: str) -> None:
-        pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
-        super().__init__(file, "", f"was made from other inputs: {', '.join(pairs)}", remedy)
-        self.differing = differing
-
-
-def with_origin(table: Any, origin: Origin | None) -> Any:
-    """The Arrow table with `origin` in its schema's metadata; None: as it is."""
-    if origin is None:
-        return table
-    text = json.dumps(dict(origin), sort_keys=True).encode()
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _NAME: text})
-
-
-def check_origin(file: Path, wanted: Origin, remedy: str) -> None:
-    """Raise `OtherOriginError` with the differences unless the table in `file` was made from `wanted`.
-
-    Raises `DataError` if there is no readable file.
-    """
-    stored = origin_of(file, remedy)
-    if differing := tuple(name for name, value in wanted.items() if stored.get(name) != value):
-        raise OtherOriginError(file, differing, stored, wanted, remedy)
-
-
-def origin_of(file: Path, remedy: str) -> dict[str, str]:
-    """Return what the table in `file` was made from; empty if it does not say. Raises `DataError`."""
-    with opened_table(file, remedy) as table:
-        origin: dict[str, str] = json.loads((table.schema_arrow.metadata or {}).get(_NAME, b"{}"))
-    return origin
+    columns = ((name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items())
+    return pa.schema([pa.field(name, kind, nullable=name == "stated_usd") for name, kind in columns])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.core.problem import Grade, Problem, problem_key
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.workflow.strategy import pattern, shape
 from ops.workflow.trace import UNSCORABLE, Trace, WorkflowTrace
 
@@ -18,12 +20,22 @@ NO_WORKFLOW = "no_workflow"
 """Status of a row whose completion is not a valid workflow: it counts as wrong, and as a format failure."""
 
 
-class Usage(NamedTuple):
-    """The token counts of one response of one worker."""
+@dataclass(frozen=True, slots=True)
+class CallUsage:
+    """The usage of one response of one worker."""
 
     worker: str
-    prompt_tokens: int
-    completion_tokens: int
+    usage: Usage
+
+    def as_columns(self) -> dict[str, Any]:
+        """Return the worker and the fields of its usage, as a score file stores them."""
+        return {"worker": self.worker, **self.usage.as_dict()}
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> CallUsage:
+        """Undo `as_columns`; parts of the usage that are missing have their defaults."""
+        usage = dict(columns)
+        return cls(usage.pop("worker"), Usage(**usage))
 
 
 class Played(NamedTuple):
@@ -80,9 +92,9 @@ class OutcomeRow:
     unscorable: bool
     shape: str = ""
     pattern: str = ""
-    usage: tuple[Usage, ...] = ()
-    """The tokens of each response, in the order of `workers`, then those of the call that wrote the workflow, if a
-    worker wrote it. Costs at other prices are computed from these counts."""
+    usage: tuple[CallUsage, ...] = ()
+    """The usage of each response, in the order of `workers`, then those of the call that wrote the workflow, if a
+    worker wrote it. Costs at other prices are computed from it."""
     rounds: int = 1
     """The number of completions that a recursive Conductor wrote; otherwise 1."""
     stop: str = ""
@@ -157,7 +169,7 @@ class OutcomeRow:
             completion="",
             answer=row.response.text,
             unscorable=row.status == "unreachable",
-            usage=(Usage(row.worker, row.response.prompt_tokens, row.response.completion_tokens),),
+            usage=(CallUsage(row.worker, row.response.usage),),
             grading_usd=row.grading_usd,
         )
 
@@ -176,7 +188,6 @@ class OutcomeRow:
         return "right" if self.correct else "wrong"
 
 
-def _usage(trace: WorkflowTrace) -> list[Usage]:
-    """Return the tokens of each paid response, in the order of the steps."""
-    answered = ((step.worker, step.response) for step in trace.steps if step.is_paid)
-    return [Usage(worker, said.prompt_tokens, said.completion_tokens) for worker, said in answered]
+def _usage(trace: WorkflowTrace) -> list[CallUsage]:
+    """Return the usage of each paid response, in the order of the steps."""
+    return [CallUsage(step.worker, step.response.usage) for step in trace.steps if step.is_paid]

@@ -12,8 +12,9 @@ from ops.config import Pool, Setup
 from ops.core.checked import opened_table
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
-from ops.core.rows import Origin, with_origin
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.core.once import INCOMPLETE, Key
+from ops.core.usage import USAGE_COLUMNS
+from ops.evaluation.rows import CallUsage, OutcomeRow
 
 PART = 5_000
 """The rows that are read or written at once."""
@@ -21,28 +22,31 @@ REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, w
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 
-def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, key: Key | None = None) -> None:
     """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
     ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    write_rows(ordered, file, texts=texts, origin=origin)
+    write_rows(ordered, file, texts=texts, key=key)
 
 
-def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, key: Key | None = None) -> None:
     """Write the rows atomically as parquet with a digest beside it, in their order and in parts, so that memory does
     not grow with the rows.
 
     If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
-    empty, because they quote its questions. `origin` records what the scores depend on.
+    empty, because they quote its questions. `key` holds the inputs of the scores. A file with an answer that could not
+    be scored counts as incomplete.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, left = with_origin(_schema().empty_table(), origin).schema, iter(rows)
-    with replacing_with_digest(file) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+    schema, left, stored = _schema(), iter(rows), None if key is None else dict(key)
+    with replacing_with_digest(file, stored) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         while part := list(islice(left, PART)):
             kept = veiled(part, texts=texts)
+            if stored is not None and any(row.unscorable for row in part):
+                stored[INCOMPLETE] = "without the scores of some answers"
             columns = {name: [getattr(row, name) for row in kept] for name in _COLUMNS}
-            columns["usage"] = [[use._asdict() for use in responses] for responses in columns["usage"]]
+            columns["usage"] = [[use.as_columns() for use in responses] for responses in columns["usage"]]
             writer.write_table(pa.table(columns, schema=schema))
 
 
@@ -60,9 +64,10 @@ def _schema() -> Any:
     """Return the Arrow schema of score files."""
     import pyarrow as pa
 
-    usage = pa.struct([("worker", pa.string()), ("prompt_tokens", pa.int64()), ("completion_tokens", pa.int64())])
+    columns = {"worker": "string", **USAGE_COLUMNS}
+    usage = pa.struct([(name, pa.type_for_alias(kind)) for name, kind in columns.items()])
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    types |= {"tuple[str, ...]": pa.list_(pa.string()), "tuple[Usage, ...]": pa.list_(usage)}
+    types |= {"tuple[str, ...]": pa.list_(pa.string()), "tuple[CallUsage, ...]": pa.list_(usage)}
     return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
 
 
@@ -86,7 +91,7 @@ def iterate_rows(
         for part in table.iter_batches(PART, columns=list(_COLUMNS)):
             columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
             columns["workers"] = list(map(tuple, columns["workers"]))
-            columns["usage"] = [tuple(Usage(**use) for use in responses) for responses in columns["usage"]]
+            columns["usage"] = [tuple(map(CallUsage.from_columns, responses)) for responses in columns["usage"]]
             yield from map(OutcomeRow, *columns.values())
 
 
@@ -128,7 +133,7 @@ def iter_at_prices(rows: Iterable[OutcomeRow], pool: Pool) -> Iterator[OutcomeRo
         known = [(prices.get(use.worker), use) for use in row.usage]
         if not known or any(price is None for price, _ in known):
             return row
-        usd = sum(price.usd(use.prompt_tokens, use.completion_tokens) for price, use in known if price is not None)
+        usd = sum(price.usd(use.usage) for price, use in known if price is not None)
         return replace(row, cost_usd=usd)
 
     return map(priced, rows)

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ops.core.errors import DataError
-from ops.core.rows import Origin
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.core.once import Key
+from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.scores import veiled, write_rows
 
 _TABLE = """CREATE TABLE rows (
@@ -48,7 +48,7 @@ class RowSorter:
 
     def add(self, rows: Sequence[OutcomeRow]) -> None:
         """Take rows; one replaces an earlier one of the same question and repeat."""
-        values = [(row.benchmark, row.problem_id, row.repeat, json.dumps(_FIELDS(row))) for row in veiled(rows)]
+        values = [(row.benchmark, row.problem_id, row.repeat, _text(row)) for row in veiled(rows)]
         try:
             self._connection.execute("BEGIN")
             self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)
@@ -70,14 +70,20 @@ class RowSorter:
         query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
         return (_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
 
-    def write(self, files: Mapping[str, tuple[Path, Origin]]) -> None:
-        """Write the score file of each benchmark: benchmark → (file, origin)."""
-        for benchmark, (file, origin) in files.items():
-            write_rows(self.of(benchmark), file, origin=origin)
+    def write(self, files: Mapping[str, tuple[Path, Key]]) -> None:
+        """Write the score file of each benchmark: benchmark → (file, key)."""
+        for benchmark, (file, key) in files.items():
+            write_rows(self.of(benchmark), file, key=key)
+
+
+def _text(row: OutcomeRow) -> str:
+    values = list(_FIELDS(row))
+    values[_USAGE] = [use.as_columns() for use in row.usage]
+    return json.dumps(values)
 
 
 def _row(text: str) -> OutcomeRow:
     values = json.loads(text)
     values[_WORKERS] = tuple(values[_WORKERS])
-    values[_USAGE] = tuple(Usage(*use) for use in values[_USAGE])
+    values[_USAGE] = tuple(map(CallUsage.from_columns, values[_USAGE]))
     return OutcomeRow(*values)

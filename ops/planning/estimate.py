@@ -11,23 +11,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.core.rows import ResponseRow
+from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
-from ops.workers.providers import is_remote, most_tokens, worst_price
+from ops.workers.providers import is_remote, most_tokens, price_of
 from ops.workflow.judging import question
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -98,19 +99,12 @@ NOTHING = Range.of(0.0)
 # ── measurements ─────────────────────────────────────────────────────────────────
 
 
-class MeanTokens(NamedTuple):
-    """Mean tokens per call."""
-
-    prompt_tokens: float
-    completion_tokens: float
-
-
 @dataclass(frozen=True)
 class Measured:
     """Measured tokens and latency of the workers' calls."""
 
-    tokens: Mapping[tuple[str, str], MeanTokens] = field(default_factory=dict)
-    """(worker, benchmark) → mean tokens per call; benchmark "" is the mean over all benchmarks."""
+    usage: Mapping[tuple[str, str], MeanUsage] = field(default_factory=dict)
+    """(worker, benchmark) → mean usage of a call; benchmark "" is the mean over all benchmarks."""
     latency_s: Mapping[str, float] = field(default_factory=dict)
     """Worker → mean latency in seconds."""
 
@@ -120,17 +114,17 @@ class Measured:
 
         The ledger adds calls of other purposes and calls of response tables that were never finished.
         """
-        tokens: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+        usages: dict[tuple[str, str], list[Usage]] = defaultdict(list)
         seconds: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             if row.status == "ok":
                 seconds[row.worker].append(row.response.latency_s)
                 for benchmark in (row.benchmark, ""):
-                    tokens[row.worker, benchmark].append((row.response.prompt_tokens, row.response.completion_tokens))
-        means = {key: MeanTokens(*map(fmean, zip(*counts, strict=True))) for key, counts in tokens.items()}
+                    usages[row.worker, benchmark].append(row.response.usage)
+        means = {key: MeanUsage.of(every) for key, every in usages.items()}
         for purpose in _PURPOSES if ledger is not None else ():
             assert ledger is not None
-            means |= {(worker, ""): MeanTokens(*each) for worker, each in ledger.mean_tokens(purpose).items()}
+            means |= {(worker, ""): mean for worker, mean in ledger.mean_usage(purpose).items()}
         return cls(means, {worker: fmean(values) for worker, values in seconds.items()})
 
 
@@ -183,15 +177,23 @@ class Call(NamedTuple):
     """Tokens of the prompt."""
     answer: Range
     latency_s: Range
-    input_usd: float
-    """USD per prompt token."""
-    output_usd: float
+    price: Price
+    service_tier: str | None = None
+    """As the worker's requests name it."""
+    parts: MeanUsage = MeanUsage()
+    """The expected parts of prompt and answer that have rates of their own."""
     basis: str = ""
     """Source of the answer's length: "measured", "alike" (answers of similar workers) or "" (assumed length)."""
 
     @property
     def usd(self) -> Range:
-        return self.prompt.times(self.input_usd).plus(self.answer.times(self.output_usd))
+        """The high end is the dearest way in which the provider may bill its tokens."""
+        tier = self.service_tier or ""
+        low, expected = (
+            self.price.usd(replace(self.parts, prompt_tokens=prompt, completion_tokens=answer, service_tier=tier))
+            for prompt, answer in zip(self.prompt[:2], self.answer[:2], strict=True)
+        )
+        return Range(low, expected, self.price.most_usd(self.prompt.high, self.answer.high, self.service_tier))
 
     @property
     def tokens(self) -> Range:
@@ -215,9 +217,9 @@ class Prices:
         self.judges = judges or {}
         self.workers, self._measured, self._question = workers, measured or Measured(), question
         self._file, self._of_worker = pool_file, {worker.name: worker for worker in workers}
-        self._price: dict[str, tuple[float, float]] = {}
+        self._price: dict[str, Price] = {}
         alike: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for (name, benchmark), mean in self._measured.tokens.items():
+        for (name, benchmark), mean in self._measured.usage.items():
             if name in self._of_worker:
                 alike[_kind(self._of_worker[name]), benchmark].append(mean.completion_tokens)
         self._alike = {key: fmean(means) for key, means in alike.items()}
@@ -229,7 +231,7 @@ class Prices:
         """
         usage, answer, basis = self._expected(worker, benchmark, BENCHMARKS[benchmark].grader)
         if usage is not None:
-            return self._made(worker, Range.of(usage.prompt_tokens), Range.of(answer), basis)
+            return self._made(worker, Range.of(usage.prompt_tokens), Range.of(answer), basis, usage)
         answers = Range(*(min(part * answer, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
         return self._made(worker, Range.of(self._question + FORMAT_TOKENS), answers, basis)
 
@@ -263,21 +265,24 @@ class Prices:
             prompt = sum(len(message["content"]) for message in ask.messages) / CHARACTERS_PER_TOKEN
             answer = min(answer, ask.worker.max_tokens)
         most = Range(prompt, prompt, most_tokens(ask.messages)), Range(answer, answer, ask.worker.max_tokens)
-        return self._made(ask.worker, *most, basis)
+        return self._made(ask.worker, *most, basis, usage)
 
-    def _expected(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanTokens | None, float, str]:
-        """Return (mean tokens of the worker's own calls or None, expected tokens of the answer, basis)."""
-        tokens = self._measured.tokens
-        usage = tokens.get((worker.name, benchmark)) or tokens.get((worker.name, ""))
+    def _expected(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
+        """Return (mean usage of the worker's own calls or None, expected tokens of the answer, basis)."""
+        measured = self._measured.usage
+        usage = measured.get((worker.name, benchmark)) or measured.get((worker.name, ""))
         if usage is not None:
             return usage, usage.completion_tokens, "measured"
         alike = self._alike.get((_kind(worker), benchmark)) or self._alike.get((_kind(worker), ""))
         return (None, usual_answer(worker, grader), "") if alike is None else (None, alike, "alike")
 
-    def _made(self, worker: Worker, prompt: Range, answer: Range, basis: str) -> Call:
+    def _made(
+        self, worker: Worker, prompt: Range, answer: Range, basis: str, measured: MeanUsage | None = None
+    ) -> Call:
         if worker.name not in self._price:
-            self._price[worker.name] = worst_price(worker, self._file)
-        return Call(prompt, answer, self._latency(worker, answer), *self._price[worker.name], basis)
+            self._price[worker.name] = price_of(worker, self._file)
+        price, parts = self._price[worker.name], measured or MeanUsage()
+        return Call(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
 
     def _latency(self, worker: Worker, answer: Range) -> Range:
         if worker.latency_s is not None:

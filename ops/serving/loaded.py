@@ -15,7 +15,7 @@ from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor
 from ops.conductor.writer import ENV, load_conductor
-from ops.config import TRANSFORMERS, Pool, Serving, load, load_pool, pool_file
+from ops.config import TRANSFORMERS, Pool, Price, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
@@ -23,7 +23,7 @@ from ops.serving.batching import BatchWriter, CompletionWriter
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
 from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
-from ops.workers.providers import worst_price
+from ops.workers.providers import price_of
 from ops.workers.unsent import check_pool
 from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
@@ -56,8 +56,8 @@ class LoadedVersion:
     team: Team
     """The team without a client, with those of its offered workers that the pool in use has."""
     strengths: Strengths
-    prices: Mapping[str, tuple[float, float]]
-    """USD per prompt token and per completion token, at most."""
+    prices: Mapping[str, Price]
+    """By worker."""
     batch_writer: BatchWriter | None
     """None: a worker writes the workflows (`PromptedConductor`)."""
     calls: CallBudget | None
@@ -112,7 +112,7 @@ class LoadedVersion:
             raise DataError(file, "workers", problem, "Name some of them, or train the policy on that pool")
         there = pool.model_copy(update={"workers": known})
         check_pool(there, file)
-        prices = {worker.name: worst_price(worker, file) for worker in known}
+        prices = {worker.name: price_of(worker, file) for worker in known}
         return cls(
             version=version,
             conductor=conductor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.core.errors import OverBudget
 from ops.core.response import Message, Response, Sample
 from ops.store import cache_key
@@ -32,10 +32,10 @@ class RequestOverBudget(OverBudget):
 class RequestBudget:
     """Calls the workers while the request's budget (USD) lasts: each call's worst case is reserved before it is made.
 
-    `prices`: USD per prompt token and per completion token at most, by worker. Cached responses cost nothing.
+    `prices`: of each worker, by its name. Cached responses cost nothing.
     """
 
-    def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, tuple[float, float]]) -> None:
+    def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, Price]) -> None:
         self._client, self.budget_usd, self._prices = client, budget_usd, prices
         self._reserved_usd = 0.0
         self._returned = asyncio.Condition()
@@ -46,8 +46,8 @@ class RequestBudget:
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
     ) -> Response:
         """As `Client.complete`. Raises `RequestOverBudget` too."""
-        per_prompt, per_completion = self._prices[worker.name]
-        worst = most_tokens(messages) * per_prompt + worker.max_tokens * per_completion
+        price = self._prices[worker.name]
+        worst = price.most_usd(most_tokens(messages), worker.max_tokens, worker.service_tier)
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
                 return stored(worker, hit)

@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from ops.config import Worker
+from ops.config import Price, Worker
+from ops.core.usage import Usage
 
 Source = Literal["profile", "price"]
 
@@ -20,8 +21,8 @@ class Strengths:
 
     accuracy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     cost_usd: Mapping[str, float] = field(default_factory=dict)
-    prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """USD per prompt token and per completion token, by worker: for those that were not measured."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By worker, for those that were not measured."""
 
     @classmethod
     def read(cls, data: Path) -> Strengths:
@@ -59,7 +60,10 @@ class Strengths:
 
     def usd(self, worker: Worker) -> float:
         """USD of a call: as measured, else of a thousand tokens on either side."""
-        return self.cost_usd.get(worker.name, 1000 * sum(self.prices.get(worker.name, ())))
+        if worker.name in self.cost_usd:
+            return self.cost_usd[worker.name]
+        price = self.prices.get(worker.name)
+        return 0.0 if price is None else price.usd(Usage(1_000, 1_000))
 
     def _accuracy(self, name: str, domain: str) -> float:
         by_domain = self.accuracy[name]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from ops.core.usage import MeanUsage
 from ops.spending.local import LocalStore
 from ops.spending.store import Store
 
@@ -82,7 +83,7 @@ class Books:
         rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
         return [SettledCall(*row) for row in rows]
 
-    def mean_tokens(self, purpose: str) -> dict[str, tuple[float, float]]:
+    def mean_usage(self, purpose: str) -> dict[str, MeanUsage]:
         """Return worker → mean prompt and completion tokens of a settled call of that purpose, over all runs."""
         query = (
             "SELECT worker, CAST(sum(prompt_tokens) AS DOUBLE PRECISION) / sum(calls), "
@@ -90,7 +91,7 @@ class Books:
             "FROM spending WHERE purpose = ? GROUP BY worker"
         )
         rows = self._store.read(lambda connection: connection.execute(query, (purpose,)).fetchall())
-        return {worker: (prompt, answer) for worker, prompt, answer in rows}
+        return {worker: MeanUsage(prompt, answer) for worker, prompt, answer in rows}
 
     def _sum(self, where: str, values: tuple[str, ...]) -> Spent:
         query = f"SELECT {_SUMS} FROM spent WHERE {where}"

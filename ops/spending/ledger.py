@@ -15,12 +15,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId
+from ops.core.usage import Usage
 from ops.spending.books import Books, this_month
 from ops.spending.store import LEDGER_URL, SqlConnection, Store
 
@@ -76,7 +77,7 @@ class Departure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The cost of one call (USD, tokens) and its reservation; `key` is its question's in the cache.
+    """The cost of one call (USD), its usage and its reservation; `key` is its question's in the cache.
 
     Raises `ValueError` for impossible figures: negative, not finite, beyond 64 bits.
     """
@@ -85,15 +86,15 @@ class Bill:
     purpose: str
     worker: str
     usd: float
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     key: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.usd < math.inf:
             raise ValueError(f"a bill of {self.usd} USD")
-        if not (0 <= self.prompt_tokens <= _MOST_TOKENS and 0 <= self.completion_tokens <= _MOST_TOKENS):
-            raise ValueError(f"a bill of {self.prompt_tokens} and {self.completion_tokens} tokens")
+        prompt, completion = self.usage.prompt_tokens, self.usage.completion_tokens
+        if not (0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS):
+            raise ValueError(f"a bill of {prompt} and {completion} tokens")
 
 
 @dataclass
@@ -188,7 +189,10 @@ class Ledger(Books):
         count as lost.
         """
         now, month = time.time(), this_month()
-        calls = [(b.reservation.run, b.purpose, b.worker, b.prompt_tokens, b.completion_tokens, b.usd) for b in bills]
+        calls = [
+            (b.reservation.run, b.purpose, b.worker, b.usage.prompt_tokens, b.usage.completion_tokens, b.usd)
+            for b in bills
+        ]
 
         def book(connection: SqlConnection) -> None:
             connection.executemany(_CALL, [(now, *call) for call in calls])

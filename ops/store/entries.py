@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from ops.core.response import STORED, Message, Response, Sample
+from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
@@ -84,8 +85,14 @@ class Entry(NamedTuple):
 
     @classmethod
     def of_response(cls, key: str, material: str, response: Response, created: float) -> Entry:
-        """Return the entry of a worker's response."""
-        body = canonical([getattr(response, name) for name in STORED]).encode()
+        """Return the entry of a worker's response.
+
+        The parts of its usage besides prompt and completion follow at the end, if it has any.
+        """
+        usage = response.usage
+        values = [response.text, usage.prompt_tokens, usage.completion_tokens]
+        values += [response.cost_usd, response.latency_s, response.finish_reason]
+        body = canonical([*values, parts] if (parts := usage.special_parts()) else values).encode()
         return cls(Kind.RESPONSE, key, body, checksum(Kind.RESPONSE, key, body), material, created)
 
     @classmethod
@@ -133,8 +140,9 @@ def read_response(key: str, stored: Stored) -> Response | None:
     """Return the response with `cached=True`; None if the entry is damaged."""
     if checksum(Kind.RESPONSE, key, stored.body) != stored.checksum:
         return None
-    text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason = json.loads(stored.body.decode("ascii"))
-    return Response(text, prompt_tokens, completion_tokens, cost_usd, latency_s, reason, cached=True)
+    text, prompt, completion, cost_usd, latency_s, reason, *parts = json.loads(stored.body.decode("ascii"))
+    usage = Usage(prompt, completion, **(parts[0] if parts else {}))
+    return Response(text, usage, cost_usd, latency_s, reason, cached=True)
 
 
 CACHE_URL = "PODIUM_CACHE_URL"

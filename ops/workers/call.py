@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from tenacity import (
     wait_random,
 )
 
+from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.registry import plugin_of
 from ops.core.response import Message, Response, Sample
@@ -30,12 +31,13 @@ from ops.core.together import Together
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.store import ClaimLost, ResponseCache
 from ops.workers.failures import Transient, describe, may_be_billed, read_failure, rejects_everything
+from ops.workers.litellm_private import takes_session
 from ops.workers.network import network_fault
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, not_believed, read_reply
 from ops.workers.reply_body import Body, as_openai, kept_body
 from ops.workers.scheduling import Turn
-from ops.workers.session import session_of_loop
+from ops.workers.session import before_sending, way_out
 from ops.workers.worker_handle import WorkerHandle
 
 
@@ -189,42 +191,43 @@ class Caller:
         place, used = await queue.enter(key, prompt_chars, turn, again=retries > 0), 0
         try:
             handle.raise_if_stopped()
-            reservation = await self._reserve(handle, messages, turn)
+            worker = handle.worker
+            worst_usd = handle.price.most_usd(most_tokens(messages), worker.max_tokens, worker.service_tier)
+            reserved = await self._reserve(worst_usd + handle.excess_usd, turn)
+            departure = Departure(reserved, self.account.purpose, handle.worker.name, key)
+            leaving = _Leaving(self.desk, departure, handle.worker.timeout_s)
             try:
                 handle.raise_if_stopped()  # again, because the reservation may have taken long
-                if handle.remote:  # a tool in this process ends with it, and is not billed
-                    departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
-                    reservation = await self.desk.depart(departure, handle.worker.timeout_s)
-                sent = time.monotonic()
+                began = time.monotonic()
                 with kept_body() as body:
                     try:
                         # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
                         if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
                             reply = plugin.answer(messages, sample=request.sample, **handle.settings)
                         else:
-                            settings, session = handle.settings, await session_of_loop()
+                            settings = handle.settings
                             if request.response_format is not None:
                                 settings = {**settings, "response_format": request.response_format}
-                            # LiteLLM's time-out bounds each read; this one bounds the whole call.
-                            async with asyncio.timeout(handle.worker.timeout_s):
-                                reply = await litellm().acompletion(
-                                    messages=list(messages), shared_session=session, **settings
-                                )
+                            reply = await leaving.send(handle.worker, {"messages": list(messages), **settings})
                     except (TimeoutError, provider_error()) as error:
-                        reply = self._read_in_spite_of(error, handle, messages, sent, body)
-                paid = read_reply(handle.worker, messages, reply, body.read(), time.monotonic() - sent, retries)
-                response, usage = paid.response, paid.usage
-                bill = self._bill(handle, reservation, response, key)
+                        reply = self._read_in_spite_of(error, handle, messages, began, body)
+                elapsed_s = time.monotonic() - began - leaving.waited_s
+                paid = read_reply(handle.worker, handle.price, messages, reply, body.read(), elapsed_s, retries)
+                response = paid.response
+                bill = Bill(
+                    leaving.reservation, departure.purpose, departure.worker, response.cost_usd, response.usage, key
+                )
             except BaseException as error:
-                if reservation.sent and may_be_billed(error):
-                    self.ledger.lose(reservation)
+                if leaving.reservation.sent and may_be_billed(error):
+                    self.ledger.lose(leaving.reservation)
                 else:
-                    self.ledger.release(reservation)
+                    self.ledger.release(leaving.reservation)
                 raise
             impossible: ConfigError | None = None
-            if handle.remote and usage.impossible is not None:  # marked before its other calls are sent
-                impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
-            used = response.prompt_tokens + response.completion_tokens
+            if handle.remote and paid.impossible is not None:  # marked before its other calls are sent
+                impossible = handle.not_believed = not_believed(handle.worker, paid.impossible, self.pool_file)
+            handle.excess_usd = max(handle.excess_usd, response.cost_usd - worst_usd)
+            used = response.usage.tokens
             last = retries >= handle.worker.retries
             problem = judge(
                 handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last,
@@ -244,15 +247,14 @@ class Caller:
         queue.answered(place, response.completion_tokens)
         return response
 
-    async def _reserve(self, handle: WorkerHandle, messages: Sequence[Message], turn: Turn) -> Reservation:
+    async def _reserve(self, worst_usd: float, turn: Turn) -> Reservation:
         """Reserve the worst case; while own calls are in flight, wait for the part of their reservations that they do
         not use."""
         account = self.account
-        worst = most_tokens(messages) * handle.price[0] + handle.worker.max_tokens * handle.price[1]
 
         def reserve() -> Reservation | None:
             try:
-                return self.ledger.reserve(account.run, worst, account.cap_usd, month_cap_usd=account.month_cap_usd)
+                return self.ledger.reserve(account.run, worst_usd, account.cap_usd, month_cap_usd=account.month_cap_usd)
             except OverBudget:
                 if self.ledger.in_flight(account.run) == 0 and not self.desk.measure_lost():
                     raise
@@ -297,16 +299,59 @@ class Caller:
                 raise rejects_everything(handle.worker, self.pool_file, handle.rejections, failure) from None
         raise failure from None
 
-    def _bill(self, handle: WorkerHandle, reservation: Reservation, response: Response, key: str) -> Bill:
-        return Bill(
-            reservation,
-            self.account.purpose,
-            handle.worker.name,
-            response.cost_usd,
-            response.prompt_tokens,
-            response.completion_tokens,
-            key,
-        )
+
+class _Leaving:
+    """A call that is about to be sent, which is marked as sent at the last possible moment.
+
+    That is when its connection stands and only the request has to be written (`ops.workers.session.before_sending`). A
+    process that is killed earlier has not spent anything. These calls can still be booked as lost without having been
+    sent: one whose process is killed within the milliseconds between the mark and the write; one to a provider that
+    LiteLLM does not call through our session (`ops.workers.litellm_private.takes_session`: Azure, Vertex AI, provider
+    hooks, models of the Responses API), which is marked before LiteLLM prepares it and opens its connection; and one
+    that was written and never reached the provider.
+    """
+
+    def __init__(self, desk: BookingDesk, departure: Departure, timeout_s: float) -> None:
+        self._desk, self._departure, self._timeout_s = desk, departure, timeout_s
+        self.reservation = departure.reservation
+        self._limit: asyncio.Timeout | None = None
+        """The call's time-out, which begins when the call is sent."""
+        self._refused: Exception | None = None
+        """Why the call must not be sent, for example because another process holds its claim."""
+        self.waited_s = 0.0
+        """The seconds until the mark was on disk."""
+
+    async def send(self, worker: Worker, arguments: Mapping[str, Any]) -> Any:
+        """Return LiteLLM's reply. Raises its errors, `TimeoutError`, and the errors of `mark`."""
+        way = await way_out(worker.model)
+        if not takes_session(worker.model):
+            await self.mark()
+        try:
+            # LiteLLM's time-out bounds each read; this one bounds the whole call.
+            async with asyncio.timeout(worker.timeout_s) as self._limit:
+                with before_sending(self.mark):
+                    return await litellm().acompletion(**way, **arguments)
+        except Exception:
+            if self._refused is not None:  # LiteLLM takes the refusal for a failure of the connection
+                raise self._refused from None
+            raise
+
+    async def mark(self) -> None:
+        """Return when claims and ledger have the call on disk as sent. Raises `ClaimLost` and the ledger's errors."""
+        if self.reservation.sent:
+            return  # for example a redirect
+        loop, began = asyncio.get_running_loop(), time.monotonic()
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(None)
+        try:
+            self.reservation = await self._desk.depart(self._departure, self._timeout_s)
+        except Exception as error:
+            self._refused = error
+            raise
+        finally:
+            self.waited_s = time.monotonic() - began
+            if self._limit is not None and not self._limit.expired():
+                self._limit.reschedule(loop.time() + self._timeout_s)
 
 
 class _Pauses:

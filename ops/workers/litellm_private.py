@@ -1,7 +1,8 @@
 """The undocumented parts of LiteLLM that Podium uses, to be checked with each new version.
 
 LiteLLM documents neither the place of its HTTP clients, nor its fallback tokenizer, nor the table of models in its
-package, nor that its callback `log_post_api_call` is given a reply's body before LiteLLM reads it.
+package, nor that its callback `log_post_api_call` is given a reply's body before LiteLLM reads it, nor which providers
+it calls through the session that it is given.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, MutableMapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ops.workers.providers import litellm
 from ops.workers.reply_body import note_body
@@ -24,6 +26,64 @@ def kept_clients() -> MutableMapping[str, Any]:
     """Return LiteLLM's HTTP clients; the key of each ends with the `id` of its event loop."""
     clients: MutableMapping[str, Any] = litellm().in_memory_llm_clients_cache.cache_dict
     return clients
+
+
+_TAKE_SESSION = frozenset((
+    "cerebras", "dashscope", "deepinfra", "github", "lm_studio", "moonshot", "nebius", "novita", "nvidia_nim", "openai",
+    "perplexity", "sambanova", "zai",
+))  # fmt: skip
+"""Providers that LiteLLM calls by the OpenAI library, through the argument `shared_session`."""
+_TAKE_CLIENT = frozenset((
+    "anthropic", "azure_ai", "bedrock", "cloudflare", "cohere_chat", "databricks", "deepseek", "fireworks_ai", "gemini",
+    "groq", "hosted_vllm", "huggingface", "minimax", "mistral", "ollama", "ollama_chat", "openrouter", "together_ai",
+    "xai",
+))  # fmt: skip
+"""Providers that LiteLLM calls by an HTTP client of its own, through the argument `client`."""
+THROUGH_SESSION = _TAKE_SESSION | _TAKE_CLIENT
+
+
+@cache
+def takes_client(model: str) -> bool:
+    """Return whether LiteLLM calls this model by the HTTP client that it is given."""
+    return _provider_of(model) in _TAKE_CLIENT
+
+
+@cache
+def takes_session(model: str) -> bool:
+    """Return whether calls to this model certainly go through our session, as `ops.workers.session` gives it."""
+    known = litellm().model_cost.get(model) or litellm().model_cost.get(model.partition("/")[2]) or {}
+    return known.get("mode") != "responses" and _provider_of(model) in THROUGH_SESSION
+
+
+def _provider_of(model: str) -> str:
+    library = litellm()
+    try:
+        return str(library.get_llm_provider(model)[1])
+    except library.exceptions.BadRequestError:  # a provider hook's
+        return ""
+
+
+_CLIENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def client_with(session: Any) -> Any:
+    """Return LiteLLM's HTTP client that sends through an aiohttp session, which stays the caller's to close."""
+    if (client := _CLIENTS.get(session)) is None:
+        client = _CLIENTS[session] = _client_class()(shared_session=session)
+    return client
+
+
+@cache
+def _client_class() -> Any:
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    class ClientOfSession(AsyncHTTPHandler):  # type: ignore[misc]
+        """Repeats a request without a connection through the same session, and not through one of its own."""
+
+        def create_client(self, *arguments: Any, **named: Any) -> Any:
+            return super().create_client(*arguments, **{**named, "shared_session": self.shared_session})
+
+    return ClientOfSession
 
 
 def encoding() -> Any:

@@ -12,7 +12,7 @@ import yaml
 from ops.config import Pool, Price, Worker, pool_file
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
-from ops.workers.providers import litellm, worst_price
+from ops.workers.providers import litellm, price_of
 from ops.workers.unsent import unsent
 
 _UNSAID = {"temperature": None}
@@ -45,7 +45,7 @@ def _worker(file: Path, model: str, api_base: str | None, price: Price | None) -
             raise error
         worker = worker.model_copy(update={field: _UNSAID[field]})
     try:
-        worst_price(worker, file)
+        price_of(worker, file)
     except ConfigError as error:
         if price is None:
             raise ConfigError(file, error.field, error.problem, "Give it with --price INPUT/OUTPUT") from None

@@ -16,7 +16,7 @@ from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import is_remote, most_tokens, request_settings, worst_price
+from ops.workers.providers import is_remote, most_tokens, price_of, request_settings
 from ops.workers.replies import why_no_text
 from ops.workers.unsent import unsent
 
@@ -85,7 +85,7 @@ def _wrong(worker: Worker, file: Path | str) -> ConfigError | None:
     """The first setting that cannot be used, found without a call."""
     try:
         request_settings(worker, file)
-        worst_price(worker, file)
+        price_of(worker, file)
     except ConfigError as error:
         return error
     found: Sequence[ConfigError] = unsent(worker, file)
@@ -93,8 +93,7 @@ def _wrong(worker: Worker, file: Path | str) -> ConfigError | None:
 
 
 def _worst_usd(worker: Worker, file: Path | str) -> float:
-    per_prompt, per_completion = worst_price(worker, file)
-    return most_tokens(QUESTION) * per_prompt + worker.max_tokens * per_completion
+    return price_of(worker, file).most_usd(most_tokens(QUESTION), worker.max_tokens, worker.service_tier)
 
 
 def _told(error: PodiumError, worker: Worker) -> tuple[str, str]:

@@ -129,5 +129,4 @@ def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
 def _at(row: ResponseRow, price: Price | None) -> ResponseRow:
     if price is None:
         return row
-    cost_usd = price.usd(row.response.prompt_tokens, row.response.completion_tokens)
-    return replace(row, response=replace(row.response, cost_usd=cost_usd))
+    return replace(row, response=replace(row.response, cost_usd=price.usd(row.response.usage)))

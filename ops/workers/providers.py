@@ -11,11 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.registry import PROVIDERS, is_plugin, plugin_of
 from ops.core.response import Message
+from ops.workers.price_table import price_in_table
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
@@ -155,40 +156,24 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
     )  # fmt: skip
 
 
-def worst_price(worker: Worker, file: Path | str) -> tuple[float, float]:
-    """Return the highest USD per prompt token and per completion token: the pool's price of today, or LiteLLM's most
-    expensive tier.
+def price_of(worker: Worker, file: Path | str) -> Price:
+    """Return the worker's price: the pool's, or that of LiteLLM's table.
 
     Raises `ConfigError` if neither has one.
     """
     if worker.price is not None:
-        rates = worker.price.on()
-        return rates.input / 1e6, rates.output / 1e6
+        return worker.price
     library = litellm()
-    bare = worker.model.removeprefix(_provider(worker, file) + "/")
+    provider = _provider(worker, file)
+    bare = worker.model.removeprefix(provider + "/")
     entry = library.model_cost.get(worker.model) or library.model_cost.get(bare) or {}
-    worst = []
-    for side in ("input", "output"):
-        name = f"{side}_cost_per_token"
-        if entry.get(name) is None:
-            raise ConfigError(
-                file, f"workers.{worker.name}.price",
-                f"is missing, and LiteLLM has no price for {worker.model!r}",
-                "Give it, in USD per million tokens (0 for a server of your own)",
-            )  # fmt: skip
-        tiers = [v for k, v in entry.items() if k.startswith(f"{name}_above_") and k.endswith("_tokens")]
-        worst.append(max([entry[name], *tiers]))
-    return worst[0], worst[1]
-
-
-def cost_usd(worker: Worker, prompt_tokens: int, completion_tokens: int) -> float:
-    """Return the cost of the tokens (USD): by the pool's price if it gives one, else by LiteLLM's table, without
-    discounts for tokens that a provider reports as cached."""
-    if worker.price is not None:
-        return worker.price.usd(prompt_tokens, completion_tokens)
-    price = litellm().cost_per_token
-    usd = price(model=worker.model, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
-    return float(sum(usd))
+    if (price := price_in_table(entry, provider)) is not None:
+        return price
+    raise ConfigError(
+        file, f"workers.{worker.name}.price",
+        f"is missing, and LiteLLM has no price for {worker.model!r}",
+        "Give it, in USD per million tokens (0 for a server of your own)",
+    )  # fmt: skip
 
 
 def most_tokens(messages: Sequence[Message]) -> int:

@@ -9,14 +9,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, read_text, valid_text
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
+from ops.workers.claims import is_count, read_claim, tier_of
 from ops.workers.failures import Transient
-from ops.workers.providers import cost_usd, litellm, most_tokens
+from ops.workers.providers import litellm, most_tokens
 from ops.workers.reply_body import Ending, Said, ending, read_body
 
 LONGEST_TOKEN_CHARS = 128
@@ -29,32 +31,40 @@ COUNTED_CHARS = 100_000
 """The longest text that a tokenizer counts here, because its time grows with the square of a text without spaces."""
 _COUNTS_DIFFER = 4
 """The largest ratio between two tokenizers' token counts of ASCII text."""
+_MOST_TIMES, _ALWAYS_BELIEVED_USD = 10, 1.0
+"""A stated cost is believed up to so many times the most that we expect of the call, and up to this many USD."""
 _CHARS_OF_MOST_TOKENS = 8
 """A claim of less than one token per this many characters is compared with our own count, because words are shorter."""
 
 
 class BookedUsage(NamedTuple):
-    """The booked usage of a reply (tokens)."""
+    """The usage of a reply that is booked."""
 
-    prompt_tokens: int
-    completion_tokens: int
+    usage: Usage
     impossible: str | None = None
     """The impossible claim with the possible range; then the worst case is booked."""
 
 
-def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str, finish_reason: str) -> BookedUsage:
+def usage_of(
+    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, text: str, finish_reason: str,
+    body: object = None,
+) -> BookedUsage:
     """Return the provider's counts if they are possible, or our own if it gives none.
 
     An impossible count is replaced by the most that the request could use, or by the delivered amount if that is more:
-    `impossible` then names it.
+    `impossible` then names it. `body` is what the provider sent, parsed.
     """
     claim = getattr(reply, "usage", None)
     most = most_tokens(messages)
+    most_prompt, most_completion = most + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
+    said = read_claim(claim, most_prompt, most_completion)
     prompt = _checked(
-        "prompt", getattr(claim, "prompt_tokens", None),
-        text="".join(message["content"] for message in messages), high=most + HIDDEN_PROMPT_TOKENS,
+        "prompt", said.prompt,
+        text="".join(message["content"] for message in messages), high=most_prompt,
     )  # fmt: skip
-    completion = _checked("completion", _completion(claim), text=text, high=worker.max_tokens + OVERRUN_TOKENS)
+    # Some providers apply `max_tokens` to the text alone, and to the reasoning that they list beside it.
+    high = most_completion + min(said.reasoning_beside, most_completion)
+    completion = _checked("completion", said.completion, text=text, high=high)
     impossible = [each for each in (prompt, completion) if isinstance(each, str)]
     if prompt is None:
         prompt = min(_counted(messages), most)
@@ -64,11 +74,25 @@ def usage_of(worker: Worker, messages: Sequence[Message], reply: Any, text: str,
         if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
             impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
             completion = max(counted, completion)
-    return BookedUsage(
-        prompt if isinstance(prompt, int) else most,
-        completion if isinstance(completion, int) else _delivered(_completion(claim), text, worker.max_tokens),
-        " and ".join(impossible) or None,
+    prompt_tokens = prompt if isinstance(prompt, int) else most
+    delivered = said.completion if isinstance(completion, str) else None
+    completion_tokens = completion if isinstance(completion, int) else _delivered(delivered, text, worker.max_tokens)
+    stated_usd, most_usd = said.stated_usd, price.most_usd(most, worker.max_tokens, worker.service_tier)
+    if stated_usd is not None and stated_usd > (believed := max(_MOST_TIMES * most_usd, _ALWAYS_BELIEVED_USD)):
+        impossible.append(f"a cost of {stated_usd:g} USD, where up to {believed:g} are believed")
+        stated_usd = most_usd
+    tier = tier_of(claim, body)
+    usage = Usage(
+        prompt_tokens,
+        completion_tokens,
+        # A part is at most the whole, which may be our own count.
+        cached_prompt_tokens=(cached := min(said.cached, prompt_tokens)),
+        cache_write_tokens=min(said.written, prompt_tokens - cached),
+        reasoning_tokens=min(said.reasoning, completion_tokens),
+        service_tier=(worker.service_tier or "") if tier is None else tier,
+        stated_usd=stated_usd,
     )
+    return BookedUsage(usage, " and ".join(impossible) or None)
 
 
 def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
@@ -83,28 +107,15 @@ def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigErr
     )  # fmt: skip
 
 
-def _completion(claim: Any) -> object:
-    """Return completion tokens including those of thinking, which some providers count separately."""
-    completion = getattr(claim, "completion_tokens", None)
-    thought = getattr(getattr(claim, "completion_tokens_details", None), "reasoning_tokens", None)
-    if _is_count(completion) and _is_count(thought) and thought > completion >= 0:
-        return completion + thought
-    return completion
-
-
-def _is_count(claim: object) -> TypeGuard[int]:
-    return isinstance(claim, int) and not isinstance(claim, bool)
-
-
 def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | None:
     """Return the claimed tokens of `text`; None without a claim (LiteLLM turns a missing one into 0); else why it is
     impossible."""
-    if claim is None or (_is_count(claim) and claim == 0):
+    if claim is None or (is_count(claim) and claim == 0):
         return None
     low = _fewest(len(text))
-    if _is_count(claim) and low <= claim < len(text) / _CHARS_OF_MOST_TOKENS:
+    if is_count(claim) and low <= claim < len(text) / _CHARS_OF_MOST_TOKENS:
         low = max(low, _counted(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
-    if _is_count(claim) and low <= claim <= high:
+    if is_count(claim) and low <= claim <= high:
         return int(claim)
     shown = repr(claim)
     return f"{shown if len(shown) <= 24 else shown[:24] + '…'} {side} tokens, where {low:,} to {high:,} are possible"
@@ -112,7 +123,7 @@ def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | N
 
 def _delivered(claim: object, text: str, max_tokens: int) -> int:
     size = len(text.encode(errors="replace"))
-    if _is_count(claim) and max_tokens < claim <= size:  # a provider that ignores max_tokens, and counts what it sends
+    if is_count(claim) and max_tokens < claim <= size:  # a provider that ignores max_tokens, and counts what it sends
         return max(int(claim), _fewest(len(text)))
     return max(max_tokens, _counted(text))
 
@@ -143,23 +154,26 @@ _PREFILLED = re.compile(r"deepseek-r1|r1-distill|qwq-|-thinking-2507", re.IGNORE
 
 
 class Paid(NamedTuple):
-    """A paid reply: the response in it, the usage to book, and why it is not whole ("" if it is)."""
+    """A paid reply: the response in it, and why it is not whole ("" if it is)."""
 
     response: Response
-    usage: BookedUsage
+    impossible: str | None = None
+    """What in the usage that the provider reports is impossible; None if nothing is."""
     broken: str = ""
     unknown_reason: str = ""
     """The finish reason, if Podium does not know it; the reply then counts as broken."""
 
 
 def read_reply(
-    worker: Worker, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
+    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
 ) -> Paid:
     """Return the response in LiteLLM's reply, priced by the booked usage; `body` is what the provider sent, parsed."""
     said = read_body(body)
     text, reason, reasoned = _content(reply, said)
     meaning: Ending = ending(reason, worker.finish_reasons)
-    usage = usage_of(worker, messages, reply, text, "length" if meaning == "length" else "stop")
+    usage, impossible = usage_of(
+        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
+    )
     answer, reason, broken = _answer(worker, text, reason, meaning, reasoned=reasoned)
     if said is not None and said.error:
         broken = said.error
@@ -169,15 +183,14 @@ def read_reply(
         reason = _DECLINED if refused else "tool_calls" if tools else reason
     response = Response(
         text=answer,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cost_usd=cost_usd(worker, usage.prompt_tokens, usage.completion_tokens),
+        usage=usage,
+        cost_usd=price.usd(usage),
         latency_s=elapsed_s if worker.latency_s is None else worker.latency_s,
         finish_reason=reason,
         retries=retries,
     )
     unknown = meaning == "unknown" and not (said is not None and said.error)
-    return Paid(response, usage, broken, reason if unknown else "")
+    return Paid(response, impossible, broken, reason if unknown else "")
 
 
 def _answer(worker: Worker, text: str, reason: str, meaning: Ending, *, reasoned: bool) -> tuple[str, str, str]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ops.workers.litellm_private import kept_clients
+from ops.workers.litellm_private import client_with, kept_clients, takes_client
 from ops.workers.providers import litellm
 
 if TYPE_CHECKING:
@@ -22,6 +24,31 @@ MOST_REPLY_BYTES = 16_000_000
 _KEEP_ALIVE_S, _KEEP_NAMES_S = 120, 300
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None, None]]]
 _sessions = weakref.WeakKeyDictionary()
+
+
+_BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("before_sending", default=None)
+
+
+@contextmanager
+def before_sending(action: Callable[[], Awaitable[None]]) -> Iterator[None]:
+    """Await `action` before each request that the session sends inside the block: its connection stands by then, and
+    the next thing that happens is that the request is written to it."""
+    token = _BEFORE_SENDING.set(action)
+    try:
+        yield
+    finally:
+        _BEFORE_SENDING.reset(token)
+
+
+async def _prepare(*_: object) -> None:
+    if (action := _BEFORE_SENDING.get()) is not None:
+        await action()
+
+
+async def way_out(model: str) -> dict[str, Any]:
+    """Return the arguments with which LiteLLM sends a call to this model through the running loop's session."""
+    session = await session_of_loop()
+    return {"shared_session": session} | ({"client": client_with(session)} if takes_client(model) else {})
 
 
 async def session_of_loop() -> ClientSession:
@@ -43,11 +70,15 @@ async def session_of_loop() -> ClientSession:
 def _open() -> ClientSession:
     import aiohttp
 
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(_prepare)
+    trace.on_connection_reuseconn.append(_prepare)
     return aiohttp.ClientSession(
         # No limit here, because each worker's own limit applies before.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_KEEP_NAMES_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=_bounded_response(),
+        trace_configs=[trace],
         trust_env=bool(litellm().aiohttp_trust_env),
     )
 

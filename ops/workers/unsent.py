@@ -8,7 +8,7 @@ from typing import Any
 
 from ops.config import Pool, Setup, Worker, pool_file
 from ops.core.errors import ConfigError
-from ops.workers.providers import is_remote, litellm, request_settings, worst_price
+from ops.workers.providers import is_remote, litellm, price_of, request_settings
 
 _SENT_AS = {
     "temperature": ("temperature",),
@@ -28,7 +28,7 @@ def check_pool(pool: Pool, file: Path | str) -> None:
     """Raise `ConfigError` for the first worker with unusable settings, before anything is spent."""
     for worker in pool.workers:
         request_settings(worker, file)
-        worst_price(worker, file)
+        price_of(worker, file)
         for error in unsent(worker, file):
             raise error
 

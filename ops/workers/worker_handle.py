@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.config import Worker
+from ops.config import Price, Worker
 from ops.core.errors import ConfigError
 from ops.workers.fleet import LIMITS_URL, FleetLimits, fleet_limits
 from ops.workers.machine import MachineLimits, machine_limits
-from ops.workers.providers import is_remote, request_settings, worst_price
+from ops.workers.providers import is_remote, price_of, request_settings
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import Speeds
 
@@ -27,6 +27,7 @@ class WorkerHandle:
     """The pool's file, for error messages."""
     remote: bool
     """Called over a network, through the loop's session."""
+    price: Price
     queue: WorkerQueue
     worked: bool = False
     """It has answered before, so an apparent error of configuration is the provider's failure."""
@@ -34,9 +35,9 @@ class WorkerHandle:
     """Requests that the provider rejected since the last response."""
     not_believed: ConfigError | None = None
     """The provider reported an impossible usage: the error that stops all further calls."""
-
-    def __post_init__(self) -> None:
-        self._price = worst_price(self.worker, self.file)
+    excess_usd: float = 0.0
+    """The most USD by which a reply has cost more than its worst case, for example because its provider bills a fee for
+    each call. It is reserved for each later call in addition to the worst case."""
 
     def answered(self) -> None:
         """Record a response of a live call."""
@@ -46,13 +47,6 @@ class WorkerHandle:
         """Raise the `ConfigError` of an impossible claim of usage, if there was one."""
         if self.not_believed is not None:
             raise self.not_believed
-
-    @property
-    def price(self) -> tuple[float, float]:
-        """Return the highest USD per prompt token and per completion token of a call today."""
-        if self.worker.price is not None and self.worker.price.later:
-            return worst_price(self.worker, self.file)
-        return self._price
 
 
 def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: Speeds | None = None) -> WorkerHandle:
@@ -67,6 +61,7 @@ def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: Speed
         settings=request_settings(worker, file),
         file=file,
         remote=remote,
+        price=price_of(worker, file),
         queue=WorkerQueue(worker, shared=_shared_limits(worker, limits) if remote else None, speeds=speeds),
     )
 

@@ -104,13 +104,14 @@ def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | N
     MODELS are LiteLLM strings, provider/model. Settings that a model refuses are left out. No worker is called.
     """
     from ops.workers.new_pool import new_pool
-    from ops.workers.providers import worst_price
+    from ops.workers.providers import price_of
 
     workspace = Workspace.find()
     made = new_pool(workspace.config, name, models, api_base, _price(price))
     for worker in made.workers:
-        rates = " / ".join(f"{usd * 1e6:g}" for usd in worst_price(worker, name))
-        click.echo(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {worker.api_key_env or 'no key'}")
+        price, key = price_of(worker, name), worker.api_key_env or "no key"
+        rates = f"{price.input:g} / {price.output:g}"
+        click.echo(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {key}")
     click.echo(f"written to config/pools/{name}.yaml")
     click.echo(f"Next        podium pools ping {name}; podium plan first-look --pool {name}")
 

@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
@@ -85,7 +86,7 @@ class _ByHand:
     def __init__(self, file: Path, worker: Worker, questions: Sequence[Sequence[Message]]) -> None:
         self._connection = sqlite3.connect(file)
         self._connection.execute("CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT)")
-        response = json.dumps(asdict(Response("Answer: 12", 10, 5, 2e-5, 0.25, "stop")))
+        response = json.dumps(Response("Answer: 12", Usage(10, 5), 2e-5, 0.25, "stop").as_stored())
         rows = [(self._key(worker, messages), response) for messages in questions]
         with self._connection:
             self._connection.executemany("INSERT INTO responses VALUES (?, ?)", rows)
@@ -93,7 +94,7 @@ class _ByHand:
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         query = "SELECT response FROM responses WHERE key = ?"
         (body,) = self._connection.execute(query, (self._key(worker, messages, sample),)).fetchone()
-        return Response(**json.loads(body))
+        return Response.from_stored(json.loads(body))
 
     def _key(self, worker: Worker, messages: Sequence[Message], sample: int = 0) -> str:
         material = {"model": worker.model, "temperature": worker.temperature, "messages": messages, "sample": sample}
@@ -235,7 +236,7 @@ def _pages(entries: int) -> Iterator[list[Entry]]:
     for start in range(0, entries, PAGE):
         page = []
         for number, key in enumerate(keys[start : start + PAGE], start):
-            response = Response(f"Answer: {number:012}", 10, 5, 2e-5, 0.25, "stop")
+            response = Response(f"Answer: {number:012}", Usage(10, 5), 2e-5, 0.25, "stop")
             messages = f'[{{"content":"What is {number:012}?","role":"user"}}]'
             material = f'{{"messages":{messages},"sample":0,"worker":{identity}}}'
             page.append(Entry.of_response(key.hex(), material, response, now))

@@ -17,7 +17,7 @@ from ops.retraining.drift import YEAR, DriftRecord, Pair
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make drift` -->"
-SIMULATIONS = sized(100, 3)
+SIMULATIONS = sized(40, 3)
 """Number of years for each provider."""
 BANK = 960
 """Questions with a stored answer. After the last one the first is asked again."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ops.config import Worker, load_pool
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
@@ -130,7 +131,7 @@ class Sleeper:
         queue.leave(place, 0)
         queue.answered(place, 5)
         self.work[worker.name] = self.work.get(worker.name, 0.0) + taken
-        return Response(f"{worker.name} of {len(messages)}", 10, 5, 0.0, taken, "stop")
+        return Response(f"{worker.name} of {len(messages)}", Usage(10, 5), 0.0, taken, "stop")
 
 
 async def serially(workflow: Workflow, question: str, offered: Sequence[Worker], client: Client) -> None:
@@ -177,7 +178,7 @@ async def _executed(workflow: Workflow, worker: Worker) -> None:
         async def complete(
             self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
         ) -> Response:
-            return Response("Echo.", 1, 1, 0.0, 0.0, "stop")
+            return Response("Echo.", Usage(1, 1), 0.0, 0.0, "stop")
 
     client = Echo()
     for number in range(CALLS):

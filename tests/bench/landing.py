@@ -18,6 +18,7 @@ from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow
 from ops.evaluation.report import percent
@@ -73,7 +74,7 @@ class Bench:
             else:
                 answer = think(name, messages, sample=sample, temperature=worker.temperature or 1.0).text
             assert worker.price is not None  # the embedded pool states its prices
-            usd = worker.price.usd(sum(tokens(message["content"]) for message in messages), tokens(answer))
+            usd = worker.price.usd(Usage(sum(tokens(message["content"]) for message in messages), tokens(answer)))
             self._answers[key] = answer, usd
         return self._answers[key]
 

@@ -21,6 +21,7 @@ from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.curation.signal import group_signals
 from ops.precaching.precache import precache
@@ -54,7 +55,8 @@ def matrix_rows() -> list[ResponseRow]:
 
 
 def _row(worker: str, problem: str, sample: int, *, score: float = 0.0, text: str = "") -> ResponseRow:
-    return ResponseRow(worker, "livecodebench", problem, sample, "ok", Response(text, 0, 0, 0.0, 0.0, "stop"), score)
+    response = Response(text, Usage(), 0.0, 0.0, "stop")
+    return ResponseRow(worker, "livecodebench", problem, sample, "ok", response, score)
 
 
 class ReplayedGrade(NamedTuple):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ops.config import Worker, load_pool
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.synthetic.plugin import answer
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
@@ -56,10 +57,10 @@ class Embedded:
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
     ) -> Response:
         reply = answer(messages, model=worker.model, sample=sample)
-        prompt, written = reply.usage.prompt_tokens, reply.usage.completion_tokens
+        usage = Usage(reply.usage.prompt_tokens, reply.usage.completion_tokens)
         assert worker.price is not None  # the quickstart's pool states every price
-        usd = (prompt * worker.price.input + written * worker.price.output) / 1e6
-        return Response(reply.choices[0].message.content, prompt, written, usd, worker.latency_s or 0.0, "stop")
+        text, usd = reply.choices[0].message.content, worker.price.usd(usage)
+        return Response(text, usage, usd, worker.latency_s or 0.0, "stop")
 
 
 def traced(workflow: Workflow = RUN) -> WorkflowTrace:

@@ -25,10 +25,11 @@ import pandas as pd
 import psutil
 
 from ops.config import Setup
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.outcomes import write_table
 from ops.evaluation.report import leaderboard, tables
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import at_prices, load_rows, save_rows
 from ops.evaluation.statistics import contrasts, question_means
@@ -44,7 +45,8 @@ BY_PANDAS = "a frame of them grouped by pandas"
 ROW = OutcomeRow(
     benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
     steps=2, workers=("a", "b"), tokens=300, cost_usd=0.01, latency_s=1.0, completion="", answer="",
-    unscorable=False, shape="chain", pattern="0←1", usage=(Usage("a", 100, 50), Usage("b", 100, 50)),
+    unscorable=False, shape="chain", pattern="0←1",
+    usage=(CallUsage("a", Usage(100, 50)), CallUsage("b", Usage(100, 50))),
 )  # fmt: skip
 COLUMNS = ("benchmark", "problem_id", "correct", "unscorable", "tokens", "cost_usd", "latency_s", "steps", "format_ok")
 Systems = Mapping[str, Sequence[OutcomeRow]]
@@ -121,7 +123,7 @@ def _answers(benchmark: str, count: int) -> Iterator[OutcomeRow]:
     chance = random.Random(benchmark)
     for number in range(count):
         right = int(chance.random() < 0.5)
-        usage = tuple(Usage(name, 100 + chance.randrange(50), 50) for name in ("algebraist", "librarian"))
+        usage = tuple(CallUsage(name, Usage(100 + chance.randrange(50), 50)) for name in ("algebraist", "librarian"))
         yield replace(
             ROW, benchmark=benchmark, domain=benchmark, problem_id=str(number // REPEATS), repeat=number % REPEATS,
             correct=right, usage=usage, completion=f"model_id = [0, 1] {number:04}" * 8, answer=str(number),

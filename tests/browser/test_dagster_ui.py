@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 
 from ops.config import load_pool
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workflow.team import Team
 from pipelines.definitions import defs
@@ -151,7 +152,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     class Tool:
         async def complete(self, worker: Worker, messages: object, *, sample: int = 0, **_: object) -> Response:
             await asyncio.sleep(0.1)
-            return Response(f"{worker.name} says 42", 100, 20, 0.01, 0.1, "stop")
+            return Response(f"{worker.name} says 42", Usage(100, 20), 0.01, 0.1, "stop")
 
     offered = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "analyst", "editor")]
     steps = (Step(0, "Compute."), Step(1, "Look it up."), Step(2, "Idle."), Step(3, "Combine both.", (0, 1)))

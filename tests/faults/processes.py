@@ -24,6 +24,9 @@ class Process:
     def begin(self) -> None:
         self._end.send("go")
 
+    def send(self, message: object) -> None:
+        self._end.send(message)
+
     def is_running(self) -> bool:
         return self._process.poll() is None
 

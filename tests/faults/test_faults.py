@@ -9,6 +9,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.response import Response
+from ops.core.usage import Usage
 from tests.faults.clients import MakeClient
 from tests.faults.remote import FaultServer, ask
 from tests.faults.server import FAULTS
@@ -78,7 +79,7 @@ def test_a_release_of_the_model_is_the_model_and_another_one_only_as_its_alias(a
 
     from ops.workers.replies import judge
 
-    worker, response = Worker(name="w", model="openai/some-model"), Response("yes", 1, 1, 0.0, 0.0, "stop")
+    worker, response = Worker(name="w", model="openai/some-model"), Response("yes", Usage(1, 1), 0.0, 0.0, "stop")
     verdict = judge(worker, ModelResponse(model=answers), response, worked=False, file="")
     assert verdict is None if answers in RELEASES else isinstance(verdict, ConfigError)
     alias = worker.model_copy(update={"model_in_replies": answers})

@@ -22,6 +22,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.spending.ledger import Ledger
@@ -115,7 +116,7 @@ def attempted(action: Any) -> dict[str, Any]:
 
 def cache(disk: Path) -> dict[str, Any]:
     """Store answers before, during and after the full disk."""
-    answer = Response("x" * 20_000, 1, 1, 0.0, 0.0, "stop")
+    answer = Response("x" * 20_000, Usage(1, 1), 0.0, 0.0, "stop")
     store = ResponseCache(disk)
     for number in range(10):
         store.put_many([(f"before {number}", "material", answer)])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
+import socket
 import sqlite3
+import threading
 import time
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -175,6 +179,83 @@ def test_the_cap_holds_by_the_servers_count_however_often_processes_are_killed(
     # Every question's cost is known by now, also that of the lost calls.
     assert spent.calls + spent.lost >= sum(map(len, arrived.values()))
     assert spent.lost_usd == pytest.approx(spent.lost * PAID_USD)
+
+
+KILLS, OF_EACH = 40, 4
+"""Processes that are killed, and calls of each."""
+
+
+def fork_each_time(order: Order, end: Connection) -> None:
+    """After the warm-up, for each URL that comes: start a process that asks at that URL, send its id, and wait for its
+    end."""
+    asyncio.run(client_in(order.folder / "warm").complete(order.worker, user(WARM_UP)))
+    end.send("ready")
+    while url := end.recv():
+        if not (pid := os.fork()):
+            worker = order.worker.model_copy(update={"api_base": url})
+            asyncio.run(_ask(order, worker, f"of process {os.getpid()}"))
+            os._exit(0)
+        end.send(pid)
+        os.waitpid(pid, 0)
+        end.send("gone")
+
+
+async def _ask(order: Order, worker: Worker, text: str) -> None:
+    client = client_in(order.folder, order.cap_usd)
+    calls = (client.complete(worker, user(f"{text}: {number}")) for number in range(OF_EACH))
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[str, list[socket.socket]]]:
+    """Give the address of a server whose connections never stand, because it never answers the TLS handshake, and the
+    connections that it has accepted."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    accepted.append(listening.accept()[0])
+
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"https://127.0.0.1:{listening.getsockname()[1]}/v1", accepted
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            for connection in accepted:
+                connection.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_forty_kills_do_not_use_up_the_cap_with_calls_that_were_never_sent(server: FaultServer, tmp_path: Path) -> None:
+    """Half of the processes are killed while their connections are opened, and half at a random moment."""
+    server.order(latency_s=0.05)
+    chance, cap = random.Random(5), 0.006
+    capped = order(server, tmp_path, OF_EACH, timeout_s=60.0, cap_usd=cap)
+    with silent_server() as (silent, accepted), running(fork_each_time, capped) as [process]:
+        for number in range(KILLS):
+            before = len(accepted)
+            process.send(silent if number % 2 else capped.worker.api_base)
+            pid = process.said()
+            if number % 2:
+                while len(accepted) < before + OF_EACH:
+                    time.sleep(0.005)
+            else:
+                time.sleep(chance.uniform(0.0, 0.15))
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            assert process.said() == "gone"
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.sweep()
+    spent, arrived = ledger.by_run().get("run", Spent()), sum(map(len, arrivals(server).values()))
+    assert arrived > OF_EACH, "some calls were sent"
+    # One process may have been killed in the milliseconds between the mark and the write.
+    assert arrived <= spent.calls + spent.lost <= arrived + OF_EACH
+    assert spent.usd < cap / 2
+    server.order(latency_s=0.0)
+    assert ask(client_in(tmp_path, cap), capped.worker, "another").text, "the cap has room for more calls"
 
 
 @pytest.mark.slow

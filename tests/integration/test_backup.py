@@ -24,6 +24,7 @@ from ops.core.backup import backup, restore
 from ops.core.errors import DataError
 from ops.core.parts import PARTS, check_parts, missing_parts, rows_in
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.release import store
 from ops.spending.books import Spent
@@ -32,13 +33,13 @@ from ops.store import ResponseCache
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, register
 
-RESPONSE = Response("Answer: 4", 10, 5, 0.25, 0.25, "stop")
+RESPONSE = Response("Answer: 4", Usage(10, 5), 0.25, 0.25, "stop")
 
 
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
     """Make one call like a client: reserved, sent, booked, stored."""
     [held] = ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
-    ledger.settle(Bill(held, "test", "w", 0.25, 10, 5, f"key-{number}"))
+    ledger.settle(Bill(held, "test", "w", 0.25, Usage(10, 5), f"key-{number}"))
     cache.put_many([(f"key-{number}", "{}", RESPONSE)])
 
 
@@ -180,7 +181,7 @@ def test_a_lost_ledger_is_restored_beside_what_was_begun_since(tmp_path: Path, b
     for number in range(4):
         pay(ledger, cache, number)
     # Equal calls that were booked together, a lost one, and one in flight.
-    ledger.settle(*(Bill(ledger.reserve("run", 1.0, 1e9), "test", "w", 0.25, 10, 5) for _ in range(2)))
+    ledger.settle(*(Bill(ledger.reserve("run", 1.0, 1e9), "test", "w", 0.25, Usage(10, 5)) for _ in range(2)))
     ledger.lose(*ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", "key-9")))
     ledger.mark_sent(Departure(ledger.reserve("run", 2.0, 1e9), "test", "w", "key-10"))
     backup(here, tmp_path / "copy.tar")

@@ -22,6 +22,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import load_responses
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.report import Leaderboard, tables
 from ops.evaluation.rows import OutcomeRow
@@ -74,7 +75,7 @@ class Echo:
     """A worker and a Conductor that repeat their prompts, as the worst case of a model."""
 
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
-        return Response(f"{messages[0]['content']}\nAnswer: B", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"{messages[0]['content']}\nAnswer: B", Usage(10, 5), 0.001, 0.5, "stop")
 
     def write(self, prompts: Sequence[Sequence[Message]], **_: Any) -> list[str]:
         quoted = [str(messages[-1]["content"])[:400] for messages in prompts]

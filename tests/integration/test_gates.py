@@ -19,6 +19,7 @@ from ops.config import Setup
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow, response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -27,7 +28,7 @@ from pipelines.definitions import definitions
 from tests.command import podium
 from tests.integration.checkouts import UNTRAINED, configure, failure, load_raw, materialize, shortlisted, sizes
 
-STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", 1, 1, 0.0, 0.0, ""), 2.0)
+STRAY = ResponseRow("guesser", "mmlu", "nobody", 0, "ok", Response("", Usage(1, 1), 0.0, 0.0, ""), 2.0)
 """A row left by another run: one answer with a score that no grader gives."""
 SQUARE = {"kind": "call", "input": "f(2)", "output": "4"}
 pytestmark = pytest.mark.slow

@@ -115,6 +115,7 @@ from ops.benchmarks.store import training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.grading import grade, worker_prompt
 from ops.core.rows import ResponseRow
 from ops.evaluation.alone import of_worker
@@ -138,7 +139,7 @@ mix = materialize_mix(setup)
 load_recipe(setup.workspace.config, "quickstart")
 offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
 rows = [
-    ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", 10, 5, usd, 1.0, "stop"), score)
+    ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", Usage(10, 5), usd, 1.0, "stop"), score)
     for worker, usd, scores in (("costly", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]
@@ -146,7 +147,7 @@ board = leaderboard(of_worker(rows, "costly"), standings(Answers(rows, rows), se
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0, **_):
-        return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
+        return Response("\\\\boxed{7}", Usage(10, 5), 0.001, 0.5, "stop")
 
 odd = Problem("p", "school", "arithmetic", "test", "Which?", "7", "parity")
 acme = Worker(name="acme", model="acme/large", temperature=0.5, price={"input": 1, "output": 2}, max_tokens=50)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
+from ops.core.usage import MeanUsage, Usage
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
 from ops.spending.shared import SharedStore
@@ -31,7 +32,7 @@ def open_(url: str, **settings: Any) -> Ledger:
 
 def pay(ledger: Ledger, run: str, usd: float, worst: float, cap: float, purpose: str = "test", key: str = "") -> None:
     [held] = ledger.mark_sent(Departure(ledger.reserve(run, worst, cap), purpose, "w", key))
-    ledger.settle(Bill(held, purpose, "w", usd, 10, 5, key))
+    ledger.settle(Bill(held, purpose, "w", usd, Usage(10, 5), key))
 
 
 def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     for name in ("by_run", "by_purpose", "by_worker", "by_month"):
         assert getattr(shared, name)() == getattr(local, name)()
     assert shared.by_run() == {"a": Spent(0.875, 2, 20, 10, 1, 0.125), "b": Spent(2.0, 1, 10, 5)}
-    assert shared.mean_tokens("training") == local.mean_tokens("training") == {"w": (10.0, 5.0)}
+    assert shared.mean_usage("training") == local.mean_usage("training") == {"w": MeanUsage(10.0, 5.0)}
     assert [call[1:] for call in shared.latest(9)] == [call[1:] for call in local.latest(9)]
     assert shared.open_reservations() == {}
     shared.close()
@@ -144,7 +145,7 @@ def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_l
     until(is_free, "the dead process's room is free")
     assert other.by_run()["run"] == Spent(0.25, 0, 0, 0, 1, 0.25)
     # The process was only suspended: its sent call is settled once, and its unsent call needs a new reservation.
-    gone.settle(Bill(sent, "test", "w", 0.1, 1, 1, "k"))
+    gone.settle(Bill(sent, "test", "w", 0.1, Usage(1, 1), "k"))
     assert other.by_run()["run"] == Spent(0.1, 1, 1, 1)
     other.reserve("run", 0.8, 1.0)
     with pytest.raises(OverBudget):
@@ -216,7 +217,7 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
         return connected() if broken else Breaks(connected())
 
     store._server._connected = once  # type: ignore[method-assign]
-    ledger.settle(Bill(held, "test", "w", 0.25, 1, 1))
+    ledger.settle(Bill(held, "test", "w", 0.25, Usage(1, 1)))
     assert broken
     assert ledger.by_run()["run"] == Spent(0.25, 1, 1, 1)
     ledger.close()

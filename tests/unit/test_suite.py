@@ -17,6 +17,7 @@ import yaml
 from ops.config import Worker
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from tests.bench.mutations import FAULTS, ROOT
 from tests.bench.real_rows import Answers, Rows, questions, table
 from tests.bench.row import Absent, Report, Row
@@ -134,7 +135,7 @@ WORKER = Worker(name="w", model="hosted_vllm/m", max_tokens=50)
 
 def row(problem: str, sample: int, score: float, *, tokens: int = 10, cached: bool = False) -> ResponseRow:
     finish = "length" if tokens == WORKER.max_tokens else "stop"
-    response = Response("Answer: A", 20, tokens, 0.0, 1.0, finish, cached=cached)
+    response = Response("Answer: A", Usage(20, tokens), 0.0, 1.0, finish, cached=cached)
     return ResponseRow("w", "mmlu", problem, sample, "ok", response, score, "A" if score else "")
 
 

@@ -25,6 +25,7 @@ from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.release import trace_writer
@@ -53,7 +54,7 @@ class Tool:
         await asyncio.sleep(0.02)
         if worker.name == "down":
             raise WorkerUnreachable("CANARY error")
-        return Response("CANARY answer", 100, 20, 0.25, 0.5, "stop", retries=1)
+        return Response("CANARY answer", Usage(100, 20), 0.25, 0.5, "stop", retries=1)
 
 
 class Store:

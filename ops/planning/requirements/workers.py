@@ -18,7 +18,7 @@ from ops.planning.estimate import total
 from ops.planning.plan import Missing, Plan, Requirement
 from ops.planning.retirement import is_unknown, retirement
 from ops.spending.books import usd
-from ops.workers.providers import worst_price
+from ops.workers.providers import price_of
 from ops.workers.unsent import unsent
 
 SOON = timedelta(days=60)
@@ -155,7 +155,7 @@ def _unpriced(plan: Plan) -> Iterator[Missing]:
     config, pools = plan.setup.workspace.config, plan.setup.every_pool
     for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
-            worst_price(worker, file)
+            price_of(worker, file)
         except ConfigError as error:
             yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)
 

@@ -183,10 +183,11 @@ def step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
 
 def usage(answer: Answer) -> dict[str, Any]:
     """The workers' tokens over all calls; the Conductor's own tokens cost nothing and are not included."""
+    usages = [response.usage for _, response in answer.responses]
     return {
         "input_tokens": answer.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": sum(usage.cached_prompt_tokens for usage in usages)},
         "output_tokens": answer.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": sum(usage.reasoning_tokens for usage in usages)},
         "total_tokens": answer.prompt_tokens + answer.completion_tokens,
     }

@@ -16,6 +16,7 @@ import pytest
 from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.sqlite import Damaged, SqliteFile
+from ops.core.usage import Usage
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material
 from ops.store.admin import verify
 from ops.store.sqlite_file import SqliteBackend
@@ -133,7 +134,7 @@ def test_a_file_that_this_user_may_not_write_is_no_damaged_one(tmp_path: Path) -
 
 def entry(number: int) -> tuple[str, str, Response]:
     messages = [{"role": "user", "content": f"Question {number}? {'so ' * 100}"}]
-    response = Response(f"Answer: {number} {'long ' * 50}", 10, 5, 2e-5, 0.25, "stop")
+    response = Response(f"Answer: {number} {'long ' * 50}", Usage(10, 5), 2e-5, 0.25, "stop")
     return cache_key({"model": "m"}, messages, 0), cache_material({"model": "m"}, messages, 0), response
 
 

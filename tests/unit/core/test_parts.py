@@ -23,18 +23,19 @@ from ops.core.parts import (
     note_parts,
 )
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache
 
-RESPONSE = Response("Answer: 4", 10, 5, 0.25, 0.25, "stop")
+RESPONSE = Response("Answer: 4", Usage(10, 5), 0.25, 0.25, "stop")
 
 
 def pay(workspace: Workspace, count: int = 5, *, first: int = 0, stored: bool = True) -> None:
     """Book calls, and store their responses."""
     ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
     for number in range(first, first + count):
-        ledger.settle(Bill(ledger.reserve("run", 1.0, 1e9), "test", "w", 0.25, 10, 5, f"key-{number}"))
+        ledger.settle(Bill(ledger.reserve("run", 1.0, 1e9), "test", "w", 0.25, Usage(10, 5), f"key-{number}"))
         if stored:
             cache.put_many([(f"key-{number}", "{}", RESPONSE)])
     ledger.close()

@@ -12,6 +12,7 @@ from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.evaluation.method import Known, Method
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
@@ -51,7 +52,7 @@ def said(worker: str, problem: Problem, right: Right, sample: int | str = 0) -> 
 
 def response(worker: str, problem: Problem, right: Right, usd: float = 0.001) -> ResponseRow:
     answer = said(worker, problem, right)
-    text = Response(f"Answer: {answer}", 10, 5, usd, 0.1, "stop")
+    text = Response(f"Answer: {answer}", Usage(10, 5), usd, 0.1, "stop")
     return ResponseRow(worker, problem.benchmark, problem.id, 0, "ok", text, float(answer == "blue"))
 
 
@@ -73,7 +74,7 @@ class Client:
             answer = Counter(earlier).most_common(1)[0][0]
         elif earlier and "Solve" not in messages[-1]["content"].rpartition("Subtask:")[2]:
             answer = earlier[-1]
-        return Response(f"Answer: {answer}", 10, 5, 0.001, 0.1, "stop")
+        return Response(f"Answer: {answer}", Usage(10, 5), 0.001, 0.1, "stop")
 
 
 def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> Known:

@@ -11,6 +11,7 @@ from ops.config import Evaluation, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
@@ -44,7 +45,7 @@ class Client:
             if messages[0]["content"].startswith(question):
                 raise error
         value = 7 if worker.name == "adder" or Sample.of(sample).repetition == 2 else 8
-        return Response(f"\\boxed{{{value}}}", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"\\boxed{{{value}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def run(

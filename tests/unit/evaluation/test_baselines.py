@@ -6,6 +6,7 @@ import pytest
 
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.rows import OutcomeRow
@@ -16,7 +17,7 @@ from ops.precaching.profiles import oracle
 def response(
     worker: str, problem: str, score: float, *, sample: int = 0, status: str = "ok", usd: float = 0.01
 ) -> ResponseRow:
-    said = Response("", 10, 2, usd, 0.5, "")
+    said = Response("", Usage(10, 2), usd, 0.5, "")
     return ResponseRow(worker, "mmlu", problem, sample, status, said, score)  # type: ignore[arg-type]
 
 

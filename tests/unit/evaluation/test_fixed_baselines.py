@@ -15,6 +15,7 @@ from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
@@ -49,7 +50,7 @@ class Client:
     ) -> Response:
         await asyncio.sleep(0)
         self.asked.append((worker.name, messages, Sample.of(sample)))
-        return Response(self.say(worker.name, messages, Sample.of(sample)), 10, 5, 0.001, 0.5, "stop")
+        return Response(self.say(worker.name, messages, Sample.of(sample)), Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def boxed(value: object) -> str:
@@ -64,9 +65,12 @@ def evaluated(method: Method, problems: Sequence[Problem], client: Client, repea
     return asyncio.run(evaluate_method(method, problems, team(client), Evaluation(repeats=repeats)))
 
 
+SILENT = Response("", Usage(10, 5), 0.001, 0.5, "stop")
+
+
 def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NAMES, seed: int = 1) -> Known:
     rows = [
-        ResponseRow(name, "math500", str(i), 0, "ok", Response("", 10, 5, 0.001, 0.5, "stop"), float(i < 4 * share))
+        ResponseRow(name, "math500", str(i), 0, "ok", SILENT, float(i < 4 * share))
         for name in names
         for i, share in ((i, ALONE.get(name, 0.1)) for i in range(4))
     ]

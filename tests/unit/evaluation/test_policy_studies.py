@@ -22,13 +22,14 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow, response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.changed import Written, changed
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
-from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
 from ops.evaluation.stored_studies import Lab, Study
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
 from ops.evaluation.studies.one_worker import one_worker
@@ -135,7 +136,7 @@ class Table:
         said = messages[-1]["content"].rpartition("Subtask: ")[2]
         self.asked.append((worker.name, said))
         answer = "7" if worker.name == "ada" and said != "Guess." else "99"
-        return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"\\boxed{{{answer}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def problem(place: int) -> Problem:
@@ -263,7 +264,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(
-            rows, score_file(workspace, CONDUCTOR, policy, benchmark), origin=scores_origin(setup, policy, questions)
+            rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions)
         )
     mix = [replace(problem(place), split="train") for place in range(4)]
     write_problems(workspace.data / "training_mix.jsonl", mix)
@@ -275,7 +276,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
 
 
 def answer(worker: str, each: Problem, right: float) -> ResponseRow:
-    return ResponseRow(worker, each.benchmark, each.id, 0, "ok", Response("t", 100, 50, 0.5, 1.0, "stop"), right)
+    return ResponseRow(worker, each.benchmark, each.id, 0, "ok", Response("t", Usage(100, 50), 0.5, 1.0, "stop"), right)
 
 
 class Silent:
@@ -362,7 +363,7 @@ class SometimesRight:
         index = Sample.of(sample).index
         [right] = [gold for question, gold in self.golds.items() if question in messages[0]["content"]]
         wrong = f"The answer is \\boxed{{{1000 + index}}}."
-        return Response(right if index in (1, 2) else wrong, 10, 5, 0.001, 0.5, "stop")
+        return Response(right if index in (1, 2) else wrong, Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scored) -> None:

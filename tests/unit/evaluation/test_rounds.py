@@ -12,6 +12,7 @@ from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate, summarize
 from ops.workflow.grammar import Workflow
@@ -30,7 +31,7 @@ class Tool:
         if worker.name == "down":
             raise WorkerUnreachable("down")
         number = messages[0]["content"].split()[2]
-        return Response(f"\\boxed{{{number if worker.name == 'solver' else 99}}}", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"\\boxed{{{number if worker.name == 'solver' else 99}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 class Conductor:

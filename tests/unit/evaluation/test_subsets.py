@@ -10,6 +10,7 @@ import pytest
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.evaluation.method import Method
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
@@ -32,7 +33,7 @@ class Recorder:
         self.asked.append(worker.name)
         number = messages[0]["content"].split()[2]
         answer = number if worker.name in ("ada", "zoe") else "99"
-        return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+        return Response(f"\\boxed{{{answer}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 class FirstAndLast:

@@ -16,6 +16,7 @@ from ops.config import Evaluation, Pool, PromptedPolicy, Prompting, Recipe, Stat
 from ops.config.loading import check_against_pool
 from ops.core.errors import ConfigError, DataError, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
@@ -112,8 +113,8 @@ class Pair:
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
     ) -> Response:
         if WRITE in messages[-1]["content"]:
-            return Response(self.writes(), 100, 50, 0.02, 1.0, "stop")
-        return Response("\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
+            return Response(self.writes(), Usage(100, 50), 0.02, 1.0, "stop")
+        return Response("\\boxed{7}", Usage(10, 5), 0.001, 0.5, "stop")
 
 
 def scored(writes: Callable[[], str]) -> OutcomeRow:

@@ -16,6 +16,7 @@ from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.planning.estimate import (
@@ -76,7 +77,7 @@ def stages(
 
 
 def row(name: str, tokens: int, latency_s: float) -> ResponseRow:
-    return ResponseRow(name, "math500", "1", 0, "ok", Response("4", 50, tokens, 0.0, latency_s, "stop"), 1.0)
+    return ResponseRow(name, "math500", "1", 0, "ok", Response("4", Usage(50, tokens), 0.0, latency_s, "stop"), 1.0)
 
 
 def test_precaching_by_hand() -> None:
@@ -315,7 +316,7 @@ def test_the_embedded_workers_cost_the_planned_amount() -> None:
         else:
             answer = think(worker.name, messages, sample=0, temperature=worker.temperature or 1.0).text
         assert worker.price is not None
-        spent += worker.price.usd(sum(tokens(message["content"]) for message in messages), tokens(answer))
+        spent += worker.price.usd(Usage(sum(tokens(message["content"]) for message in messages), tokens(answer)))
     cost = Stages(setup, lengths(setup), {}, Measured()).precaching()
     scaled = spent / (len(problems) * len(setup.pool.workers)) * cost.calls.expected
     assert cost.usd.low < scaled < cost.usd.high

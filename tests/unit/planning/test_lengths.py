@@ -17,6 +17,7 @@ from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.lengths import TEMPLATE_TOKENS, TURN_TOKENS, USUAL_COMPLETION, Lengths, lengths
 from ops.planning.memory import evaluation_bytes, memory
@@ -61,7 +62,7 @@ def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
             text = TOOLS[worker.name](read(messages))
         else:
             text = think(worker.name, messages, sample=0, temperature=1.0).text
-        response = Response(text, 50, 50, 0.0, 1.0, "stop")
+        response = Response(text, Usage(50, 50), 0.0, 1.0, "stop")
         made.append((problem, ResponseRow(worker.name, problem.benchmark, problem.id, 0, "ok", response, 1.0)))
     return made
 

@@ -18,6 +18,7 @@ import pytest
 
 from ops.config import Price, Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
 from ops.planning.plan import make_plan
@@ -225,7 +226,7 @@ def test_a_runs_spending_counts_against_its_cap(paper: Sound) -> None:
     plan = paper.plan(**budget)
     with closing(Ledger(paper.setup.workspace.ledger)) as ledger:
         held = ledger.reserve(plan.setup.run, 1900.0, 2000.0)
-        ledger.settle(Bill(held, "precache", "gpt-5", 1900.0, 100, 800))
+        ledger.settle(Bill(held, "precache", "gpt-5", 1900.0, Usage(100, 800)))
     [found] = [each for each in missing(paper.plan(**budget)) if each.refuses]
     assert found.what == "budget.run_usd"
     assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why

@@ -15,6 +15,7 @@ from ops.config import Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning import stored
 from ops.planning.lengths import stored_shortlist
@@ -25,7 +26,7 @@ from ops.synthetic.problems import generate
 from ops.training.run.plan import CURVE
 
 CONFIG = resources() / "config"
-ANSWER = Response("4", 1, 1, 0.0, 0.0, "stop")
+ANSWER = Response("4", Usage(1, 1), 0.0, 0.0, "stop")
 
 
 @pytest.fixture

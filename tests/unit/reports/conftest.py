@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from ops.core.usage import Usage
 from ops.evaluation.report import Columns
-from ops.evaluation.rows import OutcomeRow, Usage
+from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.study import STUDIES
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.exhibit import Made, make
@@ -27,7 +28,7 @@ def rows(
         steps=len(workers), workers=workers, tokens=10 * len(workers), cost_usd=cost, latency_s=1.5,
         completion="SECRET COMPLETION", answer="SECRET ANSWER", unscorable=False,
         shape="single" if len(workers) == 1 else "chain", pattern=" ".join(workers),
-        usage=tuple(Usage(name, 5, 5) for name in workers),
+        usage=tuple(CallUsage(name, Usage(5, 5)) for name in workers),
     )  # fmt: skip
     return [
         replace(base, benchmark=name, domain=domain, problem_id=f"SECRET-{place}", correct=int(answer), **changes)  # type: ignore[arg-type]

@@ -20,10 +20,11 @@ from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import is_difference, score_interval
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.precaching.stored import answers_origin
+from ops.precaching.stored import responses_key
 from ops.retraining.drift import (
     WINDOW,
     DayClient,
@@ -70,7 +71,7 @@ class Provider:
             raise ConfigError("pool", "key", "is missing", "Set it")
         self.asked[key] += 1
         answer = "nothing" if self.swapped else self.answers[cache_key({}, messages, 0)]
-        self.kept[key] = Response(rf"The answer is \boxed{{{answer}}}.", 10, 5, 0.0, 0.1, "stop")
+        self.kept[key] = Response(rf"The answer is \boxed{{{answer}}}.", Usage(10, 5), 0.0, 0.1, "stop")
         return self.kept[key]
 
 
@@ -96,7 +97,7 @@ def precached(setup: Setup, provider: Provider, worker: Worker = STEADY) -> None
     for name in NAMES:
         questions = [problem for problem in problems if problem.benchmark == name]
         file = response_file(setup.workspace.data / "responses", worker.name, name)
-        write_responses([row for row in rows if row.benchmark == name], file, answers_origin(worker, questions, 1))
+        write_responses([row for row in rows if row.benchmark == name], file, responses_key(worker, questions, 1))
 
 
 def nights(setup: Setup, provider: Provider, first: int, count: int) -> DriftRecord:

@@ -13,6 +13,7 @@ from ops.conductor.untrained import PromptedConductor
 from ops.config import Pool, PromptedPolicy, Prompting, Serving
 from ops.core.errors import ConfigError, DataError
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.release import aliases, store
 from ops.release.champion import champion_of
@@ -50,7 +51,7 @@ def test_the_servers_pool_has_priority_over_the_versions_own(tmp_path: Path) -> 
 def test_calls_failures_and_fallbacks_are_counted_by_worker() -> None:
     metrics, answer = Metrics(), Answer(make_problem(), "3", status="answered")
     answer.steps += [
-        StepTrace(0, "solver", 0, "Solve.", (), "ok", Response("42", 100, 20, 0.25, 0.5, "stop")),
+        StepTrace(0, "solver", 0, "Solve.", (), "ok", Response("42", Usage(100, 20), 0.25, 0.5, "stop")),
         StepTrace(1, "checker", 1, "Check.", (0,), "unreachable", error="timed out"),
     ]
     answer.fallbacks += [

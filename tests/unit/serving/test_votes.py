@@ -14,6 +14,7 @@ from ops.conductor.policy import Completion
 from ops.config import Vote, Worker
 from ops.core.errors import OverBudget, WorkerUnreachable
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_budget import RequestBudget
@@ -59,7 +60,7 @@ class Serve:
                 await asyncio.sleep(seconds)
             if isinstance(answer := said[number], Exception):
                 raise answer
-            return Response(f"\\boxed{{{answer}}}", 10, 5, 0.001, 0.5, "stop")
+            return Response(f"\\boxed{{{answer}}}", Usage(10, 5), 0.001, 0.5, "stop")
 
         self.monkeypatch.setattr(RequestBudget, "complete", complete)
         writer = Numbered(*written or (FLOW,))

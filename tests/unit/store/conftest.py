@@ -14,6 +14,7 @@ import pytest
 
 from ops.core.processes import free_port
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.store import Backend, Claim, Kind, ResponseCache
 from ops.store.sqlite_file import SqliteBackend
 from tests import needs
@@ -22,7 +23,7 @@ from tests.team.servers import Postgres
 
 OpenCache = Callable[[], ResponseCache]
 OpenStore = Callable[[], Backend]
-RESPONSE = Response("Answer: 4", 10, 5, 2e-5, 0.25, "stop", retries=2)
+RESPONSE = Response("Answer: 4", Usage(10, 5), 2e-5, 0.25, "stop", retries=2)
 LEASE_S = 3.0
 _HOLDER = f"""
     import asyncio, sys

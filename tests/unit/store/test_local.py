@@ -21,6 +21,7 @@ from ops.core import sqlite
 from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.sqlite import SqliteFile
+from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical
 from ops.store.admin import verify
@@ -35,7 +36,7 @@ def test_any_text_survives_also_lone_surrogates(
     tmp_path_factory: pytest.TempPathFactory, text: str, cost: float, latency: float
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "any_text"
-    response = Response(text + "\ud800", 1, 1, cost, latency, "length")
+    response = Response(text + "\ud800", Usage(1, 1), cost, latency, "length")
     messages = [{"role": "user", "content": text + "\udfff"}]
     key, material = cache_key({}, messages, 0), cache_material({}, messages, 0)
     ResponseCache(folder).put_many([(key, material, response)])
@@ -60,7 +61,7 @@ def test_the_order_of_settings_does_not_change_a_key() -> None:
 def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path, memory_chars=3 * (OVERHEAD + 40))
     for number in range(50):
-        cache.put_many([(str(number), "{}", Response(f"{number:040}", 1, 1, 0.0, 0.0, "stop"))])
+        cache.put_many([(str(number), "{}", Response(f"{number:040}", Usage(1, 1), 0.0, 0.0, "stop"))])
     assert len(cache._memory) == 3
     assert all((response := cache.get(str(n))) and response.text == f"{n:040}" for n in range(50))
 

@@ -20,6 +20,7 @@ import pytest
 
 from ops.config import Price, Worker
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
 from ops.store import Backend, ResponseCache
 from ops.store.postgres import PostgresBackend
@@ -94,7 +95,7 @@ def _live(order: Order, end: Connection) -> None:
             await asyncio.gather(*(ask(question) for question in questions + questions[:3]))
             for number in range(written, written + PUT_EACH_TURN):
                 key = own_key(process, number)
-                cache.put_many([(key, "{}", Response(f"text of {key}", 1, 1, 0.0, 0.0, "stop"))])
+                cache.put_many([(key, "{}", Response(f"text of {key}", Usage(1, 1), 0.0, 0.0, "stop"))])
             written += PUT_EACH_TURN
             for _ in range(20):
                 key = own_key(chance.randrange(PROCESSES), chance.randrange(written))

@@ -11,6 +11,7 @@ import pytest
 
 from ops.config import Pool, Worker
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.store import Backend, Kind, ResponseCache, ValueStore, cache_key, cache_material
 from ops.store.admin import UNKNOWN, export, find, holdings, prune, verify
 from ops.store.entries import Entry, checksum
@@ -20,7 +21,7 @@ from tests.unit.store.conftest import RESPONSE, OpenCache
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
 CODER = Worker(name="coder", model="openai/coder", temperature=0.2)
 QUESTION = [{"role": "user", "content": "A farmer has 17 sheep and buys 4 more. How many now?\n\nSubtask: Solve."}]
-PAID = (10, 5, 2e-5, 0.25, "stop")
+PAID = (Usage(10, 5), 2e-5, 0.25, "stop")
 SHORT = [{"role": "user", "content": "1+1?"}]
 
 

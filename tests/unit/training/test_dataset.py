@@ -19,6 +19,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.tokenizer import train_tokenizer
@@ -203,7 +204,7 @@ def test_an_order_of_questions_continues_from_its_state() -> None:
 
 def test_the_forecast_is_that_of_the_precached_responses(tmp_path: Path) -> None:
     setup = Setup(Workspace(tmp_path), QUICK, plans.POOL)
-    answer = Response("A", 1, 1, 0.0, 0.0, "stop")
+    answer = Response("A", Usage(1, 1), 0.0, 0.0, "stop")
     rows = [  # ten problems that every worker solves, ten that every other worker solves
         ResponseRow(name, "mmlu", str(number), 0, "ok", answer, float(number < 10 or place % 2))
         for number in range(20)

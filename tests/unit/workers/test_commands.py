@@ -14,6 +14,7 @@ from ops.benchmarks.store import write_problems
 from ops.config import Worker, load_pool
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
@@ -52,7 +53,7 @@ def guesser(workspace: Workspace) -> Worker:
 def store(workspace: Workspace, worker: Worker, problem: Problem) -> str:
     cache, messages = ResponseCache(workspace.cache), solo_messages(problem)
     key, material = (make(worker.identity, messages, 0) for make in (cache_key, cache_material))
-    cache.put_many([(key, material, Response("Answer: 4", 10, 5, 0.001, 0.5, "stop"))])
+    cache.put_many([(key, material, Response("Answer: 4", Usage(10, 5), 0.001, 0.5, "stop"))])
     cache.close()
     return key
 
@@ -114,8 +115,8 @@ def test_prune(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = Ledger(workspace.ledger)
-    ledger.settle(Bill(ledger.reserve("one-run", 1.0, 9.0), "precache", "guesser", 0.125, 1000, 40))
-    ledger.settle(Bill(ledger.reserve("another", 1.0, 9.0), "serving", "editor", 0.25, 10, 4))
+    ledger.settle(Bill(ledger.reserve("one-run", 1.0, 9.0), "precache", "guesser", 0.125, Usage(1000, 40)))
+    ledger.settle(Bill(ledger.reserve("another", 1.0, 9.0), "serving", "editor", 0.25, Usage(10, 4)))
     held = ledger.reserve("held-run", 1.0, 9.0)
     assert podium("ledger", "--calls", "5") == 0
     out = capsys.readouterr().out
@@ -139,7 +140,7 @@ def test_the_ledger_cuts_no_name(
 ) -> None:
     run, worker = "quickstart-adaptive-1-96573bdda8f6-cards", "a-worker-of-another-provider"
     ledger = Ledger(workspace.ledger)
-    ledger.settle(Bill(ledger.reserve(run, 1e3, 1e4), "precache", worker, 123.4567, 123_456_789, 12_345_678))
+    ledger.settle(Bill(ledger.reserve(run, 1e3, 1e4), "precache", worker, 123.4567, Usage(123_456_789, 12_345_678)))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: columns is not None)
     monkeypatch.setenv("COLUMNS", str(columns or 80))
     assert podium("ledger", "--calls", "1") == 0

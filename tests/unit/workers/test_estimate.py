@@ -17,12 +17,12 @@ from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
+from ops.core.usage import MeanUsage, Usage
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.planning.estimate import (
     Ask,
     Cost,
-    MeanTokens,
     Measured,
     Prices,
     estimate,
@@ -54,7 +54,7 @@ def cache(tmp_path: Path) -> ResponseCache:
 
 
 def row(name: str, prompt_tokens: int, completion_tokens: int, benchmark: str = "rlpr", **more: Any) -> ResponseRow:
-    used = Response("", prompt_tokens, completion_tokens, 0.0, 0.0, "")
+    used = Response("", Usage(prompt_tokens, completion_tokens), 0.0, 0.0, "")
     return ResponseRow(name, benchmark, "x", 0, **{"status": "ok", "response": used, **more})
 
 
@@ -69,7 +69,7 @@ def estimated(
 
 def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
     usages = Measured.of([row("w", 100, 40), row("w", 200, 60), row("w", 0, 0, status="refused")])
-    assert usages.tokens["w", "rlpr"] == MeanTokens(150.0, 50.0)
+    assert usages.usage["w", "rlpr"] == MeanUsage(150.0, 50.0)
     total = estimated(precache_asks(problems(10), [worker()], 3), cache, usages)
     assert (total.to_make, total.cached, total.measured) == (30, 0, 30)
     assert total.usd.expected == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
@@ -94,7 +94,7 @@ def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: Re
     made = judged(first)
     assert (made.to_make, made.workers["judge"].calls.expected) == (6, 3)
     assert 0 < made.workers["judge"].usd.expected < made.workers["w"].usd.expected
-    said = Response("4", 10, 5, 0.001, 0.5, "stop")
+    said = Response("4", Usage(10, 5), 0.001, 0.5, "stop")
     for each in first[:2]:
         store(cache, Ask(solver, "rlpr", solo_messages(each)), said)
     assert (judged(first).to_make, judged(first).cached) == (4, 2), "one answer and three verdicts"
@@ -109,7 +109,7 @@ def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache:
     assert made.measured == 0
     assert "nothing was measured yet" in str(made)
     both = [worker(), worker("other")]
-    measured = Measured({("other", "rlpr"): MeanTokens(10.0, 1.0)})
+    measured = Measured({("other", "rlpr"): MeanUsage(10.0, 1.0)})
     short = estimated(precache_asks(problems(10), both, 1), cache, measured).workers["w"]
     assert short.usd.expected < made.usd.expected  # the others answer in one word, so this worker may too
     assert short.usd.high == made.usd.high
@@ -120,7 +120,7 @@ def test_calls_of_unfinished_tables_are_known_from_the_ledger(
     cache: ResponseCache, tmp_path: Path, purpose: str
 ) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), purpose, "w", 0.5, 100, 40))
+    ledger.settle(Bill(ledger.reserve("run", 1.0, 9.0), purpose, "w", 0.5, Usage(100, 40)))
     usages = Measured.of([row("w", 7, 7, benchmark="mmlu")], ledger)
     total = estimated(precache_asks(problems(1), [worker()], 1), cache, usages)
     assert (total.measured, total.usd.expected) == (1, pytest.approx((100 * 2 + 40 * 8) / 1e6))
@@ -164,7 +164,7 @@ def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: 
     assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker on another benchmark
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
     completions = {"other": 10, "tool": 3, "gone": 999}
-    usages = Measured({(name, "rlpr"): MeanTokens(9, tokens) for name, tokens in completions.items()})
+    usages = Measured({(name, "rlpr"): MeanUsage(9, tokens) for name, tokens in completions.items()})
     made = estimated(precache_asks(problems(1), others, 1), cache, usages)
     assert (made.measured, made.alike) == (2, 1)
     prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.core.errors import DataError, OverBudget
+from ops.core.usage import MeanUsage, Usage
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.spending.local import LocalStore
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 def bill(reservation: Reservation, usd: float, purpose: str = "test", worker: str = "w") -> Bill:
-    return Bill(reservation, purpose, worker, usd, prompt_tokens=10, completion_tokens=5)
+    return Bill(reservation, purpose, worker, usd, usage=Usage(10, 5))
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -
     first, second = ledger.reserve_many("a", [1.0, 1.0], 10.0)
     ledger.settle(bill(first, 0.25, "precache", "x"), bill(second, 0.5, "training", "y"))
     ledger.settle(bill(ledger.reserve("a", 1.0, 10.0), 1.0, "training", "x"))
-    ledger.settle(Bill(ledger.reserve("b", 1.0, 10.0), "precache", "x", 0.75, prompt_tokens=30, completion_tokens=1))
+    ledger.settle(Bill(ledger.reserve("b", 1.0, 10.0), "precache", "x", 0.75, usage=Usage(30, 1)))
     calls = Ledger(tmp_path / "ledger.sqlite").latest(10)
     assert [(c.run, c.purpose, c.worker, c.prompt_tokens, c.completion_tokens, c.usd) for c in calls] == [
         ("b", "precache", "x", 30, 1, 0.75),
@@ -50,7 +51,7 @@ def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -
     ]
     assert abs(calls[0].at - time.time()) < 60
     assert [call.usd for call in ledger.latest(1, "a")] == [1.0]
-    assert ledger.mean_tokens("precache") == {"x": (20.0, 3.0)}
+    assert ledger.mean_usage("precache") == {"x": MeanUsage(20.0, 3.0)}
     assert (ledger.spent("a"), ledger.spent("absent")) == (1.75, 0.0)
     assert ledger.by_purpose("a") == {"precache": Spent(0.25, 1, 10, 5), "training": Spent(1.5, 2, 20, 10)}
     assert ledger.by_purpose()["precache"].usd == 1.0
@@ -106,7 +107,7 @@ def test_the_monthly_cap_bounds_all_runs_together(ledger: Ledger) -> None:
 )  # fmt: skip
 def test_an_impossible_bill_is_refused(usd: float, prompt: int, completion: int) -> None:
     with pytest.raises(ValueError, match="a bill of"):
-        Bill(Reservation("run", 1.0), "test", "worker", usd, prompt, completion)
+        Bill(Reservation("run", 1.0), "test", "worker", usd, Usage(prompt, completion))
 
 
 def test_a_call_above_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
@@ -230,11 +231,11 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
     assert ledger.unmeasured() == ["key"]
 
     [held] = ledger.mark_sent(Departure(waited, "test", "w", "key"))
-    ledger.settle(Bill(held, "test", "w", 0.1, 10, 5, key="key"))
+    ledger.settle(Bill(held, "test", "w", 0.1, Usage(10, 5), key="key"))
     # The answer to the same question gives the cost of the lost call, which was paid as well.
     assert ledger.by_run() == {"run": Spent(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
     assert ledger.unmeasured() == []
-    assert ledger.mean_tokens("test") == {"w": (5.0, 2.5)}
+    assert ledger.mean_usage("test") == {"w": MeanUsage(5.0, 2.5)}
 
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:

@@ -11,10 +11,12 @@ import yaml
 
 from ops.config import Pool, Price, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
+from ops.core.usage import Usage
 from ops.workers.litellm_private import models
 from ops.workers.new_pool import new_pool
 from ops.workers.pool import SettingChange, difference, pool_rows
-from ops.workers.providers import cost_usd, litellm, most_tokens, request_settings, worst_price
+from ops.workers.price_table import price_in_table
+from ops.workers.providers import litellm, most_tokens, price_of, request_settings
 from tests.command import podium
 from tests.unit.workers.conftest import ask
 
@@ -74,7 +76,8 @@ def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPat
     for worker in paper.workers:
         if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in LiteLLM's table; costlier above 200k tokens
             continue
-        assert worst_price(worker, "") == pytest.approx(worst_price(worker.model_copy(update={"price": None}), ""))
+        price, listed = price_of(worker, ""), price_of(worker.model_copy(update={"price": None}), "")
+        assert (price.input, price.output) == pytest.approx((listed.input, listed.output))
 
 
 def test_the_models_of_today_are_in_litellms_map_and_not_retired() -> None:
@@ -85,8 +88,8 @@ def test_the_models_of_today_are_in_litellms_map_and_not_retired() -> None:
         assert entry["litellm_provider"] == provider
         retired = entry.get("deprecation_date")
         assert retired is None or retired >= "2027-03-01", (worker.name, retired)
-        prompt, completion = worst_price(worker, "frontier.yaml")
-        assert 0 < prompt < completion
+        price = price_of(worker, "frontier.yaml")
+        assert 0 < price.input < price.output
 
 
 def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
@@ -171,8 +174,13 @@ def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
     for worker in made.workers:
         known = table.get(worker.model) or table[worker.model.partition("/")[2]]
         assert worker.price is not None
-        assert worker.price.input == pytest.approx(1e6 * known["input_cost_per_token"])
-        assert worker.price.output == pytest.approx(1e6 * known["output_cost_per_token"])
+        listed = price_in_table(known, known["litellm_provider"])
+        assert listed is not None
+        tiers = [tier for tier in listed.tiers if tier.service_tier in (None, "priority")]
+        for ours, theirs in zip([worker.price, *worker.price.tiers], [listed, *tiers], strict=True):
+            for rate in ("input", "output", "cached_input", "cache_write"):
+                assert getattr(ours, rate) == pytest.approx(getattr(theirs, rate)), (worker.name, rate)
+            assert theirs.reasoning in (None, theirs.output), "reasoning has no rate of its own"
         assert (worker.retired and worker.retired.isoformat()) == known.get("deprecation_date")
 
 
@@ -193,7 +201,7 @@ def test_an_embedded_tool_answers_through_the_same_client(client: Any) -> None:
     first, second = (ask(client, worker, messages) for _ in range(2))
     assert first.text == second.text and first.text
     assert (first.cached, second.cached, first.latency_s) == (False, True, 0.1)
-    bill = cost_usd(worker, first.prompt_tokens, first.completion_tokens)
+    bill = price_of(worker, "").usd(first.usage)
     assert bill == pytest.approx((first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6)
     assert client.ledger.spent("run") == pytest.approx(bill)
     assert first.prompt_tokens <= most_tokens(messages)
@@ -312,6 +320,9 @@ def price(since: date) -> dict[str, Any]:
     return BEFORE | {"later": [{"since": since.isoformat(), **DOUBLED}]}
 
 
+MILLIONS = Usage(10**6, 10**6)
+
+
 def priced(cost: dict[str, Any]) -> Pool:
     return pool(TOOL | {"price": cost})
 
@@ -321,14 +332,14 @@ def test_the_price_of_a_day() -> None:
         {"since": "2026-12-01", **DOUBLED}, {"since": "2027-03-01", "input": 1, "output": 1},
     ]})  # fmt: skip
     days = (date(2026, 11, 30), date(2026, 12, 1), date(2027, 2, 28), date(2027, 3, 1))
-    assert [dated.usd(1_000_000, 1_000_000, day) for day in days] == [12.0, 24.0, 24.0, 2.0]
+    assert [dated.usd(MILLIONS, day) for day in days] == [12.0, 24.0, 24.0, 2.0]
     assert Price.model_validate_json(dated.model_dump_json()) == dated
 
 
 def test_today_decides_what_a_call_costs_and_what_the_prices_key_is() -> None:
     past, coming = priced(price(TODAY - DAY)), priced(price(TODAY + DAY))
-    assert worst_price(past.workers[0], "") == (4e-6, 20e-6)
-    assert worst_price(coming.workers[0], "") == (2e-6, 10e-6)
+    assert price_of(past.workers[0], "").usd(MILLIONS) == 24.0
+    assert price_of(coming.workers[0], "").usd(MILLIONS) == 12.0
     assert past.prices_key == priced(DOUBLED).prices_key
     assert coming.prices_key == priced(BEFORE).prices_key
     assert coming.answers_key == priced(BEFORE).answers_key
@@ -358,4 +369,4 @@ def test_a_call_is_booked_at_the_price_of_its_day(loopback: Any, client: Any) ->
 def test_the_projects_pool_states_the_price_that_is_announced() -> None:
     argon = load_pool(CONFIG, "frontier").worker("gemini-4-argon")
     assert argon.price is not None
-    assert [argon.price.usd(10**6, 10**6, date(2026, month, 30)) for month in (11, 12)] == [12.0, 24.0]
+    assert [argon.price.usd(MILLIONS, date(2026, month, 30)) for month in (11, 12)] == [12.0, 24.0]

@@ -17,6 +17,7 @@ from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_r
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate_method
@@ -114,7 +115,7 @@ class Recorder:
     ) -> Response:
         text = think(worker.name, messages, sample=sample, temperature=0.7).text
         self.texts.append(text)
-        return Response(text, 1, 1, 0.0, 0.0, "stop")
+        return Response(text, Usage(1, 1), 0.0, 0.0, "stop")
 
 
 def test_embedded_workers_draw_each_sample_anew() -> None:

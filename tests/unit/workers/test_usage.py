@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
+from ops.core.usage import Usage
 from ops.workers.client import WorkerClient
-from ops.workers.providers import worst_price
+from ops.workers.providers import price_of
 from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
@@ -44,8 +45,7 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
     assert figure in str(caught.value) and "\n" not in str(caught.value)
     [last, _] = client.ledger.latest(2)
     assert (last.prompt_tokens, last.completion_tokens) == booked
-    price = worst_price(asked, "")
-    assert last.usd == pytest.approx(booked[0] * price[0] + booked[1] * price[1])
+    assert last.usd == pytest.approx(price_of(asked, "").usd(Usage(*booked)))
     assert client.ledger.in_flight("run") == 0 and client.ledger.open_reservations() == {}
     came = len(server.log())
     with pytest.raises(ConfigError, match="no further call is made"):
@@ -71,10 +71,11 @@ def test_a_claim_of_too_few_tokens_is_compared_with_our_own_count(text: str, cla
     for side, question, answer in (("prompt", text, "four"), ("completion", "2+2?", text)):
         stated = {"prompt_tokens": 10, "completion_tokens": 1, f"{side}_tokens": claim}
         reply = SimpleNamespace(usage=SimpleNamespace(completion_tokens_details=None, **stated))
-        usage = usage_of(asked, [{"role": "user", "content": question}], reply, answer, "stop")
-        assert (usage.impossible is None) == believed, (side, usage)
+        messages = [{"role": "user", "content": question}]
+        usage, impossible = usage_of(asked, price_of(asked, ""), messages, reply, answer, "stop")
+        assert (impossible is None) == believed, (side, usage)
         if not believed:
-            assert f"{claim} {side} tokens" in str(usage.impossible)
+            assert f"{claim} {side} tokens" in str(impossible)
             assert getattr(usage, f"{side}_tokens") >= 400
 
 
@@ -173,11 +174,11 @@ def test_booked_usage_is_possible_for_any_claim(
     asked = Worker(name="a", model="openai/x", max_tokens=max_tokens, price={"input": 1, "output": 2})  # type: ignore[arg-type]
     details = SimpleNamespace(reasoning_tokens=thought)
     claim = SimpleNamespace(prompt_tokens=prompt, completion_tokens=completion, completion_tokens_details=details)
-    usage = usage_of(asked, ASK, SimpleNamespace(usage=claim), text, reason)
+    usage, impossible = usage_of(asked, price_of(asked, ""), ASK, SimpleNamespace(usage=claim), text, reason)
     assert type(usage.prompt_tokens) is int and type(usage.completion_tokens) is int
     assert 1 <= usage.prompt_tokens <= MOST + HIDDEN_PROMPT_TOKENS
     delivered = len(text.encode(errors="replace"))
     assert len(text) / LONGEST_TOKEN_CHARS <= usage.completion_tokens <= max(max_tokens + OVERRUN_TOKENS, delivered)
     stated = [each for each in (prompt, completion) if isinstance(each, int) and not isinstance(each, bool) and each]
     if any(each < 0 or each > 10_000 for each in stated):
-        assert usage.impossible is not None
+        assert impossible is not None

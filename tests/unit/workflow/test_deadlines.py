@@ -13,6 +13,7 @@ import pytest
 
 from ops.config import Execution, Worker, load_pool
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import ALONE, Turn
@@ -114,7 +115,7 @@ class Slow:
     async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         self.paid += 1
         await asyncio.sleep(self.seconds.get(messages[-1]["content"].rpartition("Subtask: ")[2], CALL_S))
-        return Response("yes", 1, 1, 0.0, CALL_S, "stop")
+        return Response("yes", Usage(1, 1), 0.0, CALL_S, "stop")
 
 
 def run_all(workflows: Sequence[Workflow], slots: int, deadline_s: float, client: Any) -> list[WorkflowTrace]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.store import cache_key
 from ops.workflow.execution import Previous, carried, execute, messages_of
 from ops.workflow.grammar import Step, Workflow
@@ -150,7 +151,7 @@ def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
             self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
         ) -> Response:
             await asyncio.sleep(0)
-            return Response("x" * 200, 1, 1, 0.0, 0.0, "stop")
+            return Response("x" * 200, Usage(1, 1), 0.0, 0.0, "stop")
 
     team = Team(WORKERS, Queued(Short()))
 

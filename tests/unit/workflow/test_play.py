@@ -12,6 +12,7 @@ from ops.config import Execution, Prompting, RoundLimits, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
+from ops.core.usage import Usage
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import CallBudget, Question, play
@@ -43,7 +44,7 @@ class Tool:
         if worker.name == "refusing":
             raise WorkerRefused("no")
         self.chats.append(list(messages))
-        return Response(f"{worker.name} #{len(self.chats)}", 10, 5, 0.25, 2.0, "stop")
+        return Response(f"{worker.name} #{len(self.chats)}", Usage(10, 5), 0.25, 2.0, "stop")
 
 
 def written(text: str | Workflow) -> str:

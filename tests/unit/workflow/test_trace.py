@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.core.response import NO_RESPONSE, Response
+from ops.core.usage import Usage
 from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.rendering import render
 from ops.workflow.rendering.svg import SHORTCUTS
@@ -22,9 +23,9 @@ from tests.bench.pictures import AGGREGATE, ANSWER, RUN, TREE, pictures, traced
 
 NAMES = ("algebraist", "librarian", "analyst")
 WORKFLOW = Workflow((Step(1, "Look it up."), Step(0, "Never used."), Step(0, "Guess."), Step(2, "Compute it.", (0, 2))))
-FOUND = Response("It is 3 | 4.", 20, 5, 0.125, 0.25, "", cached=True)
-GUESSED = Response("Perhaps 12", 5, 2, 0.25, 3.0, "", retries=1)
-COMPUTED = Response("Answer:\n12", 40, 8, 0.5, 1.0, "")
+FOUND = Response("It is 3 | 4.", Usage(20, 5), 0.125, 0.25, "", cached=True)
+GUESSED = Response("Perhaps 12", Usage(5, 2), 0.25, 3.0, "", retries=1)
+COMPUTED = Response("Answer:\n12", Usage(40, 8), 0.5, 1.0, "")
 STEPS = (
     StepTrace(0, "librarian", 1, "Look it up.", (), "ok", FOUND, key="k0", queued_s=0.5),
     StepTrace(1, "algebraist", 0, "Never used.", (), "pruned"),
@@ -242,7 +243,7 @@ def test_long_subtasks_are_cut_and_wide_letters_count_twice(words: str, longest:
 def test_no_text_becomes_markup(subtask: str, response: str) -> None:
     printable = "".join(character for character in subtask if not "\ud800" <= character <= "\udfff")
     workflow = Workflow.single(0, printable if printable.strip() else "x")
-    answer = Response(response, 0, 0, 0.0, 0.0, "")
+    answer = Response(response, Usage(0, 0), 0.0, 0.0, "")
     step = StepTrace(0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", answer)
     trace = WorkflowTrace(workflow, "Q", (step,), response, "answered")
     for picture in (render(workflow, "svg", (response,)), render(trace, "svg")):

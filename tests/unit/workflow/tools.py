@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ops.config import Execution, Worker
 from ops.core.response import Message, Response, Sample
+from ops.core.usage import Usage
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import ALONE, Client, Speeds, Turn
 from ops.workflow.execution import execute
@@ -51,7 +52,7 @@ class Tool:
             raise
         self.ended.append(subtask)
         text = reply(worker.name, messages, sample)
-        return Response(text, 10 * len(messages), len(subtask), 0.001, 1.0, "stop", cached=len(messages) > 1)
+        return Response(text, Usage(10 * len(messages), len(subtask)), 0.001, 1.0, "stop", cached=len(messages) > 1)
 
 
 class Queued:

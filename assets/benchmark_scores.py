@@ -1,7 +1,6 @@
 """`benchmark_scores[benchmark]`: the trained Conductor's scores on held-out questions."""
 
 from collections import Counter
-from itertools import chain
 
 import dagster as dg
 
@@ -13,10 +12,11 @@ from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
-from ops.evaluation.report import interval, percent, worker_use
-from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import interval, percent, worker_use
+from ops.results.summary import summarize
+from ops.results.table import joined
 from ops.stages.evaluation import score_policy
 from ops.workflow.strategy import diversity
 
@@ -43,8 +43,8 @@ def benchmark_scores(
     gate.ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
     with servers(setup):
-        rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
-    summaries = summarize(chain.from_iterable(rows.values()))
+        rows = joined(score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress).values())
+    summaries = summarize(rows)
     for benchmark, summary in summaries.items():
         facts = {
             "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
@@ -62,6 +62,6 @@ def benchmark_scores(
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)
-    use = metadata.picture("worker use by domain", png(worker_use(chain.from_iterable(rows.values()))))
+    use = metadata.picture("worker use by domain", png(worker_use(rows)))
     keys = step.keys(whole=not any(summary.unscorable for summary in summaries.values()))
     return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts), **keys})

@@ -13,10 +13,10 @@ from assets.worker_pool import worker_pool
 from ops.alerts import notify
 from ops.alerts.catalogue import NIGHT_BELOW
 from ops.core.errors import PodiumError
-from ops.evaluation.report import percent
-from ops.evaluation.runner import summarize
 from ops.precaching.opening import open_client
 from ops.release import registry
+from ops.results.leaderboard import percent
+from ops.results.summary import summarize
 from ops.retraining.champion import champion
 from ops.retraining.slices import evaluate_slice
 from ops.retraining.standing import judged_alike

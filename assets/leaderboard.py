@@ -11,8 +11,7 @@ from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
-from ops.evaluation.comparison import comparison_file
-from ops.evaluation.outcomes import outcomes_file
+from ops.evaluation.comparison import comparison_file, outcomes_file
 from ops.evaluation.stored import CONDUCTOR, score_folder
 
 

@@ -12,16 +12,15 @@ from assets import metadata
 from assets.resources import OnProgress, Podium, servers
 from ops.core.charts import png
 from ops.core.rows import ResponseRow
-from ops.evaluation.comparison import compare
-from ops.evaluation.outcomes import write_outcomes
-from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.comparison import compare, write_outcomes
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell, evaluation_folder
+from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
+from ops.results.summary import Summary, count_unscorable, summarize
+from ops.results.table import Rows, joined
 from ops.retraining.standing import champion_to_judge_again, scored_cold_start
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation
@@ -67,14 +66,14 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
     with servers(setup):
         alone = answer_evaluation(setup, client, benchmarks, progress)
-        taught: Mapping[str, Sequence[OutcomeRow]] = {}
+        taught: Mapping[str, Rows] = {}
         if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
             taught = score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
         scored = score_baselines(setup, client, benchmarks, progress)
         if (champion := champion_to_judge_again(setup)) is not None:
             score_policy(setup, champion, CONDUCTOR, evaluating, unscored(setup, champion), progress)
     reached = all(row.status != "unreachable" for rows in alone.values() for row in rows)
-    whole = reached and not any(row.unscorable for rows in (*taught.values(), *scored.values()) for row in rows)
+    whole = reached and not count_unscorable(joined((*taught.values(), *scored.values())))
     asked = {name: summarize(rows) for name, rows in scored.items()}
     return OpponentScores(alone, asked, client.counts + evaluating.counts, whole)
 

@@ -12,9 +12,9 @@ from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.core.rows import load_responses
 from ops.evaluation.baselines.oracle import oracle_estimates
-from ops.evaluation.report import accuracy_against_cost, of_score
-from ops.evaluation.statistics import mean_of
 from ops.precaching.profiles import Profile
+from ops.results.leaderboard import accuracy_against_cost, of_score
+from ops.results.statistics import mean_of
 from ops.stages.responses import materialize_profiles
 
 

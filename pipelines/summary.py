@@ -11,8 +11,8 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.evaluation.report import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.release import registry, store
+from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.spending.books import usd
 from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult

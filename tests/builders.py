@@ -11,7 +11,7 @@ from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import OutcomeRow
+from ops.results.rows import OutcomeRow
 from ops.workflow.grammar import Workflow
 
 SCRATCH_CONTEXT, SCRATCH_COMPLETION = 96, 16

@@ -16,8 +16,8 @@ from ops.core.errors import counted
 from ops.core.problem import Problem
 from ops.core.rows import Origin
 from ops.core.sqlite import SqliteFile, checksum, of_this_machine
-from ops.evaluation.rows import OutcomeRow, Usage
-from ops.evaluation.scores import veiled, write_rows
+from ops.results.rows import OutcomeRow, Usage
+from ops.results.table import veiled, write_rows
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import OtherOriginError, ResponseRow, check_origin, load_responses
-from ops.evaluation.alone import asked_alone
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file, scores_origin
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import mcnemar
-from ops.release.pairs import Pairs
+from ops.results.statistics import mcnemar
+from ops.results.summary import Pairs
+from ops.results.table import Rows
 
 DOSSIER = "dossier.json"
 """The artifact of a version's run that has the dossier."""
@@ -85,14 +85,14 @@ class Dossier:
         return cls(**{**facts, "opponents": tuple(opponents)})
 
 
-def pairings(ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], confidence: float) -> tuple[Pairing, ...]:
+def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]:
     """Return the mean and one pairing per benchmark with common questions; nothing without a common question."""
-    pairs = Pairs(ours, theirs)
-    if not pairs.questions:
+    pairs = Pairs.of(ours, theirs)
+    if not pairs:
         return ()
     return (
         _pairing(MEAN, pairs, confidence),
-        *(_pairing(name, pairs.of(name), confidence) for name in sorted(pairs.strata())),
+        *(_pairing(name, pairs.on(name), confidence) for name in sorted(pairs.strata())),
     )
 
 
@@ -101,6 +101,6 @@ def _pairing(name: str, pairs: Pairs, confidence: float) -> Pairing:
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
     return Pairing(
-        name, len(pairs.questions), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
+        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
         *usd, *latency, ours.low, ours.high, theirs.low, theirs.high,
     )  # fmt: skip

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm
 from ops.reports.evidence import Evidence, QuestionCost, System
+from ops.results.statistics import OVERALL, Contrast, contrasts, holm
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -65,7 +65,7 @@ def claims(evidence: Evidence) -> list[Claim]:
 
 
 def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
-    """Contrasts (`ops.evaluation.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
+    """Contrasts (`ops.results.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
     parts = {
         system.name: {name: system.accuracies[name] for name in over if name in system.accuracies}
         for system in (ours, *others)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.evaluation.report import Columns
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import MeanEstimate, accuracy_estimate, mean_of, question_means
+from ops.results.leaderboard import Columns
+from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
+from ops.results.summary import Summary, accuracies_of, by_question, count_unscorable, mean_per_answer, on, summarize
+from ops.results.table import Rows, table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
@@ -48,16 +51,14 @@ class System:
 
     @classmethod
     def of(
-        cls, name: str, title: str, kind: Kind, rows: Sequence[OutcomeRow], source: str = "", differs: str = ""
+        cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = ""
     ) -> Self:
         """Summarise the system's rows on all benchmarks."""
-        scored: dict[str, list[OutcomeRow]] = defaultdict(list)
-        for row in rows:
-            if not row.unscorable:
-                scored[row.benchmark].append(row)
-        spent = {benchmark: _spent(own) for benchmark, own in scored.items()}
-        unscorable = len(rows) - sum(map(len, scored.values()))
-        return cls(name, title, kind, question_means(rows), spent, unscorable, source, differs)
+        rows = table(rows)
+        questions = by_question(rows)
+        accuracies = accuracies_of(questions)
+        spent = {benchmark: _spent(on(questions, benchmark)) for benchmark in accuracies}
+        return cls(name, title, kind, accuracies, spent, count_unscorable(rows), source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
@@ -69,13 +70,9 @@ class System:
         return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
 
 
-def _spent(rows: Sequence[OutcomeRow]) -> QuestionCost:
-    return QuestionCost(
-        fmean(row.tokens for row in rows),
-        fmean(row.cost_usd for row in rows),
-        fmean(len(row.usage) for row in rows),
-        fmean(row.latency_s for row in rows),
-    )
+def _spent(questions: pl.DataFrame) -> QuestionCost:
+    columns = ("tokens", "cost_usd", "calls", "latency_s")
+    return QuestionCost(*(mean_per_answer(questions, column) for column in columns))
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
@@ -128,7 +125,7 @@ class Evidence:
     about: About
     systems: Mapping[str, System]
     """Systems by name, the Conductor first."""
-    conductor: Sequence[OutcomeRow] = ()
+    conductor: Rows = ()
     best_worker: str = ""
     """Name of the best single worker on the training mix, chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -141,6 +138,11 @@ class Evidence:
     """Experiments that each train another policy; the report does not contain their tables."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Name of an unreadable input → reason."""
+
+    @cached_property
+    def workflows(self) -> dict[str, Summary]:
+        """Benchmark → summary of the Conductor's rows."""
+        return summarize(self.conductor)
 
     @cached_property
     def benchmarks(self) -> list[str]:

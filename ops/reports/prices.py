@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ops.evaluation.statistics import Offer, frontier
 from ops.reports.evidence import QuestionCost, System
+from ops.results.statistics import Offer, frontier
 
 Measure = Callable[[QuestionCost], float]
 """Extracts the limited quantity per question: USD or calls."""

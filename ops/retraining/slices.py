@@ -17,11 +17,11 @@ from ops.config import Setup, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.running import run_async
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
-from ops.evaluation.scores import at_prices
-from ops.evaluation.statistics import Interval, score_interval
-from ops.release.pairs import Pairs
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import Interval, score_interval
+from ops.results.summary import Pairs
+from ops.results.table import Rows, at_prices
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import Client
 
@@ -56,14 +56,14 @@ def questions_of(setup: Setup, per_benchmark: int, night: int) -> dict[str, list
 class Slice:
     """A night's rows, and their paired difference to the champion's earlier scores."""
 
-    rows: list[OutcomeRow]
+    rows: Rows
     difference: Interval | None
     """None: no question was scored before."""
     questions: int
 
 
 def evaluate_slice(
-    setup: Setup, policy: Path, client: WorkerClient, before: Sequence[OutcomeRow], per_benchmark: int, on: date
+    setup: Setup, policy: Path, client: WorkerClient, before: Rows, per_benchmark: int, on: date
 ) -> Slice:
     """Evaluate the champion on the questions of day `on` with new worker answers.
 
@@ -82,7 +82,7 @@ def evaluate_slice(
                 card.team(asked.pool, texts, asked.recipe.execution, NightlyClient(client, night)), asked.pool, data
             )
             rows += run_async(evaluate(conductor, questions, team, once, seed=setup.recipe.seed))
-    rows = at_prices(rows, setup.pool)
-    strata = Pairs(rows, before).strata()
+    priced = at_prices(rows, setup.pool)
+    strata = Pairs.of(priced, before).strata()
     difference = score_interval(list(strata.values())) if strata else None
-    return Slice(rows, difference, sum(map(len, strata.values())))
+    return Slice(priced, difference, sum(map(len, strata.values())))

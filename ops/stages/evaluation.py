@@ -18,18 +18,20 @@ from ops.core.processes import alone
 from ops.core.running import run_async
 from ops.evaluation.journal import RowJournals, RowSink
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
-from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
+from ops.results.rows import OutcomeRow
+from ops.results.table import at_prices, records, scan
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ops.conductor.writer import AnyConductor
 
 OnProgress = Callable[[int, int, str], None]
@@ -42,7 +44,7 @@ def score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
-) -> dict[str, StoredRows]:
+) -> dict[str, pl.LazyFrame]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
     Completions and rows are stored as they come: an evaluation that was killed, or that ended in an error, continues
@@ -65,7 +67,7 @@ def _score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None,
-) -> dict[str, StoredRows]:
+) -> dict[str, pl.LazyFrame]:
     from ops.conductor.writer import load_conductor
 
     questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
@@ -95,7 +97,7 @@ def _score_policy(
             run_async(answer_all(conductor, weights, questions, asked, client, journals, count))
         journals.finish()
     sample.export(setup.workspace, name)
-    return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
+    return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
 async def answer_all(
@@ -136,7 +138,7 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 
 def score_baselines(
     setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
-) -> dict[str, StoredRows]:
+) -> dict[str, pl.LazyFrame]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
     Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
@@ -154,7 +156,7 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> StoredRows:
+) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
         begin_tables({store.file(name): store.origin(name, own) for name, own in questions_of.items()})
         try:
@@ -168,12 +170,12 @@ def _asked_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> StoredRows:
+) -> pl.LazyFrame:
     setup, team = store.setup, _team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
-        return at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)
+        return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
     known = store.known
     method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.graded import GRADER, begin_tables
 from ops.config import Adaptive, Setup, digest
@@ -13,14 +13,18 @@ from ops.core.errors import DataError
 from ops.core.processes import alone
 from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
+from ops.results.rows import OutcomeRow
+from ops.results.summary import count_unscorable
+from ops.results.table import priced, save_rows, scan
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
 from ops.training.run.plan import RESULT, RunResult, write_run
 from ops.workers.client import WorkerClient
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -106,7 +110,7 @@ def finished(lab: Lab, stage: str) -> Path:
     return run
 
 
-def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
+def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[OutcomeRow]]) -> pl.LazyFrame:
     """The rows of study `name` with this origin, at the pool's prices; made and stored unless they exist.
 
     Stored rows are made again if any of them is unscorable.
@@ -117,7 +121,7 @@ def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequen
         begin_tables({file: origin})
         if not _is_whole(file, origin):
             save_rows(make(), file, origin=origin)
-        return priced(load_rows(file), setup)
+        return priced(scan(file), setup)
 
 
 def _is_whole(file: Path, origin: Origin) -> bool:
@@ -125,4 +129,4 @@ def _is_whole(file: Path, origin: Origin) -> bool:
         check_origin(file, origin, "")
     except DataError:  # there is no table, or one that another version of the grader judged
         return False
-    return not any(row.unscorable for row in load_rows(file))
+    return not count_unscorable(scan(file))

@@ -17,15 +17,15 @@ from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Answers, standings
-from ops.evaluation.report import Columns, Leaderboard, percent
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
 from ops.grading import configure
 from ops.planning.estimate import Range
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import left
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import Columns, Leaderboard, percent
+from ops.results.rows import OutcomeRow
+from ops.results.summary import Summary
 from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation

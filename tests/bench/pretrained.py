@@ -25,12 +25,13 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.reading import right_if_valid, valid
-from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import evaluate, summarize
-from ops.evaluation.statistics import mean_estimate
+from ops.evaluation.runner import evaluate
 from ops.grading import configure
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import Leaderboard, percent
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import mean_estimate
+from ops.results.summary import summarize
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 from ops.training.run.plan import RunResult, read_curve

@@ -24,13 +24,13 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.evaluation.report import percent
-from ops.evaluation.statistics import clustered
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
 from ops.precaching.opening import open_client
 from ops.precaching.precache import precache
 from ops.quality.gold import grade_gold
+from ops.results.leaderboard import percent
+from ops.results.statistics import clustered
 from ops.workers.client import WorkerClient
 from tests.bench.real_data import ROWS
 

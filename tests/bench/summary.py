@@ -26,15 +26,15 @@ import psutil
 
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.evaluation.outcomes import write_table
-from ops.evaluation.report import leaderboard, tables
-from ops.evaluation.rows import OutcomeRow, Usage
-from ops.evaluation.runner import summarize
-from ops.evaluation.scores import at_prices, load_rows, save_rows
-from ops.evaluation.statistics import contrasts, question_means
+from ops.evaluation.comparison import write_table
 from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
+from ops.results.leaderboard import leaderboard, tables
+from ops.results.rows import OutcomeRow, Usage
+from ops.results.statistics import contrasts, question_means
+from ops.results.summary import summarize
+from ops.results.table import at_prices, load_rows, save_rows
 from tests.bench.curation import peak_gib
 from tests.bench.row import Row, measured_alone, sized
 

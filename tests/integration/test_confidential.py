@@ -23,11 +23,12 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.report import Leaderboard, tables
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import evaluate, summarize
-from ops.evaluation.scores import load_rows, save_rows
+from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache, write_responses
+from ops.results.leaderboard import Leaderboard, tables
+from ops.results.rows import OutcomeRow
+from ops.results.summary import summarize
+from ops.results.table import load_rows, save_rows
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow

@@ -19,8 +19,7 @@ from ops.core.problem import Grade, Problem
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation import journal as journals
-from ops.evaluation.alone import stored_answers
-from ops.evaluation.stored import CONDUCTOR, score_file, stored_scores
+from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
 from ops.evaluation.stored_baselines import answers_to, baseline_stores
 from ops.grading import GRADERS, version
 from ops.planning.stored import left

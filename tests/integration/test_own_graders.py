@@ -20,13 +20,13 @@ import yaml
 from ops.config import Setup
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows
 from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
 from ops.precaching.stored import evaluation_folder
 from ops.release import registry
+from ops.results.rows import OutcomeRow
+from ops.results.table import load_rows
 from ops.synthetic.problems import generate
 from tests.command import start_run
 from tests.integration.checkouts import LENIENT, SHORT, command, configure

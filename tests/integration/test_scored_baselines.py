@@ -15,11 +15,11 @@ from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
-from ops.evaluation.alone import stored_answers
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.stored import stored_answers
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
+from ops.results.rows import OutcomeRow
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation, materialize_responses

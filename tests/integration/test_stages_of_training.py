@@ -25,8 +25,7 @@ from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.evaluation.reading import questions, sample
-from ops.evaluation.stored_studies import Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyStore, questions, sample
 from ops.evaluation.subsets import parts
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run

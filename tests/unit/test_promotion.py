@@ -9,8 +9,8 @@ import pytest
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import OutcomeRow
 from ops.release.promotion import GateDecision, decide, override
+from ops.results.rows import OutcomeRow
 from tests.builders import make_outcome
 
 GATE = PromotionGate(max_loss_against_champion=0.03)

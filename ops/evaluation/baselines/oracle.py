@@ -15,10 +15,10 @@ import numpy as np
 
 from ops.core.rows import ResponseRow
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
-from ops.evaluation.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
 from ops.precaching import profiles
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
+from ops.results.summary import Summary, summarize
 
 UPPER_BOUND, BY_CHANCE = "upper bound", "by chance"
 _UNKNOWN = float("nan")

@@ -34,7 +34,7 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     check_study(study, lab.setup)
     store = StudyStore(study, lab)
     try:
-        if not any(row.unscorable for arm in store.arms() for row in arm.rows):
+        if not any(arm.figures["unscorable"] for arm in store.arms()):
             return store.findings()
     except DataError:  # no stored findings, or findings of other settings
         pass

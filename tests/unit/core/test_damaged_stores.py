@@ -21,7 +21,7 @@ from ops.core.response import Response
 from ops.core.sqlite import Damaged, SqliteFile
 from ops.core.value_store import ValueStore
 from ops.evaluation.journal import RowJournal
-from ops.evaluation.rows import OutcomeRow
+from ops.results.rows import OutcomeRow
 from tests.builders import make_outcome
 from tests.unit.cache.conftest import take
 

@@ -6,11 +6,11 @@ import pytest
 
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
-from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.stored import of_worker
 from ops.precaching.profiles import oracle
+from ops.results.rows import OutcomeRow
+from ops.results.summary import Summary, summarize
 
 
 def response(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ops.evaluation.statistics import (
+from ops.results.statistics import (
     OVERALL,
     Stratum,
     clustered,

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 from ops.core.charts import png
-from ops.evaluation import report
-from ops.evaluation.reach import Reach, reach
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import summarize
-from ops.evaluation.statistics import MeanEstimate
 from ops.precaching.profiles import Score
+from ops.results import leaderboard as report
+from ops.results.reach import Reach, reach
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import MeanEstimate
+from ops.results.summary import summarize, worker_counts
 from ops.spending.books import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -131,7 +131,7 @@ def test_an_error_that_cannot_be_known_is_not_shown() -> None:
 
 
 def test_worker_counts() -> None:
-    counts = report.worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
+    counts = worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
     assert counts == {"math": {"a": 3, "b": 3}}
 
 

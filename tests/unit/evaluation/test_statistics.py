@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from ops.evaluation.statistics import (
+from ops.results.statistics import (
     MeanEstimate,
     Stratum,
     accuracy_estimate,

@@ -16,12 +16,12 @@ from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreac
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message, Sample
 from ops.core.rows import load_responses
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade, grade_many, isolation, sandbox
 from ops.grading.graders import function
 from ops.grading.graders.judge import UNREADABLE, code
 from ops.precaching.precache import precache, write_responses
+from ops.results.rows import OutcomeRow
 from ops.workflow.grammar import Workflow
 from ops.workflow.judging import graded
 from ops.workflow.team import Team

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
-from ops.evaluation.reach import Reach
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import MeanEstimate, accuracy_of, mean_of
 from ops.precaching.profiles import Profile, Score
+from ops.results.reach import Reach
+from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
+from ops.results.summary import Summary, summarize, worker_counts
+from ops.results.table import Rows
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
@@ -58,16 +58,14 @@ class Leaderboard:
 
 
 def leaderboard(
-    conductor: Iterable[OutcomeRow],
+    conductor: Rows,
     baselines: Mapping[str, Mapping[str, Summary]],
-    cold_start: Iterable[OutcomeRow] | None = None,
+    cold_start: Rows | None = None,
 ) -> Leaderboard:
     """Make the leaderboard of the Conductor, its cold start and the baselines, in display order.
 
     `baselines` is the result of `standings`.
     """
-    from ops.evaluation.runner import summarize
-
     systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
     if cold_start is not None:
         systems["cold start"] = summarize(cold_start)
@@ -327,21 +325,11 @@ def spread(accuracy: MeanEstimate) -> Spread:
     return Spread(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
 
 
-def worker_use(rows: Iterable[OutcomeRow]) -> Stacked:
+def worker_use(rows: Rows) -> Stacked:
     """Chart each worker's share of the steps that ran in each domain."""
-    counts = worker_counts(rows)
-    used = {domain: counts[domain] for domain in sorted(counts)}
+    used = worker_counts(rows)
     layers = shares(used, {name: name for name in sorted(set().union(*used.values()))})
     return Stacked("", "share of the steps in %", "domain", list(used), layers)
-
-
-def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
-    """Return domain → worker → number of steps that it ran; domains without steps are left out."""
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        if row.workers:
-            counts.setdefault(row.domain, Counter()).update(row.workers)
-    return counts
 
 
 def accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> Plane:

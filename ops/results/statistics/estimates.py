@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics.score import score_interval
+from ops.results.statistics.score import score_interval
 
 _Z = 1.959963984540054
 """The standard normal distribution's quantile of 97.5 %."""
@@ -157,18 +155,3 @@ def mean_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> Me
     n = max(estimate.n for estimate in estimates)
     low, high = mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach))
     return MeanEstimate(mean, error, n, max(least, low), min(1.0, high))
-
-
-def question_means(rows: Iterable[OutcomeRow]) -> dict[str, dict[str, float]]:
-    """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons.
-
-    Unscorable rows are ignored; questions with only unscorable rows are left out.
-    """
-    repeats: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if not row.unscorable:
-            repeats[row.benchmark][row.problem_id].append(row.correct)
-    return {
-        benchmark: {question: sum(correct) / len(correct) for question, correct in questions.items()}
-        for benchmark, questions in repeats.items()
-    }

@@ -32,7 +32,11 @@ _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 def save_rows(rows: Rows, file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
     """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
-    write_rows(table(rows).sort("benchmark", "problem_id", "repeat"), file, texts=texts, origin=origin)
+    import polars as pl
+
+    # Texts that are not written are not read either.
+    kept = table(rows) if texts else table(rows).with_columns(pl.lit("").alias(name) for name in TEXTS)
+    write_rows(kept.sort("benchmark", "problem_id", "repeat"), file, texts=texts, origin=origin)
 
 
 def write_rows(rows: Rows, file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:

@@ -6,16 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
-from ops.results.summary import Summary, accuracies_of, by_question, count_unscorable, mean_per_answer, on, summarize
+from ops.results.summary import Summary, question_means, summarize
 from ops.results.table import Rows, table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
@@ -30,6 +27,11 @@ class QuestionCost(NamedTuple):
     calls: float
     latency_s: float
     """Latency of the critical path, in seconds."""
+
+    @classmethod
+    def of(cls, summary: Summary) -> Self:
+        """Return the usage of a benchmark's summary."""
+        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s)
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,10 @@ class System:
     ) -> Self:
         """Summarise the system's rows on all benchmarks."""
         rows = table(rows)
-        questions = by_question(rows)
-        accuracies = accuracies_of(questions)
-        spent = {benchmark: _spent(on(questions, benchmark)) for benchmark in accuracies}
-        return cls(name, title, kind, accuracies, spent, count_unscorable(rows), source, differs)
+        summaries, accuracies = summarize(rows), question_means(rows)
+        spent = {benchmark: QuestionCost.of(summaries[benchmark]) for benchmark in accuracies}
+        unscorable = sum(each.unscorable for each in summaries.values())
+        return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
@@ -68,11 +70,6 @@ class System:
         """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
         chosen = [self.spent[name] for name in over if name in self.spent]
         return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
-
-
-def _spent(questions: pl.DataFrame) -> QuestionCost:
-    columns = ("tokens", "cost_usd", "calls", "latency_s")
-    return QuestionCost(*(mean_per_answer(questions, column) for column in columns))
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -130,13 +130,8 @@ def mean_per_answer(questions: pl.DataFrame, column: str) -> float:
 
 def question_means(rows: Rows) -> dict[str, dict[str, float]]:
     """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons."""
-    return accuracies_of(by_question(rows))
-
-
-def accuracies_of(questions: pl.DataFrame) -> dict[str, dict[str, float]]:
-    """Return benchmark → question → accuracy of the lines of `by_question`."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for benchmark, question, correct in questions.select(*KEY, "correct").iter_rows():
+    for benchmark, question, correct in by_question(rows).select(*KEY, "correct").iter_rows():
         found[benchmark][question] = correct
     return dict(found)
 
@@ -177,6 +172,8 @@ class Summary:
     """Shape → number of well-formed workflows with it."""
     patterns: dict[str, int] = field(default_factory=dict)
     """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
+    calls: float = _NAN
+    """The mean number of workers' responses to a question."""
 
     @property
     def written(self) -> int:
@@ -184,43 +181,39 @@ class Summary:
         return round(self.rows * self.format_compliance) if self.rows else 0
 
 
+def _figures() -> dict[str, pl.Expr]:
+    """Return field of `Summary` → the expression over the rows of a benchmark that gives it."""
+    import polars as pl
+
+    written, is_scored = pl.col("format_ok"), ~pl.col("unscorable")
+    return {
+        "rows": pl.len().cast(pl.Int64),
+        "unscorable": (~is_scored).cast(pl.Int64).sum(),
+        "steps": pl.col("steps").filter(written).mean(),
+        "format_compliance": written.mean(),
+        "multi_worker_share": (pl.col("workers").list.n_unique() > 1).filter(written).mean(),
+    }
+
+
 def summarize(rows: Rows) -> dict[str, Summary]:
     """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
     import polars as pl
 
-    rows, written = table(rows), pl.col("format_ok")
-    counts = rows.with_row_index("place").group_by("benchmark").agg(
-        pl.col("place").min(),
-        pl.len().cast(pl.Int64).alias("rows"),
-        pl.col("unscorable").cast(pl.Int64).sum(),
-        written.mean().alias("format_compliance"),
-        pl.col("steps").filter(written).mean(),
-        (pl.col("workers").list.n_unique() > 1).filter(written).mean().alias("multi_worker_share"),
-    )
+    rows = table(rows)
+    by_benchmark = rows.with_row_index("place").group_by("benchmark").agg(pl.col("place").min(), **_figures())
     questions, shapes, patterns = by_question(rows), counts_of(rows, "shape"), counts_of(rows, "pattern")
-
-    def summary(benchmark: str, known: Mapping[str, Any]) -> Summary:
-        own = on(questions, benchmark)
-        return Summary(
-            benchmark,
+    summaries = {}
+    for row in collected(by_benchmark).sort("place").drop("place").to_dicts():
+        name, own = row["benchmark"], on(questions, row["benchmark"])
+        figures: dict[str, Any] = {key: _NAN if value is None else value for key, value in row.items()}
+        figures |= {key: mean_per_answer(own, key) for key in ("tokens", "cost_usd", "latency_s", "calls")}
+        summaries[name] = Summary(
             accuracy=accuracy_estimate(own["correct"]),
-            rows=known["rows"],
-            unscorable=known["unscorable"],
-            tokens=mean_per_answer(own, "tokens"),
-            cost_usd=mean_per_answer(own, "cost_usd"),
-            latency_s=mean_per_answer(own, "latency_s"),
-            steps=_number(known["steps"]),
-            format_compliance=known["format_compliance"],
-            multi_worker_share=_number(known["multi_worker_share"]),
-            shapes={name: count for name, count in shapes[benchmark].items() if name},
-            patterns={name: count for name, count in patterns[benchmark].items() if name},
+            shapes={shape: count for shape, count in shapes[name].items() if shape},
+            patterns={pattern: count for pattern, count in patterns[name].items() if pattern},
+            **figures,
         )
-
-    return {row["benchmark"]: summary(row["benchmark"], row) for row in collected(counts).sort("place").to_dicts()}
-
-
-def _number(value: float | None) -> float:
-    return _NAN if value is None else value
+    return summaries
 
 
 def column_counts(rows: Rows, column: str) -> Counter[str]:

@@ -216,20 +216,7 @@ def metrics_of(rows: Rows) -> dict[str, float]:
     `…/accuracy_low` and `…/accuracy_high` are the ends of the 95 % interval.
     """
     summaries = summarize(rows)
-    metrics: dict[str, float] = {}
-    for name, summary in summaries.items():
-        metrics |= {
-            f"{name}/accuracy": summary.accuracy.mean,
-            f"{name}/standard_error": summary.accuracy.standard_error,
-            f"{name}/accuracy_low": summary.accuracy.low,
-            f"{name}/accuracy_high": summary.accuracy.high,
-            f"{name}/tokens": summary.tokens,
-            f"{name}/usd": summary.cost_usd,
-            f"{name}/latency_s": summary.latency_s,
-            f"{name}/steps": summary.steps,
-            f"{name}/format_compliance": summary.format_compliance,
-            f"{name}/unscorable": float(summary.unscorable),
-        }
+    metrics = {f"{name}/{key}": value for name, each in summaries.items() for key, value in each.metrics.items()}
     for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}

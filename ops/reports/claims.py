@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ops.reports.evidence import Evidence, QuestionCost, System
+from ops.reports.evidence import Evidence, System
 from ops.results.statistics import OVERALL, Contrast, contrasts, holm
+from ops.results.summary import Cost
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -20,8 +21,8 @@ class Claim(NamedTuple):
     group: str
     contrast: Contrast
     """The tested difference; its p-value is adjusted for all claims of the report."""
-    ours: QuestionCost
-    theirs: QuestionCost
+    ours: Cost
+    theirs: Cost
 
     @property
     def verdict(self) -> str:

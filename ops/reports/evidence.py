@@ -11,27 +11,12 @@ from typing import Any, Literal, NamedTuple, Self
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
-from ops.results.summary import Summary, question_means, summarize
+from ops.results.summary import Cost, Summary, question_means, summarize
 from ops.results.table import Rows, table
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
 RANDOM = "random_worker"
-
-
-class QuestionCost(NamedTuple):
-    """Mean worker usage per question, without the Conductor's own generation."""
-
-    tokens: float
-    usd: float
-    calls: float
-    latency_s: float
-    """Latency of the critical path, in seconds."""
-
-    @classmethod
-    def of(cls, summary: Summary) -> Self:
-        """Return the usage of a benchmark's summary."""
-        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s)
 
 
 @dataclass(frozen=True)
@@ -43,7 +28,7 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """Benchmark → question → accuracy over repeats, in [0, 1]."""
-    spent: Mapping[str, QuestionCost]
+    spent: Mapping[str, Cost]
     """Benchmark → mean usage per question."""
     unscorable: int = 0
     """Number of unscorable answers, which are excluded."""
@@ -58,7 +43,7 @@ class System:
         """Summarise the system's rows on all benchmarks."""
         rows = table(rows)
         summaries, accuracies = summarize(rows), question_means(rows)
-        spent = {benchmark: QuestionCost.of(summaries[benchmark]) for benchmark in accuracies}
+        spent = {benchmark: Cost.of(summaries[benchmark]) for benchmark in accuracies}
         unscorable = sum(each.unscorable for each in summaries.values())
         return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
@@ -66,10 +51,9 @@ class System:
         """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
         return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
-    def price(self, over: Iterable[str]) -> QuestionCost:
+    def price(self, over: Iterable[str]) -> Cost:
         """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
-        chosen = [self.spent[name] for name in over if name in self.spent]
-        return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
+        return Cost.mean([self.spent[name] for name in over if name in self.spent])
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
@@ -81,7 +65,7 @@ def drawn_at_random(workers: Sequence[System]) -> System:
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
     prices = {benchmark: [each.spent[benchmark] for each in workers if benchmark in each.spent]
               for benchmark in accuracies}  # fmt: skip
-    spent = {benchmark: QuestionCost(*map(fmean, zip(*own, strict=True))) for benchmark, own in prices.items()}
+    spent = {benchmark: Cost.mean(own) for benchmark, own in prices.items()}
     return System(RANDOM, "random worker", "baseline", accuracies, spent, source="expected value, computed")
 
 

@@ -17,7 +17,7 @@ from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, 
 from ops.precaching.profiles import Profile, Score
 from ops.results.reach import Reach
 from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
-from ops.results.summary import Summary, summarize, worker_counts
+from ops.results.summary import Cost, Summary, summarize, worker_counts
 from ops.results.table import Rows
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
@@ -49,12 +49,9 @@ class Leaderboard:
         scores = self.systems[system]
         return mean_of([scores[name].accuracy for name in over if name in scores])
 
-    def cost(self, system: str, over: Sequence[str]) -> tuple[float, float]:
-        """Return (tokens, USD) per question, each the unweighted mean over the benchmarks in `over`, or NaN."""
-        chosen = [self.systems[system][name] for name in over if name in self.systems[system]]
-        if not chosen:
-            return float("nan"), float("nan")
-        return sum(s.tokens for s in chosen) / len(chosen), sum(s.cost_usd for s in chosen) / len(chosen)
+    def cost(self, system: str, over: Sequence[str]) -> Cost:
+        """Return what a question costs, as the unweighted mean over the benchmarks in `over`, or NaN."""
+        return Cost.mean([Cost.of(self.systems[system][name]) for name in over if name in self.systems[system]])
 
 
 def leaderboard(
@@ -82,7 +79,7 @@ def systems_table(board: Leaderboard) -> Table:
     for head in ("in-domain, %", "OOD, %", "USD a question"):
         shown.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
-        price = board.cost(system, training_benchmarks())[1]
+        price = board.cost(system, training_benchmarks()).usd
         cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks)),
                  "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
         shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
@@ -115,12 +112,11 @@ class _Cell(NamedTuple):
     """A system's results on a benchmark, or in the mean of several."""
 
     accuracy: MeanEstimate
-    tokens: float
-    usd: float
+    cost: Cost
 
     @property
     def spent(self) -> str:
-        return f"{_number(self.tokens)} {usd(self.usd)}"
+        return f"{_number(self.cost.tokens)} {usd(self.cost.usd)}"
 
     @property
     def text(self) -> str:
@@ -140,10 +136,10 @@ def _lines(board: Leaderboard) -> list[_Line]:
     lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        lines.append(_line(benchmark, [_Cell(s.accuracy, s.tokens, s.cost_usd) if s else None for s in scores]))
+        lines.append(_line(benchmark, [_Cell(s.accuracy, Cost.of(s)) if s else None for s in scores]))
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
-            means = [_Cell(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
+            means = [_Cell(board.mean(system, names), board.cost(system, names)) for system in board.systems]
             lines.append(_line(label, means, is_mean=True))
     return lines
 

@@ -6,7 +6,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.results.statistics import (
     Interval,
@@ -176,9 +177,45 @@ class Summary:
     """The mean number of workers' responses to a question."""
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that MLflow stores, by name."""
+        return {
+            "accuracy": self.accuracy.mean,
+            "standard_error": self.accuracy.standard_error,
+            "accuracy_low": self.accuracy.low,
+            "accuracy_high": self.accuracy.high,
+            "tokens": self.tokens,
+            "usd": self.cost_usd,
+            "latency_s": self.latency_s,
+            "steps": self.steps,
+            "format_compliance": self.format_compliance,
+            "unscorable": float(self.unscorable),
+        }
+
+    @property
     def written(self) -> int:
         """The number of well-formed workflows."""
         return round(self.rows * self.format_compliance) if self.rows else 0
+
+
+class Cost(NamedTuple):
+    """What an answer to a question takes from the workers: means, without the Conductor's own generation."""
+
+    tokens: float = _NAN
+    usd: float = _NAN
+    calls: float = _NAN
+    latency_s: float = _NAN
+    """Latency of the critical path, in seconds."""
+
+    @classmethod
+    def of(cls, summary: Summary) -> Self:
+        """Return the cost on a benchmark."""
+        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s)
+
+    @classmethod
+    def mean(cls, costs: Sequence[Self]) -> Self:
+        """Return the unweighted mean, such as over benchmarks; NaN for none."""
+        return cls(*map(fmean, zip(*costs, strict=True))) if costs else cls()
 
 
 def _figures() -> dict[str, pl.Expr]:

@@ -52,6 +52,7 @@ def benchmark_scores(
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,
+            "latency_p95_s": summary.latency_p95_s,
             "mean_steps": summary.steps,
             "format_compliance": summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,

@@ -90,7 +90,11 @@ def decide(
     ours = by_question(challenger)
     checks = [_format(challenger, gate), *_against_best_worker(Pairs(ours, by_question(best_worker)), gate, confidence)]
     if champion is not None:
-        checks += _against_champion(Pairs(ours, by_question(champion)), gate, confidence)
+        pairs = Pairs(ours, by_question(champion))
+        checks += _against_champion(pairs, gate, confidence)
+        if pairs and gate.max_p95_latency_ratio is not None:
+            p95 = pairs.latency_p95(challenger, champion)
+            checks.append(_ratio("p95 latency", "seconds", *p95, gate.max_p95_latency_ratio))
     if gate.planned_analyses is not None:
         checks.append(_planned(analysis, gate.planned_analyses))
     return GateDecision(all(check.passed for check in checks), tuple(checks), analysis=analysis)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ops.reports.evidence import Evidence, System
 from ops.results.statistics import OVERALL, Contrast, contrasts, holm
-from ops.results.summary import Cost
+from ops.results.summary import AnswerCost
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -21,8 +21,8 @@ class Claim(NamedTuple):
     group: str
     contrast: Contrast
     """The tested difference; its p-value is adjusted for all claims of the report."""
-    ours: Cost
-    theirs: Cost
+    ours: AnswerCost
+    theirs: AnswerCost
 
     @property
     def verdict(self) -> str:

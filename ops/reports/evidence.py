@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
-from ops.results.summary import Cost, Summary, question_means, summarize
+from ops.results.summary import AnswerCost, Summary, question_means, summarize
 from ops.results.table import Rows, table
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
@@ -28,7 +28,7 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """Benchmark → question → accuracy over repeats, in [0, 1]."""
-    spent: Mapping[str, Cost]
+    spent: Mapping[str, AnswerCost]
     """Benchmark → mean usage per question."""
     unscorable: int = 0
     """Number of unscorable answers, which are excluded."""
@@ -43,7 +43,7 @@ class System:
         """Summarise the system's rows on all benchmarks."""
         rows = table(rows)
         summaries, accuracies = summarize(rows), question_means(rows)
-        spent = {benchmark: Cost.of(summaries[benchmark]) for benchmark in accuracies}
+        spent = {benchmark: AnswerCost.of(summaries[benchmark]) for benchmark in accuracies}
         unscorable = sum(each.unscorable for each in summaries.values())
         return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
@@ -51,9 +51,9 @@ class System:
         """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
         return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
-    def price(self, over: Iterable[str]) -> Cost:
+    def price(self, over: Iterable[str]) -> AnswerCost:
         """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
-        return Cost.mean([self.spent[name] for name in over if name in self.spent])
+        return AnswerCost.mean([self.spent[name] for name in over if name in self.spent])
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
@@ -65,7 +65,8 @@ def drawn_at_random(workers: Sequence[System]) -> System:
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
     prices = {benchmark: [each.spent[benchmark] for each in workers if benchmark in each.spent]
               for benchmark in accuracies}  # fmt: skip
-    spent = {benchmark: Cost.mean(own) for benchmark, own in prices.items()}
+    # A draw among workers has another percentile than the mean of theirs.
+    spent = {benchmark: AnswerCost.mean(own)._replace(latency_p95_s=float("nan")) for benchmark, own in prices.items()}
     return System(RANDOM, "random worker", "baseline", accuracies, spent, source="expected value, computed")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ops.reports.evidence import System
 from ops.results.statistics import Offer, frontier
-from ops.results.summary import Cost
+from ops.results.summary import AnswerCost
 
-Measure = Callable[[Cost], float]
+Measure = Callable[[AnswerCost], float]
 """Extracts the limited quantity per question: USD or calls."""
 
 

@@ -17,7 +17,7 @@ from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, 
 from ops.precaching.profiles import Profile, Score
 from ops.results.reach import Reach
 from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
-from ops.results.summary import Cost, Summary, summarize, worker_counts
+from ops.results.summary import AnswerCost, Summary, summarize, worker_counts
 from ops.results.table import Rows
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
 UNCERTAINTY = "± one standard error; … 95 % interval where that is lopsided"
 """The note below a table of `percent`."""
-TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question"
+TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ class Leaderboard:
         scores = self.systems[system]
         return mean_of([scores[name].accuracy for name in over if name in scores])
 
-    def cost(self, system: str, over: Sequence[str]) -> Cost:
+    def cost(self, system: str, over: Sequence[str]) -> AnswerCost:
         """Return what a question costs, as the unweighted mean over the benchmarks in `over`, or NaN."""
-        return Cost.mean([Cost.of(self.systems[system][name]) for name in over if name in self.systems[system]])
+        scores = self.systems[system]
+        return AnswerCost.mean([AnswerCost.of(scores[name]) for name in over if name in scores])
 
 
 def leaderboard(
@@ -112,17 +113,21 @@ class _Cell(NamedTuple):
     """A system's results on a benchmark, or in the mean of several."""
 
     accuracy: MeanEstimate
-    cost: Cost
+    cost: AnswerCost
 
     @property
     def spent(self) -> str:
         return f"{_number(self.cost.tokens)} {usd(self.cost.usd)}"
 
     @property
+    def p95(self) -> str:
+        return "–" if math.isnan(self.cost.latency_p95_s) else f"{self.cost.latency_p95_s:.2f}"
+
+    @property
     def text(self) -> str:
-        """The accuracy, its interval, and tokens and USD, in a line each."""
+        """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, in a line each."""
         accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
-        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}"
+        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
 
 
 class _Line(NamedTuple):
@@ -136,7 +141,7 @@ def _lines(board: Leaderboard) -> list[_Line]:
     lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        lines.append(_line(benchmark, [_Cell(s.accuracy, Cost.of(s)) if s else None for s in scores]))
+        lines.append(_line(benchmark, [_Cell(s.accuracy, AnswerCost.of(s)) if s else None for s in scores]))
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
             means = [_Cell(board.mean(system, names), board.cost(system, names)) for system in board.systems]
@@ -207,8 +212,8 @@ class Columns(NamedTuple):
 
 
 def tables(board: Leaderboard) -> dict[str, Columns]:
-    """Return the leaderboard as tables: accuracies, their intervals, cost per question, properties of workflows,
-    strategies.
+    """Return the leaderboard as tables: accuracies, their intervals, cost per question, 95th percentiles of latency,
+    properties of workflows, strategies.
 
     `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
     benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and `diversity` is
@@ -230,6 +235,7 @@ def tables(board: Leaderboard) -> dict[str, Columns]:
         "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies(percent)),
         "accuracy_95_percent_intervals": Columns(["benchmark", "n", *systems], accuracies(interval)),
         "tokens_and_usd_a_question": Columns(["benchmark", *systems], texts(lambda cell: cell.spent)),
+        "p95_latency_s": Columns(["benchmark", *systems], texts(lambda cell: cell.p95)),
         "workflows": Columns(
             ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
         ),

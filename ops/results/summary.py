@@ -175,6 +175,8 @@ class Summary:
     """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
     calls: float = _NAN
     """The mean number of workers' responses to a question."""
+    latency_p95_s: float = _NAN
+    """The 95th percentile of the latency of scored rows: one answer of twenty takes longer."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -187,6 +189,7 @@ class Summary:
             "tokens": self.tokens,
             "usd": self.cost_usd,
             "latency_s": self.latency_s,
+            "latency_p95_s": self.latency_p95_s,
             "steps": self.steps,
             "format_compliance": self.format_compliance,
             "unscorable": float(self.unscorable),
@@ -198,7 +201,7 @@ class Summary:
         return round(self.rows * self.format_compliance) if self.rows else 0
 
 
-class Cost(NamedTuple):
+class AnswerCost(NamedTuple):
     """What an answer to a question takes from the workers: means, without the Conductor's own generation."""
 
     tokens: float = _NAN
@@ -206,11 +209,13 @@ class Cost(NamedTuple):
     calls: float = _NAN
     latency_s: float = _NAN
     """Latency of the critical path, in seconds."""
+    latency_p95_s: float = _NAN
+    """The 95th percentile of that latency; of several benchmarks the mean of theirs."""
 
     @classmethod
     def of(cls, summary: Summary) -> Self:
         """Return the cost on a benchmark."""
-        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s)
+        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s, summary.latency_p95_s)
 
     @classmethod
     def mean(cls, costs: Sequence[Self]) -> Self:
@@ -228,6 +233,7 @@ def _figures() -> dict[str, pl.Expr]:
         "unscorable": (~is_scored).cast(pl.Int64).sum(),
         "steps": pl.col("steps").filter(written).mean(),
         "format_compliance": written.mean(),
+        "latency_p95_s": pl.col("latency_s").filter(is_scored).quantile(0.95, "linear"),
         "multi_worker_share": (pl.col("workers").list.n_unique() > 1).filter(written).mean(),
     }
 
@@ -332,6 +338,12 @@ class Pairs:
         names = list(self.strata())
         theirs = self.questions.select(*KEY, correct="correct_theirs")
         return accuracy(self.questions, names), accuracy(theirs, names)
+
+    def latency_p95(self, ours: Rows, theirs: Rows) -> tuple[float, float]:
+        """Return the 95th percentile of the latency of both systems' answers to these questions, in seconds."""
+        asked, expression = self.questions.lazy(), _figures()["latency_p95_s"]
+        mine, other = (scored(rows).join(asked, on=KEY, how="semi").select(expression) for rows in (ours, theirs))
+        return collected(mine).item(), collected(other).item()
 
     def vectors(self) -> tuple[list[float], list[float]]:
         """Return the accuracies of both systems, question by question."""

@@ -17,7 +17,7 @@ from ops.results.table import Rows
 from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
-COSTS = ("cost ratio to the champion", "latency ratio to the champion")
+COSTS = ("cost ratio to the champion", "latency ratio to the champion", "p95 latency ratio to the champion")
 """Checks of the gate whose failure does not lead to training."""
 
 

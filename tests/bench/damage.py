@@ -8,6 +8,9 @@ copy. A cell of the table that is written says what happened:
 
 - "right": the command ended with the numbers that it gave before the damage;
 - "right, said": likewise, and a line names the file;
+- "said": it ended with a line that names the file and a remedy, and left out the figures that it could not read; every
+  other figure was right (the remedy is executed in the cells of the commands that refuse);
+- "not read": no system call of the undamaged command names a file of this kind (shown by strace), so nothing was run;
 - "remedy": it ended with one line that names the file, the remedy of that line was executed, and the command then gave
   the numbers from before;
 - in capitals, everything else.
@@ -44,6 +47,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 OVERWRITTEN = 100
 """Bytes in the middle of a file that are overwritten."""
 _TIMEOUT_S = 3600.0
+_ELSEWHERE = ("DAGSTER_HOME", "MLFLOW_TRACKING_URI", "PODIUM_CACHE_URL", "PODIUM_LEDGER_URL")
+"""Environment variables that would lead a command to another place than the workspace."""
 _CARRIED = (".podium", "data", "dvc.lock")
 """What a command may change of a workspace."""
 
@@ -213,7 +218,7 @@ def run_podium(root: str, words: Sequence[str], out: str, error: str, _: Connect
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(opened, number)
         os.close(opened)
-    for name in ("DAGSTER_HOME", "MLFLOW_TRACKING_URI", "PODIUM_CACHE_URL", "PODIUM_LEDGER_URL"):
+    for name in _ELSEWHERE:
         os.environ.pop(name, None)
     os.environ.update(PODIUM_ROOT=root, COLUMNS="120", OMP_NUM_THREADS="1")
     os.chdir(root)
@@ -262,6 +267,8 @@ class Known(NamedTuple):
     facts: list[str]
     changing: set[str]
     """Lines that differed between the two."""
+    touched: set[str] | None
+    """The kinds of files that the command opens or looks at; None where the program strace is absent."""
 
     def differences(self, now: Iterable[str]) -> list[str]:
         """Return the lines that are new, and those that are gone."""
@@ -285,8 +292,36 @@ def known(bench: Bench) -> dict[str, Known]:
             assert ended.status == 0, (name, ended.text)
             twice.append(facts(bench, name, ended))
         assert twice[0], name
-        said[name] = Known(twice[0], {re.sub(r"\d", "0", line) for line in set(twice[0]) ^ set(twice[1])})
+        changing = {re.sub(r"\d", "0", line) for line in set(twice[0]) ^ set(twice[1])}
+        said[name] = Known(twice[0], changing, touched(bench, words))
     return said
+
+
+def touched(bench: Bench, words: Sequence[str]) -> set[str] | None:
+    """Return the kinds of files that a command, or a process that it starts, names in a system call.
+
+    Returns None where the program strace is absent.
+    """
+    if shutil.which("strace") is None:
+        return None
+    bench.restore()
+    trace = bench.root.with_name("trace.txt")
+    program = str(Path(sys.executable).with_name("podium"))
+    environment = {**os.environ, "PODIUM_ROOT": str(bench.root), "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
+    for name in _ELSEWHERE:
+        environment.pop(name, None)
+    ended = subprocess.run(
+        ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=%file", "-o", str(trace), program, *words],
+        cwd=bench.root, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found: set[str] = set()
+    with trace.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            for path in re.findall(r'"([^"]+)"', line):
+                with suppress(ValueError):
+                    found.add(kind((bench.root / path).relative_to(bench.root).as_posix()))
+    return found
 
 
 # ── cells ────────────────────────────────────────────────────────────────────
@@ -313,6 +348,8 @@ class Cell:
 
 def cell(bench: Bench, kind: str, file: Path, damage: str, command: str, before: Known) -> Cell:
     """Damage the file, run the command, execute the remedy that it names."""
+    if before.touched is not None and kind not in before.touched:
+        return Cell(kind, damage, command, "not read")
     bench.restore()
     with suppress(FileNotFoundError):
         DAMAGES[damage](file)
@@ -331,6 +368,8 @@ def cell(bench: Bench, kind: str, file: Path, damage: str, command: str, before:
         paid = _paid(ended.text) if command == "run" else ""
         if not different:
             return of("right, said" if line else "right", detail=paid)
+        if line and not any(each.startswith("+ ") and line not in each for each in different):
+            return of("said", detail="\n".join(different[:20]))
         return of("OTHER NUMBERS, SAID" if line else "FALSE", detail="\n".join([paid, *different[:20]]))
     errors = [part for part in ended.error.splitlines() if part.startswith("error: ")]
     if len(errors) != 1:
@@ -384,7 +423,7 @@ def _execute(bench: Bench, message: str, file: Path) -> list[str]:
         if named.exists():
             named.rename(named.with_name(f"{named.name}.moved-away"))
         done.append(f"moved {named.relative_to(bench.root)} away")
-    elif re.search(r"Put a (text )?file (there|in place)", message):
+    elif re.search(r"Put a (text )?file (there|in place)|Save (it|the file) as UTF-8", message):
         bench.put_back(named)
         done.append(f"put {named.relative_to(bench.root)} back")
     elif re.search(r"(same command|run again|Run it again)", message):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -100,19 +99,6 @@ def difference_estimate(strata: Sequence[ArrayLike]) -> MeanEstimate:
     interval = score_interval(strata)
     means = mean_of([mean_estimate(stratum) for stratum in strata])
     return means._replace(low=interval.low, high=interval.high)
-
-
-def clustered(clusters: Sequence[Sequence[float]]) -> MeanEstimate:
-    """Return the mean accuracy over clusters with its standard error and interval; a cluster holds the repeats of one
-    question.
-
-    Repeats of a question are not independent, so `n` counts clusters. Empty clusters are left out.
-    """
-    sizes = np.fromiter((len(cluster) for cluster in clusters if len(cluster)), dtype=np.intp)
-    if not sizes.size:
-        return mean_estimate([])
-    values = np.fromiter(chain.from_iterable(clusters), dtype=float, count=int(sizes.sum()))
-    return accuracy_estimate(np.add.reduceat(values, np.cumsum(sizes) - sizes) / sizes)
 
 
 def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:

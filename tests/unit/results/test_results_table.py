@@ -14,6 +14,7 @@ from ops.config import Pool, Price, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.results.rows import OutcomeRow, Usage
+from ops.results.statistics import MeanEstimate
 from ops.results.summary import Pairs, by_question, gains_over_seeds, mean_usd, summarize
 from ops.results.table import at_prices, load_rows, records, save_rows, scan, table, write_rows
 from tests.builders import make_outcome
@@ -75,6 +76,15 @@ def test_a_summary_does_not_depend_on_the_order_of_the_rows() -> None:
     shuffled = random.Random(3).sample(rows, len(rows))
     assert summarize(shuffled)["mmlu"].accuracy == summarize(rows)["mmlu"].accuracy
     assert by_question(shuffled)["answers"].to_list() == by_question(rows)["answers"].to_list()
+
+
+def test_repeats_of_a_question_add_no_certainty() -> None:
+    def accuracy(repeats: int) -> MeanEstimate:
+        rows = [make_outcome(problem=i, repeat=r, correct=i % 2) for i in range(4) for r in range(repeats)]
+        away = make_outcome(problem=9, unscorable=True)  # a question without a scored answer
+        return summarize([*rows, away])["mmlu"].accuracy
+
+    assert accuracy(4) == accuracy(1) and accuracy(1).n == 4
 
 
 def test_costs_are_those_of_the_usage_at_the_pools_prices() -> None:

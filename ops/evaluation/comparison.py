@@ -24,20 +24,19 @@ from ops.evaluation.stored import (
     COLD_START,
     CONDUCTOR,
     asked_alone,
-    of_worker,
     score_file,
     scores_origin,
     stored_answers,
     stored_scores,
+    stored_worker_scores,
 )
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores, kept
 from ops.precaching.profiles import best_single
 from ops.results.leaderboard import Leaderboard, leaderboard
 from ops.results.reach import Reach, reach
-from ops.results.rows import OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import KEY, Summary
-from ops.results.table import Rows, table
+from ops.results.table import Rows, joined, table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,7 +82,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     taught = base_policy if setup.recipe.cold_start else None
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
-    singles = [OutcomeRow.of_response(row) for row in alone]
+    singles = joined(stored_worker_scores(setup, name) for name in asked)
     every = set(asked) == set(setup.pool.names)  # the ceiling needs the answers of every worker
     groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
     others = () if cold is None else cold
@@ -93,7 +92,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
         board=board,
         conductor=conductor,
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(alone, best), domains),
+        best_worker_rows=_with_domains(stored_worker_scores(setup, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
         origin=_origin(setup, policy),
         questions=question_keys(setup),
@@ -127,7 +126,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
         board=_board(facts["systems"]),
         conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
+        best_worker_rows=_with_domains(stored_worker_scores(setup, best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
         origin=_origin(setup, policy),
         questions=question_keys(setup),
@@ -172,10 +171,10 @@ def _domains(setup: Setup) -> dict[str, str]:
     return {name: questions[0].domain for name, questions in every.items() if questions}
 
 
-def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> pl.LazyFrame:
+def _with_domains(rows: pl.LazyFrame, domains: dict[str, str]) -> pl.LazyFrame:
     import polars as pl
 
-    return table(rows).with_columns(domain=pl.col("benchmark").replace_strict(domains, return_dtype=pl.String))
+    return rows.with_columns(domain=pl.col("benchmark").replace_strict(domains, return_dtype=pl.String))
 
 
 def comparison_file(workspace: Workspace, policy: str) -> Path:
@@ -219,9 +218,7 @@ def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, C
 
 
 def _workers(setup: Setup) -> Systems:
-    asked = asked_alone(setup)
-    answers = stored_answers(setup, asked)
-    return {f"worker {name}": of_worker(answers, name) for name in asked}
+    return {f"worker {name}": stored_worker_scores(setup, name) for name in asked_alone(setup)}
 
 
 def _baseline(store: BaselineStore, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:

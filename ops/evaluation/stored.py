@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ops.benchmarks.graded import GRADER, graded_responses, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
-from ops.config import Setup, digest
+from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin, load_responses, response_file
@@ -17,8 +17,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
 from ops.precaching.profiles import best_single
 from ops.precaching.stored import answers_origin, evaluation_folder
-from ops.results.rows import OutcomeRow
-from ops.results.table import at_prices, joined, scan
+from ops.results.table import at_prices, joined, of_responses, scan, scan_responses
 from ops.workers.pool import at_prices as responses_at_prices
 
 if TYPE_CHECKING:
@@ -76,9 +75,9 @@ def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
 # ── single workers ─────────────────────────────────────────────────────────────
 
 
-def of_worker(responses: Iterable[ResponseRow], worker: str) -> list[OutcomeRow]:
+def of_worker(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
     """Return the score rows of the named worker; empty if it has no responses."""
-    return [OutcomeRow.of_response(row) for row in responses if row.worker == worker]
+    return of_responses(row for row in responses if row.worker == worker)
 
 
 def asked_alone(setup: Setup) -> tuple[str, ...]:
@@ -102,7 +101,17 @@ def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
 
     Raises `DataError` if responses to a benchmark are missing or stale.
     """
-    rows = []
+    files = _answer_files(setup, workers)
+    return [row for file, pool in files for row in responses_at_prices(load_responses(file), pool)]
+
+
+def stored_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
+    """Return the score rows of a single worker's own answers. Raises the errors of `stored_answers`."""
+    return joined(at_prices(scan_responses(file), pool) for file, pool in _answer_files(setup, [worker]))
+
+
+def _answer_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
+    files = []
     setup = setup.of_opponents
     for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
         asked = setup.asked_on(name)
@@ -110,5 +119,5 @@ def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
             file = response_file(evaluation_folder(setup.workspace), worker, name)
             origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
             check_origin(file, origin, f"Materialize baselines for {name}")
-            rows += responses_at_prices(load_responses(file), asked.pool)
-    return rows
+            files.append((file, asked.pool))
+    return files

@@ -12,7 +12,10 @@ from ops.config import Pool, Price, Setup
 from ops.core.checked import opened_table
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
-from ops.core.rows import Origin, with_origin
+from ops.core.rows import COLUMNS as RESPONSE_COLUMNS
+from ops.core.rows import REMEDY as RESPONSES_REMEDY
+from ops.core.rows import Origin, ResponseRow, with_origin
+from ops.core.rows import schema as response_schema
 from ops.results.rows import OutcomeRow, Usage
 
 if TYPE_CHECKING:
@@ -125,6 +128,54 @@ def scan(
     return pl.scan_parquet(file, glob=False).select(_COLUMNS)
 
 
+def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
+    """Return a file of a worker's graded responses as score rows: each response is a workflow of one step.
+
+    The sample index becomes the repeat. A refusal counts as wrong and an unreachable worker as unscorable, as in the
+    Conductor's rows. Raises the errors of `scan`.
+    """
+    import polars as pl
+
+    with opened_table(file, remedy) as opened:
+        if missing := [name for name in RESPONSE_COLUMNS if name not in opened.schema_arrow.names]:
+            raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
+    return _of_responses(pl.scan_parquet(file, glob=False))
+
+
+def of_responses(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
+    """Return graded responses in memory as score rows, as `scan_responses` does."""
+    import polars as pl
+    import pyarrow as pa
+
+    columns = pa.Table.from_pylist([row.as_columns() for row in responses], schema=response_schema())
+    made = pl.from_arrow(columns)
+    assert isinstance(made, pl.DataFrame)
+    return _of_responses(made.lazy())
+
+
+def _of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
+    import polars as pl
+
+    known: dict[str, pl.Expr] = {
+        "repeat": pl.col("sample"),
+        "domain": pl.lit(""),
+        "correct": (pl.col("score") >= 1.0).cast(pl.Int64),
+        "format_ok": pl.lit(True),
+        "failure": pl.lit(""),
+        "status": pl.col("status").replace("ok", "answered"),
+        "steps": pl.lit(1, pl.Int64),
+        "workers": pl.concat_list("worker"),
+        "tokens": pl.col("prompt_tokens") + pl.col("completion_tokens"),
+        "completion": pl.lit(""),
+        "answer": pl.col("text"),
+        "unscorable": pl.col("status") == "unreachable",
+        "usage": pl.concat_list(pl.struct(list(get_type_hints(Usage)))),
+        **{field.name: pl.lit(field.default) for field in fields(OutcomeRow) if isinstance(field.default, str)},
+        "rounds": pl.lit(1, pl.Int64),
+    }
+    return responses.select(known.get(name, pl.col(name)).alias(name) for name in _COLUMNS)
+
+
 def load_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> list[OutcomeRow]:
@@ -192,15 +243,16 @@ def _usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
 
     usage, recorded = rows.struct.field("usage").to_arrow(), rows.struct.field("cost_usd").to_numpy()
     uses, known = usage.flatten(), dict[tuple[Any, ...], float]()
+    names = [field.name for field in uses.type]
 
     def usd(values: tuple[Any, ...]) -> float:
         if (cost := known.get(values)) is None:
-            use = Usage(*values)
+            use = Usage(**dict(zip(names, values, strict=True)))
             price = prices.get(use.worker)
             cost = known[values] = _UNPRICED if price is None else price.usd(use.prompt_tokens, use.completion_tokens)
         return cost
 
-    costs = np.fromiter(map(usd, zip(*(uses.field(name).to_pylist() for name in Usage._fields), strict=True)), float)
+    costs = np.fromiter(map(usd, zip(*(uses.field(name).to_pylist() for name in names), strict=True)), float)
     offsets = np.asarray(usage.offsets) - usage.offsets[0].as_py() if len(usage) else np.zeros(1, int)
     asked = np.diff(offsets) > 0
     made = recorded.copy()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.results.rows import OutcomeRow
 from ops.results.statistics import accuracy_estimate, mean_estimate
 from ops.results.summary import KEY, MEANS, Summary, by_question, count_questions, on
-from ops.results.table import table
+from ops.results.table import of_responses
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +23,7 @@ def random_worker(answers: Answers) -> Standing:
     import polars as pl
 
     worker = pl.col("workers").list.first().alias("worker")
-    rows = table(map(OutcomeRow.of_response, answers.evaluation))
+    rows = of_responses(answers.evaluation)
     # Each worker's samples are averaged first, because each worker is drawn with the same probability.
     drawn = by_question(rows, worker).group_by(KEY, maintain_order=True).agg(pl.col(*MEANS).mean())
     return Standing({name: _summary(name, count, on(drawn, name)) for name, count in count_questions(rows).items()})

@@ -11,6 +11,7 @@ from ops.evaluation.stored import of_worker
 from ops.precaching.profiles import oracle
 from ops.results.rows import OutcomeRow
 from ops.results.summary import Summary, summarize
+from ops.results.table import of_responses, records
 
 
 def response(
@@ -26,7 +27,7 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
-    return list(map(OutcomeRow.of_response, oracle(responses)))
+    return list(records(of_responses(oracle(responses))))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b costs more)
@@ -37,12 +38,12 @@ TABLE = [
 
 
 def test_single_worker() -> None:
-    rows = of_worker(TABLE, "b")
+    rows = list(records(of_worker(TABLE, "b")))
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
     made = (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps)
     assert made == (0.5, 12, pytest.approx(0.03), 1)
-    assert of_worker(TABLE, "absent") == []
+    assert list(records(of_worker(TABLE, "absent"))) == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:

@@ -13,11 +13,22 @@ import pytest
 from ops.config import Pool, Price, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
+from ops.precaching.precache import write_responses
 from ops.results.rows import OutcomeRow, Usage
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import Pairs, by_question, gains_over_seeds, mean_usd, summarize
-from ops.results.table import at_prices, load_rows, records, save_rows, scan, table, write_rows
-from tests.builders import make_outcome
+from ops.results.table import (
+    at_prices,
+    load_rows,
+    of_responses,
+    records,
+    save_rows,
+    scan,
+    scan_responses,
+    table,
+    write_rows,
+)
+from tests.builders import make_outcome, make_response
 
 POOL = Pool(
     name="p",
@@ -126,3 +137,21 @@ def test_a_question_counts_over_seeds_if_both_sides_scored_it_on_every_seed() ->
 
     [gains] = gains_over_seeds([pairs((1, 0), (1, 1), (0, 1)), pairs((1, 1), (0, None), (0, 1))], ["mmlu", "aime25"])
     assert gains.tolist() == [[1, -1], [0, -1]]
+
+
+def test_a_workers_responses_are_rows_of_one_step(tmp_path: Path) -> None:
+    responses = [
+        make_response(worker="ada", problem_id="1", sample=1, status="ok", score=1.0, cost_usd=9.0, grading_usd=0.5),
+        make_response(worker="ada", problem_id="2", status="refused", score=0.0),
+        make_response(worker="ada", problem_id="3", status="unreachable", score=0.0),
+    ]
+    write_responses(responses, tmp_path / "ada.parquet")
+    rows = list(records(at_prices(scan_responses(tmp_path / "ada.parquet"), POOL)))
+    assert rows == list(records(at_prices(of_responses(responses), POOL))) and rows[0] == OutcomeRow(
+        "rlpr", "1", 1, "", 1, True, "", "answered", 1, ("ada",), 30, 70e-6, 1.0, "", "4", False,
+        usage=(Usage("ada", 10, 20),), grading_usd=0.5,
+    )  # fmt: skip
+    assert [(row.correct, row.status, row.unscorable) for row in rows[1:]] == [
+        (0, "refused", False), (0, "unreachable", True)
+    ]  # fmt: skip
+    assert list(records(of_responses([]))) == []

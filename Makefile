@@ -152,7 +152,7 @@ gate: $(STAMP)  ## simulate challengers at the promotion gate
 scope: $(STAMP)  ## measure the notice on questions outside of the training (after `make run`)
 	@$(BIN)/python -m tests.bench.scope
 
-drift: $(STAMP)  ## simulate swapped models and the probes that find them
+drift: $(STAMP)  ## simulate swapped models and the questions asked again that find them
 	@$(BIN)/python -m tests.bench.drift
 
 forecast: $(STAMP)  ## simulate forecasts of whether training pays, for workers whose true gain is known

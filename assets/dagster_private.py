@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from dagster._core.definitions.job_base import InMemoryJob as InMemoryJob
-from dagster._core.definitions.reconstruct import ReconstructableRepository as ReconstructableRepository
+# `PipesSubprocessClient` raises it if the trainer ends with an exit code other than 0. It is no `dg.DagsterError`.
 from dagster._core.errors import DagsterPipesExecutionError as DagsterPipesExecutionError
-from dagster._core.errors import DagsterUserCodeUnreachableError as DagsterUserCodeUnreachableError
-from dagster._core.execution.api import ExecuteRunWithPlanIterable as ExecuteRunWithPlanIterable
-from dagster._core.execution.api import create_execution_plan as create_execution_plan
-from dagster._core.execution.api import job_execution_iterator as job_execution_iterator
-from dagster._core.execution.context_creation_job import (
-    PlanOrchestrationContextManager as PlanOrchestrationContextManager,
-)
-from dagster._core.execution.context_creation_job import (
-    orchestration_context_event_generator as orchestration_context_event_generator,
-)
+
+# What a run launcher returns if the daemon asks whether a run's process lives. `DefaultRunLauncher`, the base class of
+# ours, is public; the types of this method's result are not.
 from dagster._core.launcher import CheckRunHealthResult as CheckRunHealthResult
 from dagster._core.launcher import WorkerStatus as WorkerStatus
-from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin as ManagedGrpcPythonEnvCodeLocationOrigin
-from dagster._core.remote_origin import RemoteJobOrigin as RemoteJobOrigin
-from dagster._core.remote_origin import RemoteRepositoryOrigin as RemoteRepositoryOrigin
-from dagster._core.run_coordinator import QueuedRunCoordinator as QueuedRunCoordinator
-from dagster._core.run_coordinator import SubmitRunContext as SubmitRunContext
+
+# The base class of `pipelines.step_output`, which keeps the output of steps for the UI, and what its method yields.
 from dagster._core.storage.compute_log_manager import CapturedLogContext as CapturedLogContext
 from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager as LocalComputeLogManager
-from dagster._core.storage.tags import MAX_RETRIES_TAG as MAX_RETRIES_TAG
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin as LoadableTargetOrigin
-from dagster._serdes import ConfigurableClassData as ConfigurableClassData
 
 WRITTEN_AGAINST = {"dagster": "1.13.27"}

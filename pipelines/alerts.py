@@ -70,7 +70,7 @@ def the_same_command(job: str, recipe: str, seed: str = "") -> str:
     of_recipe = {"lifecycle": whole, "train": "train", "evaluate": "evaluate"}
     if job in of_recipe:
         return " ".join(["podium", of_recipe[job], *filter(None, [recipe, f"--seed {seed}" if seed else ""])])
-    alone = {"retraining": "podium retrain", "probes": "podium probe"}
+    alone = {"retraining": "podium retrain", "detect_drift": "podium drift"}
     decided = {"promote": "podium promote VERSION --by NAME --reason WHY", "rollback": "podium rollback --reason WHY"}
     return (alone | decided).get(job, "podium dev, then Re-execute on the run's page")
 

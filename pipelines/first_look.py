@@ -153,8 +153,8 @@ def check_sources(setup: Setup) -> None:
 
 def call_each_worker(setup: Setup) -> None:
     """Call every worker once. Raises `click.exceptions.Exit` if one does not answer, after a line for each reason."""
-    from ops.cache import open_cache
     from ops.spending.ledger import open_ledger
+    from ops.store import open_cache
     from ops.workers.ping import ping
 
     workspace = setup.workspace

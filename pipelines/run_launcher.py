@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dagster import DagsterRun, DefaultRunLauncher
+from dagster import DagsterError, DagsterRun, DefaultRunLauncher
 
-from assets.dagster_private import CheckRunHealthResult, DagsterUserCodeUnreachableError, WorkerStatus
+from assets.dagster_private import CheckRunHealthResult, WorkerStatus
 
 
 class CodeServerLauncher(DefaultRunLauncher):
@@ -25,7 +25,7 @@ class CodeServerLauncher(DefaultRunLauncher):
         client = self._get_grpc_client_for_termination(run.run_id)
         try:
             lost = client is not None and run.run_id not in client.get_current_runs()
-        except DagsterUserCodeUnreachableError:
+        except DagsterError:  # the server is unreachable
             lost = False
         if not lost:
             return CheckRunHealthResult(WorkerStatus.RUNNING)

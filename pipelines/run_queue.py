@@ -4,9 +4,7 @@ A pipeline run takes hours, and a rollback of a bad champion must not wait for i
 beside any other run, because the change holds the store's own lock (`ops/release/lock.py`).
 """
 
-from dagster import DagsterRun, DagsterRunStatus
-
-from assets.dagster_private import QueuedRunCoordinator, SubmitRunContext
+from dagster import DagsterRun, DagsterRunStatus, QueuedRunCoordinator, SubmitRunContext
 
 AT_ONCE = ("promote", "rollback")
 """The jobs that start when they are launched, without the daemon and beside any other run."""

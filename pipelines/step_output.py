@@ -2,7 +2,7 @@
 
 Dagster's `LocalComputeLogManager` starts a `tail` and a watcher for each stream of each step. A signal between their
 start and its bookkeeping leaves a `tail` behind, which holds standard output open, so that a reader of the output of
-`podium run` waits without end. Written against Dagster 1.13.27, which has no public import of the class.
+`podium run` waits without end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from assets.dagster_private import CapturedLogContext, ConfigurableClassData, LocalComputeLogManager
+from assets.dagster_private import CapturedLogContext, LocalComputeLogManager
 
 SHOWN_EVERY_S = 0.5
 
@@ -30,7 +30,7 @@ class StepOutput(LocalComputeLogManager):
         return {}
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> StepOutput:
+    def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> StepOutput:
         return cls(base_dir=str(Path(os.environ["DAGSTER_HOME"]) / "storage"), inst_data=inst_data)
 
     @contextmanager

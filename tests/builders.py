@@ -71,7 +71,9 @@ class Answering:
         self.says = says
         self.asked: list[tuple[str, list[Message], Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         self.asked.append((worker.name, list(messages), Sample.of(sample)))
         text = self.says if isinstance(self.says, str) else self.says(worker, messages)
         return Response(text, 10, 5, 0.001, 0.5, "stop")

@@ -46,10 +46,11 @@ OBSTACLES: dict[str, Callable[[], str]] = {
 }  # fmt: skip
 """Program → why it cannot be used on this machine, "" where it can."""
 bubblewrap = pytest.mark.needs("bubblewrap")
+postgres = pytest.mark.needs("postgres")
 redis = pytest.mark.needs("redis")
 podman = pytest.mark.needs("podman")
 FIXTURES = {
-    "postgres": pytest.mark.needs("postgres"), "redis_server": redis, "chromium": pytest.mark.needs("chromium")
+    "postgres": postgres, "redis_server": redis, "chromium": pytest.mark.needs("chromium")
 }  # fmt: skip
 """Fixture → the marker of every test that has it."""
 

@@ -71,11 +71,12 @@ CAP_REACHED = Alert(
     "budget", "A run reached its cap or that of the month: raise `budget` in the recipe, or stop here",
     "{the_same_command}",
 )  # fmt: skip
-WORKER_DRIFTED = Alert(
-    "drift", "Probes found that a worker answers otherwise: its model was swapped", "podium retrain --dry-run"
-)
-NIGHT_BELOW = Alert(
-    "drift", "The nightly evaluation is below the champion's scores (one night in forty is by chance)", "podium probe"
+DRIFTED = Alert(
+    "drift", "A worker or the champion is right more or less often than its stored answers were",
+    "podium retrain --dry-run",
+)  # fmt: skip
+DRIFT_SOLVED = Alert(
+    "drift", "What was reported as drifted answers as its stored answers do, or was replaced", "podium status"
 )
 CHAMPION_FALLS = Alert(
     "decision", "The champion does not pass the gate on the pool as it is now; fine-tuning follows", "podium retrain"

@@ -1,20 +1,18 @@
-"""Completions of a policy in one SQLite file beside the response cache, so that no text is generated twice."""
+"""Completions of a policy in the store, so that no text is generated twice."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.response import Message
-from ops.core.value_store import ValueStore
+from ops.store import Computed, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
-
-NAME = "completions.sqlite"
 
 
 class Writer(Protocol):
@@ -35,37 +33,42 @@ class StoredWriter:
     """A writer that stores each completion before it is used, and generates only those that are not stored.
 
     The key of a completion is the policy (`policy_id`), the prompt, the temperature and, unless it is 0, the seed,
-    which is the recipe's seed plus the sample index. Any number of threads and processes may use one file
-    (`ValueStore`): what is damaged in it is generated again. Raises `DataError` for a file that cannot be used now.
+    which is the recipe's seed plus the sample index. Any number of threads and processes may use the store in `folder`;
+    one of them at a time generates a completion. Raises the errors of `ValueStore`.
     """
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
         self._writer, self._policy = writer, policy
-        self._store = ValueStore(folder / NAME)
+        self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _text)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index
         in `prompts`."""
         keys = [self._key(prompt, temperature, seed) for prompt in prompts]
-        stored = {key: json.loads(text) for key, text in self._store.get(keys).items()}
-        new = {key: index for index, key in reversed([*enumerate(keys)]) if key not in stored}
-        if indices := sorted(new.values()):  # equal prompts have one completion
+        first = {key: index for index, key in reversed([*enumerate(keys)])}  # equal prompts have one completion
+
+        def generate(missing: list[str]) -> Mapping[str, Computed[str]]:
+            indices = [first[key] for key in missing]
             try:
                 texts = self._writer.write([prompts[index] for index in indices], temperature=temperature, seed=seed)
             except PromptTooLongError as error:
                 raise PromptTooLongError(error.where, error.tokens, error.limit, index=indices[error.index]) from None
-            # As JSON, which can hold half a character.
-            made = {keys[index]: json.dumps(text) for index, text in zip(indices, texts, strict=True)}
-            stored |= {key: json.loads(text) for key, text in self._store.put(made).items()}
+            return {key: Computed(text, text) for key, text in zip(missing, texts, strict=True)}
+
+        stored = self._store.computed(keys, generate)
         return [stored[key] for key in keys]
 
     def close(self) -> None:
-        """Close the file; the writer stays open."""
+        """Close the store; the writer stays open."""
         self._store.close()
 
     def _key(self, prompt: Sequence[Message], temperature: float, seed: int) -> str:
         material = [self._policy, prompt, temperature, seed if temperature else 0]
         return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def policy_id(folder: Path) -> str:

@@ -10,7 +10,6 @@ from ops.core.errors import PodiumError
 from ops.core.response import Message, Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 
@@ -22,15 +21,13 @@ class WorkerWroteNothing(PodiumError):
     """The worker that writes the workflows cannot be reached, or refused."""
 
 
-async def write_workflow(
-    worker: int, prompt: str, team: Team, sample: int | Sample, scheduler: Scheduler | None = None
-) -> WorkflowTrace:
+async def write_workflow(worker: int, prompt: str, team: Team, sample: int | Sample) -> WorkflowTrace:
     """Let a worker of the team write a workflow; the trace's answer is its text.
 
     The executor applies the same cache, limits, deadline and handling of failures as to any other call. Raises
     `OverBudget` and `ConfigError` as the client does.
     """
-    return await execute(Workflow.single(worker, WRITE), prompt, team, sample=sample, scheduler=scheduler)
+    return await execute(Workflow.single(worker, WRITE), prompt, team, sample=sample)
 
 
 class PromptedConductor:
@@ -42,15 +39,13 @@ class PromptedConductor:
     def __init__(self, card: PolicyCard, policy: PromptedPolicy) -> None:
         self.card, self.worker = card, card.offered.index(policy.worker)
 
-    async def ask(
-        self, messages: Sequence[Message], team: Team, *, sample: int, scheduler: Scheduler | None = None
-    ) -> Completion:
+    async def ask(self, messages: Sequence[Message], team: Team, *, sample: int) -> Completion:
         """One completion, by a call of the team's client. `team` must offer the worker that writes.
 
         Raises `WorkerWroteNothing` where no response came, `OverBudget` and `ConfigError` as the client does.
         """
         [message] = messages
-        trace = await write_workflow(self.worker, message["content"], team, sample, scheduler)
+        trace = await write_workflow(self.worker, message["content"], team, sample)
         step = trace.steps[0]
         if not step.is_paid:
             raise WorkerWroteNothing(f"{step.worker}, which writes the workflows: {step.error or trace.error}")

@@ -92,16 +92,13 @@ class Alerts(Settings):
     """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
 
 
-class Probing(Settings):
-    """Questions repeated every night to detect whether a worker has changed since precaching."""
+class Drift(Settings):
+    """Questions that are asked again every night, to detect whether a worker or the champion has changed."""
 
-    reference: int = Field(default=360, ge=8)
-    """Number of questions per worker with a second answer beside the precached one, to measure how much the worker
-    differs from itself. Each is probed once; after the last, two new answers to each are requested."""
-    questions: int = Field(default=24, ge=1)
-    """Number of questions to every worker in one round of probes."""
+    questions: int = Field(default=48, ge=1)
+    """Number of questions to every worker, and to the champion, in one night."""
     false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
-    """Probability that an unchanged worker is reported as changed within 365 rounds."""
+    """Probability that an unchanged worker, or an unchanged champion, is reported as changed within 365 nights."""
 
 
 class Retraining(Settings):
@@ -117,9 +114,7 @@ class Retraining(Settings):
     end, for a new worker to pay for fine-tuning. The choice is judged on answers that took no part in it."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence of the two-sided intervals that decide whether a new worker pays."""
-    slice_questions: int = Field(default=20, ge=1)
-    """Questions per benchmark of the nightly evaluation, the next ones every night."""
-    probing: Probing = Probing()
+    drift: Drift = Drift()
 
 
 class PoolChange(Settings):

@@ -33,16 +33,18 @@ from ops.core.installation import resources
 from ops.core.parts import (
     ARTIFACTS,
     CACHE,
+    EARLIER_STORES,
     LEDGER,
     PARTS,
     REGISTRY,
+    STORE_VERSION,
     WorkspacePart,
     accept_missing,
     missing_parts,
     rows_in,
 )
 from ops.core.processes import one_at_a_time
-from ops.core.sqlite import BUSY_TIMEOUT_S, has_content
+from ops.core.sqlite import BUSY_TIMEOUT_S, SqliteFile, has_content
 from ops.core.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -216,6 +218,9 @@ def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, rep
         if lacking := sorted(set(only) - {part.name for part in held} - {FILES} - {ARTIFACTS.name}):
             raise DataError(file, lacking[0], "is not in this backup", "Name a part that it has, or none for all")
         for part in held:
+            if part is CACHE:
+                for store in (workspace.state / part.place, staged / part.place):
+                    _carry_over(store)
             if part.tables:
                 _check_version(workspace.state / part.place, staged / part.place)
         said = {}
@@ -245,6 +250,8 @@ def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspaceP
     The large cache is copied first, then, while no process can book a call, the ledger and the responses that the cache
     has got meanwhile.
     """
+    if CACHE in parts:
+        _carry_over(workspace.state / CACHE.place)
     for part in (CACHE, *(part for part in PARTS if part not in (CACHE, LEDGER))):
         if part in parts:
             _copy(workspace.state / part.place, staged / part.place)
@@ -269,11 +276,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _add_newer(source: Path, copied: Path) -> None:
-    """Add the responses that the source has got since it was copied, whose row numbers are higher."""
+    """Add the entries that the source has got since it was copied, whose row numbers are higher."""
     with _reported(source), closing(_opened(copied)) as there:
         there.execute("ATTACH ? AS source", (_uri(source, "ro"),))
-        last = there.execute("SELECT coalesce(max(rowid), 0) FROM responses").fetchone()[0]
-        there.execute("INSERT OR REPLACE INTO responses SELECT * FROM source.responses WHERE rowid > ?", (last,))
+        last = there.execute("SELECT coalesce(max(rowid), 0) FROM entries").fetchone()[0]
+        there.execute("INSERT OR REPLACE INTO entries SELECT * FROM source.entries WHERE rowid > ?", (last,))
         there.execute("INSERT OR IGNORE INTO identities SELECT * FROM source.identities")
 
 
@@ -361,10 +368,19 @@ def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
     return f"{added:,} {part.unit} added to the {before:,} that are there"
 
 
+def _carry_over(store: Path) -> None:
+    """Bring a store of an earlier version of Podium up to date; a file that cannot be read is reported by its users."""
+    if has_content(store) and rows_in(store, ()) >= 0 and _version(store) in EARLIER_STORES:
+        with closing(SqliteFile(store, STORE_VERSION, (), earlier=EARLIER_STORES)) as file, file.connection():
+            pass
+
+
 def _merge_caches(ours: sqlite3.Connection) -> int:
-    added = ours.execute("INSERT OR IGNORE INTO responses SELECT * FROM copy.responses").rowcount
+    count = "SELECT count(*) FROM entries WHERE kind = 'response'"
+    before = ours.execute(count).fetchone()[0]
+    ours.execute("INSERT OR IGNORE INTO entries SELECT * FROM copy.entries")
     ours.execute("INSERT OR IGNORE INTO identities SELECT * FROM copy.identities")
-    return added
+    return int(ours.execute(count).fetchone()[0]) - int(before)
 
 
 _CALL = "at, run, purpose, worker, prompt_tokens, completion_tokens, usd"

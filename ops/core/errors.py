@@ -75,7 +75,7 @@ class LimitsUnavailable(PodiumError):
 
 
 class CacheUnavailable(PodiumError):
-    """The shared response cache does not answer. No call is made, since its response could not be stored."""
+    """The server with the store does not answer. No call is made, since its response could not be stored."""
 
 
 def _located(file: Path | str, place: str, problem: str, remedy: str) -> str:

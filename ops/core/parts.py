@@ -53,9 +53,20 @@ LEDGER = WorkspacePart(
     "the caps would forget what was spent",
 )  # fmt: skip
 CACHE = WorkspacePart(
-    "cache", "cache/responses.sqlite", "PODIUM_CACHE_URL", ("responses",), "responses",
-    "responses would be paid for again",
+    "cache", "cache/responses.sqlite", "PODIUM_CACHE_URL", ("responses", "entries WHERE kind = 'response'"),
+    "responses", "responses would be paid for again",
 )  # fmt: skip
+STORE_VERSION = 4
+"""The schema of the store's file (`ops.store.sqlite_file`)."""
+EARLIER_STORES = {
+    3: (
+        "ALTER TABLE responses RENAME TO entries",
+        "ALTER TABLE entries RENAME COLUMN response TO value",
+        "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT 'response'",
+        "CREATE INDEX kinds ON entries (kind)",
+    ),
+}
+"""Earlier version → statements that make such a file, which had paid responses only, one of `STORE_VERSION`."""
 REGISTRY = WorkspacePart(
     "registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI", ("runs", "model_versions"), "runs and versions",
     "the champion and all versions would be unknown",

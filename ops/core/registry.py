@@ -1,9 +1,10 @@
-"""Registries of what recipes may name, one file each, and plug-ins: packages whose workers run in this process."""
+"""Registries of what recipes and pools may name, one file each; among them the providers that LiteLLM does not know."""
 
 from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -78,10 +79,6 @@ def hub_dataset(benchmark: str) -> str:
     return str(import_module(f"ops.benchmarks.catalogue.{benchmark}").BENCHMARK.hub.id)
 
 
-PLUGINS = {"local": "ops.synthetic.plugin"}
-"""Prefix of a model → the module of the plug-in that answers for it."""
-
-
 class StaticStep(NamedTuple):
     """One step of a fixed workflow."""
 
@@ -115,13 +112,36 @@ class Plugin(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Provider:
+    """A provider that LiteLLM does not know; its models are named `NAME/…`. It has either a plug-in or a handler."""
+
+    name: str
+    plugin: str = ""
+    """The module of the plug-in whose workers run in this process (`Plugin`)."""
+    handler: Callable[[], Any] | None = None
+    """Returns LiteLLM's custom provider (docs.litellm.ai/docs/providers/custom_llm_server), for example its class."""
+
+
+PROVIDERS = Registry("ops.providers", Provider)
+
+
+def is_plugin(model: str) -> bool:
+    """Return whether a plug-in answers for the model, rather than a provider over the network."""
+    provider = PROVIDERS.get(model.partition("/")[0])
+    return provider is not None and bool(provider.plugin)
+
+
 @cache
 def plugin_of(model: str) -> Plugin | None:
     """Return the plug-in for a model; None: a provider serves it."""
-    module = PLUGINS.get(model.partition("/")[0])
-    return None if module is None else cast("Plugin", import_module(module))
+    return _plugin(PROVIDERS[model.partition("/")[0]]) if is_plugin(model) else None
 
 
 def plugins() -> dict[str, Plugin]:
     """Return prefix → plug-in."""
-    return {prefix: cast("Plugin", import_module(module)) for prefix, module in PLUGINS.items()}
+    return {name: _plugin(provider) for name, provider in PROVIDERS.items() if provider.plugin}
+
+
+def _plugin(provider: Provider) -> Plugin:
+    return cast("Plugin", import_module(provider.plugin))

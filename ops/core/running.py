@@ -47,23 +47,20 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     }
     received: list[int] = []
 
-    async def watched() -> Result:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def end(number: int, frame: FrameType | None) -> None:
-            received.append(number)
-            if len(received) > 1:
-                handlers[number](number, frame)
-            loop.call_soon_threadsafe(task.cancel)
-
-        for number in handlers:
-            signal.signal(number, end)
-        return await work
-
     try:
-        with rare_gc():
-            return asyncio.run(watched())  # noqa: TID251
+        with rare_gc(), asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(work)
+
+            def end(number: int, frame: FrameType | None) -> None:
+                received.append(number)
+                if len(received) > 1:
+                    handlers[number](number, frame)
+                loop.call_soon_threadsafe(task.cancel)
+
+            for number in handlers:
+                signal.signal(number, end)
+            return loop.run_until_complete(task)
     except asyncio.CancelledError:
         if not received:
             raise

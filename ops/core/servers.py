@@ -25,6 +25,11 @@ class _Kind(NamedTuple):
 
 
 _REDIS = _Kind("Redis server", ("redis", "rediss", "unix"), "redis://HOST:PORT/DB")
+_EITHER = _Kind(
+    "Redis or Postgres server",
+    ("redis", "rediss", "unix", "postgresql", "postgres"),
+    "redis://HOST:PORT/DB or postgresql://USER:PASSWORD@HOST:PORT/DB",
+)
 _POSTGRES = _Kind("Postgres server", ("postgresql", "postgres"), "postgresql://USER:PASSWORD@HOST:PORT/DB")
 _MLFLOW = _Kind(
     "MLflow store",
@@ -32,7 +37,7 @@ _MLFLOW = _Kind(
     "http://HOST:PORT or sqlite:///FILE",
 )
 _VARIABLES = {
-    "PODIUM_CACHE_URL": _REDIS,
+    "PODIUM_CACHE_URL": _EITHER,
     "PODIUM_LIMITS_URL": _REDIS,
     "PODIUM_LEDGER_URL": _POSTGRES,
     "MLFLOW_TRACKING_URI": _MLFLOW,
@@ -74,7 +79,7 @@ def _is_address(url: str, kind: _Kind) -> bool:
         return False
     try:
         parts = urlsplit(url)
-        several_hosts = kind is _POSTGRES and "," in parts.netloc  # each with its own port
+        several_hosts = kind in (_POSTGRES, _EITHER) and "," in parts.netloc  # each with its own port
         usable = several_hosts or parts.port is None or parts.port > 0
     except ValueError:
         return False

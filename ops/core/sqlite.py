@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sqlite3
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -41,25 +39,6 @@ _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file a
 _MADE_AGAIN = "Give the same command again, which makes the file again"
 
 
-def of_this_machine(path: Path) -> Path:
-    """Return where a SQLite file that only saves time may be: at `path`, or for a team in a temporary folder of this
-    machine, because a team's workspace is on a volume that several machines mount. Raises `DataError`.
-    """
-    if not os.environ.get("PODIUM_CACHE_URL"):
-        return path
-    place = hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]
-    own = Path(tempfile.gettempdir(), f"podium-{os.getuid()}-{place}")
-    own.mkdir(mode=0o700, exist_ok=True)
-    if own.stat().st_uid != os.getuid():
-        raise DataError(own, "", "belongs to another user", "Remove it, or set TMPDIR to another folder")
-    return own / path.name
-
-
-def checksum(*parts: str) -> str:
-    """Return the checksum that an entry keeps of its own key and values, so that a damaged entry is noticed."""
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-
 class UnusableFileError(DataError):
     """The content of the file cannot be used, neither now nor later.
 
@@ -84,10 +63,10 @@ class SqliteFile:
     (kill -9 included); a power cut can cost the commits since the last checkpoint,
     and never damages the file.
 
-    The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of
-    another version raises `OtherVersionError`. `only_saves_time`: the content can be made again, so that users do their
-    work through `saving`, which does not stop for a damaged file. `remedy`: what a person does about another damaged
-    file.
+    The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of a
+    version in `earlier` is brought up to `version` by the statements there. A file of another version raises
+    `OtherVersionError`. `only_saves_time`: the content can be made again, so that users do their work through `saving`,
+    which does not stop for a damaged file. `remedy`: what a person does about another damaged file.
     """
 
     def __init__(
@@ -96,11 +75,12 @@ class SqliteFile:
         version: int,
         schema: Sequence[str],
         *,
+        earlier: Mapping[int, Sequence[str]] | None = None,
         only_saves_time: bool = False,
         remedy: str = _RESTORE,
     ) -> None:
         self.path = path
-        self._version, self._schema = version, schema
+        self._version, self._schema, self._earlier = version, schema, earlier or {}
         self._remedy = _MADE_AGAIN if only_saves_time else remedy
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -164,8 +144,7 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
-        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
-        if self._connection is None and folder.is_dir() and not has_content(self.path):
+        if self._connection is None and self._is_absent():
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 for statement in self._schema:
                     connection.execute(statement)
@@ -173,6 +152,10 @@ class SqliteFile:
             return
         with self.connection() as connection:
             yield connection
+
+    def _is_absent(self) -> bool:
+        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
+        return folder.is_dir() and not has_content(self.path)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -237,17 +220,21 @@ class SqliteFile:
         with _transaction(connection):
             if self._is_made(connection):  # by another process
                 return
-            for statement in self._schema:
+            found = _version(connection)
+            if found in self._earlier:
+                log.warning("%s is of an earlier version of Podium, and its content is carried over", self.path)
+            for statement in self._earlier.get(found, self._schema):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={self._version}")
 
     def _is_made(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the file has its tables; False for a new one. Raises `OtherVersionError`."""
+        """Return whether the file has its tables; False for a new one, and for one that is carried over. Raises
+        `OtherVersionError`."""
         tables = _has_tables(connection)  # before the version: another process makes both in one transaction
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        version = _version(connection)
         if version == self._version:
             return True
-        if version or tables:
+        if (version or tables) and version not in self._earlier:
             raise OtherVersionError(
                 self.path, "schema", f"is version {version}, and this version of Podium uses version {self._version}",
                 "Use the version of Podium that made the file, or move the file away to begin a new one",
@@ -286,6 +273,10 @@ def _inode(file: Path) -> int | None:
         return file.stat().st_ino
     except OSError:
         return None
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:

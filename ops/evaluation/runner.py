@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 from typing import TypeVar
 
 from ops.conductor.stored_writer import Writer
@@ -14,7 +15,6 @@ from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.evaluation.journal import RowList, RowSink
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.results.rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
@@ -22,7 +22,6 @@ from ops.workflow.grammar import Parsed
 from ops.workflow.judging import graded
 from ops.workflow.play import Fits, Question, play
 from ops.workflow.prompt import PromptTooLongError
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 from ops.workflow.vote import Ballot
@@ -34,6 +33,8 @@ Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
 OnPlayed = Callable[[Sequence[OutcomeRow], Sequence[Trace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
+AddRows = Callable[[Sequence[OutcomeRow]], object]
+"""Receives the rows of a set of questions; sets come in any order."""
 OnDone = Callable[[int], None]
 """Receives the number of questions answered since the last call."""
 
@@ -48,12 +49,12 @@ async def evaluate(
     limits: RoundLimits | None = None,
     fits: Fits | None = None,
     on_played: OnPlayed | None = None,
-    into: RowSink | None = None,
+    into: AddRows | None = None,
 ) -> list[OutcomeRow]:
     """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-    With `into`, answers of which it has the row are left out, the rows of each set of problems are added to it as they
-    come, and none is returned.
+    With `into`, it receives the rows of each set of problems as they come, and none is returned. What was done before
+    is read from the store, so that an evaluation that was stopped continues when it is started again.
 
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
@@ -63,7 +64,7 @@ async def evaluate(
     problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
     row's cost.
     """
-    scheduler, turn = Scheduler(), asyncio.Lock()
+    turn = asyncio.Lock()
     given = conductor if isinstance(conductor, Mapping) else {}
     vote = Vote() if isinstance(conductor, Mapping) else settings.vote
 
@@ -87,20 +88,29 @@ async def evaluate(
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
             author = Author(conductor.worker, lambda problem: team.messages(problem)[0]["content"], team.read)
-            return await _all_ended(_authored(author, problem, team, sample, scheduler) for problem in chosen)
+            authored = (_authored(author, problem, team, sample) for problem in chosen)
+            return _unless_failed(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
-        return [Played((trace,)) for trace in await play(questions, writing, limits, scheduler=scheduler, fits=fits)]
+        return [Played((trace,)) for trace in await play(questions, writing, limits, fits=fits)]
 
-    async def answer(chosen: Sequence[Problem], repeat: int) -> list[Played]:
-        ballots = [Ballot.of(problem, vote) for problem in chosen]
-        return await _voted(ballots, lambda indices, number: once([chosen[i] for i in indices], repeat, number))
+    async def answer(chosen: Sequence[Problem], repeat: int) -> None:
+        """Let the Conductor answer a set of questions, and record the rows."""
+        election = _Election([Ballot.of(problem, vote) for problem in chosen])
+        while asked := await election.next_wave():
+            ran = (once([chosen[i] for i in indices], repeat, number) for number, indices in asked.items())
+            election.count(asked, _unless_failed(await asyncio.gather(*ran, return_exceptions=True)))
+        await _record(add, chosen, repeat, election.elected(), team.client, on_played)
 
+    made = list[OutcomeRow]()
+    add = made.extend if into is None else into
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    made = RowList()
-    loop = _Loop(made if into is None else into, settings.repeats, answer, team.client, on_played)
-    await loop.run(sets, AHEAD if limits is None else 1, whole=limits is not None)
+    async with _sets_in_progress(AHEAD if limits is None else 1) as going:
+        for repeat, chosen in product(range(settings.repeats), sets):
+            if not await going.has_room():
+                break
+            going.tasks.add(asyncio.create_task(answer(chosen, repeat)))
     return _in_order(made, problems)
 
 
@@ -110,94 +120,114 @@ async def evaluate_method(
     team: Team,
     settings: Evaluation,
     on_done: OnDone | None = None,
-    into: RowSink | None = None,
+    into: AddRows | None = None,
 ) -> list[OutcomeRow]:
     """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
 
     A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
     """
-    scheduler, room = Scheduler(), asyncio.Semaphore(settings.batch * AHEAD)
+    room = asyncio.Semaphore(settings.batch * AHEAD)
 
     async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
         questions = [
             Question(problem, team, sample, workflow.render(), Parsed(workflow))
             for workflow, sample in zip(branches, _samples(branches, repeat), strict=True)
         ]
-
-        async def branch(_: Sequence[int], number: int) -> list[Played]:
-            return [Played((trace,)) for trace in await play([questions[number]], scheduler=scheduler)]
-
         async with room:
             if method.author is not None:
-                played = await _authored(method.author, problem, team, repeat, scheduler)
+                played = await _authored(method.author, problem, team, repeat)
             elif method.agree is not None:
-                [played] = await _voted([Ballot(problem, len(questions), method.agree)], branch)
+                election = _Election([Ballot(problem, len(questions), method.agree)])
+                while asked := await election.next_wave():
+                    running = (play([questions[number]]) for number in asked)
+                    traces = _unless_failed(await asyncio.gather(*running, return_exceptions=True))
+                    election.count(asked, [[Played((trace,))] for [trace] in traces])
+                [played] = election.elected()
             else:
-                played = Played(tuple(await play(questions, scheduler=scheduler)))
+                played = Played(tuple(await play(questions)))
         if on_done is not None:
             on_done(1)
         return played
 
-    async def answer(own: Sequence[Problem], repeat: int) -> list[Played]:
+    async def answer(own: Sequence[Problem], repeat: int) -> None:
+        """Let the method answer a benchmark's questions, and record the rows."""
         branches = zip(own, method.branches(own, repeat), strict=True)
-        played = await _all_ended(run(problem, workflows, repeat) for problem, workflows in branches)
+        running = (run(problem, workflows, repeat) for problem, workflows in branches)
+        played = _unless_failed(await asyncio.gather(*running, return_exceptions=True))
         attempts = [
             Attempt(problem, tuple(trace.answer for trace in each.branches))
             for problem, each in zip(own, played, strict=True)
         ]
         picked = zip(played, method.choose(attempts), strict=True)
-        return [each._replace(chosen=chosen) for each, chosen in picked]
+        await _record(add, own, repeat, [each._replace(chosen=chosen) for each, chosen in picked], team.client)
 
+    made = list[OutcomeRow]()
+    add = made.extend if into is None else into
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
-    made = RowList()
-    await _Loop(made if into is None else into, settings.repeats, answer, team.client).run(sets, 1, whole=True)
+    async with _sets_in_progress(1) as going:
+        for repeat, chosen in product(range(settings.repeats), sets):
+            if not await going.has_room():
+                break
+            going.tasks.add(asyncio.create_task(answer(chosen, repeat)))
     return _in_order(made, problems)
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """The loop over sets of problems and repeats."""
+@dataclass
+class _SetsInProgress:
+    """The sets of questions that are being answered, at most `at_once`."""
 
-    rows: RowSink
-    repeats: int
-    answer: Callable[[Sequence[Problem], int], Awaitable[list[Played]]]
-    client: Client
-    on_played: OnPlayed | None = None
+    at_once: int
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    failed: list[BaseException] = field(default_factory=list)
 
-    async def run(self, sets: Sequence[Sequence[Problem]], at_once: int, *, whole: bool) -> None:
-        """Play every set at every repeat, `at_once` at a time; a `whole` set again if one of its rows is missing.
+    async def has_room(self) -> bool:
+        """Wait until another set may begin; return False after an error, when none may."""
+        while not self.failed and len(self.tasks) >= self.at_once:
+            await self.wait()
+        return not self.failed
 
-        After an error, such as a spent budget, no further set begins; it is raised after all in progress have ended,
-        because paid calls in flight must reach the cache.
-        """
-        waiting = ((chosen, repeat) for repeat in range(self.repeats) for chosen in sets)
-        going, failed = set[asyncio.Task[None]](), list[BaseException]()
-        try:
-            while True:
-                while not failed and len(going) < at_once and (next_set := next(waiting, None)) is not None:
-                    chosen, repeat = next_set
-                    if missing := self.rows.missing(chosen, repeat):
-                        going.add(asyncio.create_task(self._play(chosen if whole else missing, repeat)))
-                if not going:
-                    break
-                ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-                failed += [error for task in ended if (error := task.exception()) is not None]
-        except BaseException:  # cancelled
-            for task in going:
-                task.cancel()
-            await asyncio.gather(*going, return_exceptions=True)
-            raise
-        if failed:
-            raise failed[0]
+    async def wait(self) -> None:
+        """Wait until one of the sets has ended."""
+        ended, self.tasks = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.failed += [error for task in ended if (error := task.exception()) is not None]
 
-    async def _play(self, chosen: Sequence[Problem], repeat: int) -> None:
-        played = await self.answer(chosen, repeat)
-        grades = await graded(chosen, [each.counts.answer for each in played], self.client)
-        made = zip(chosen, played, grades, strict=True)
-        own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
-        self.rows.add(own)
-        if self.on_played is not None:
-            self.on_played(own, [each.counts for each in played])
+
+@asynccontextmanager
+async def _sets_in_progress(at_once: int) -> AsyncIterator[_SetsInProgress]:
+    """Wait at the end of the block for all sets that were begun in it.
+
+    After an error, such as a spent budget, no further set begins; it is raised after all in progress have ended,
+    because paid calls in flight must reach the cache.
+    """
+    going = _SetsInProgress(at_once)
+    try:
+        yield going
+        while going.tasks:
+            await going.wait()
+    except BaseException:  # cancelled
+        for task in going.tasks:
+            task.cancel()
+        await asyncio.gather(*going.tasks, return_exceptions=True)
+        raise
+    if going.failed:
+        raise going.failed[0]
+
+
+async def _record(
+    add: AddRows,
+    chosen: Sequence[Problem],
+    repeat: int,
+    played: Sequence[Played],
+    client: Client,
+    on_played: OnPlayed | None = None,
+) -> None:
+    """Grade the answers of a set of questions, and add its rows."""
+    grades = await graded(chosen, [each.counts.answer for each in played], client)
+    made = zip(chosen, played, grades, strict=True)
+    own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
+    add(own)
+    if on_played is not None:
+        on_played(own, [each.counts for each in played])
 
 
 def _in_order(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[OutcomeRow]:
@@ -205,48 +235,57 @@ def _in_order(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[O
     return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
 
 
-async def _voted(
-    ballots: Sequence[Ballot], once: Callable[[Sequence[int], int], Awaitable[list[Played]]]
-) -> list[Played]:
-    """Run the workflows of each ballot until its answer stands.
+class _Election:
+    """The votes over several workflows of each question of a set."""
 
-    `once` runs the workflow with the given number for the ballots at the given indices. Those of a wave run side by
-    side.
-    """
-    made: list[list[Played]] = [[] for _ in ballots]
-    while any(waves := await asyncio.to_thread(lambda: [ballot.next() for ballot in ballots])):
-        numbers = sorted({number for wave in waves for number in wave})
-        asked = {number: [index for index, wave in enumerate(waves) if number in wave] for number in numbers}
-        ran = await _all_ended(once(indices, number) for number, indices in asked.items())
+    def __init__(self, ballots: Sequence[Ballot]) -> None:
+        self._ballots = ballots
+        self._made: list[list[Played]] = [[] for _ in ballots]
+        self._waves: list[range] = []
+
+    async def next_wave(self) -> dict[int, list[int]]:
+        """Return the workflows to run now, side by side: their number → the indices of their questions. It is empty
+        once every answer stands."""
+        self._waves = await asyncio.to_thread(lambda: [ballot.next() for ballot in self._ballots])
+        numbers = sorted({number for wave in self._waves for number in wave})
+        return {number: [index for index, wave in enumerate(self._waves) if number in wave] for number in numbers}
+
+    def count(self, asked: Mapping[int, Sequence[int]], ran: Sequence[Sequence[Played]]) -> None:
+        """Count the answers of a wave: for each number that was asked, those of its questions."""
         for indices, played in zip(asked.values(), ran, strict=True):
             for index, each in zip(indices, played, strict=True):
-                made[index].append(each)
-        for ballot, wave, own in zip(ballots, waves, made, strict=True):
+                self._made[index].append(each)
+        for ballot, wave, own in zip(self._ballots, self._waves, self._made, strict=True):
             if wave:
                 ballot.take([each.counts.answer for each in own[wave.start :]])
-    return [_elected(ballot, own) for ballot, own in zip(ballots, made, strict=True)]
+
+    def elected(self) -> list[Played]:
+        """Return the execution of each question, with the workflow whose answer counts."""
+        return [
+            Played(
+                tuple(each.counts for each in own),
+                ballot.winners[0],
+                tuple(writing for each in own for writing in each.writings),
+                tuple(ballot.waves),
+            )
+            for ballot, own in zip(self._ballots, self._made, strict=True)
+        ]
 
 
-def _elected(ballot: Ballot, made: Sequence[Played]) -> Played:
-    branches = tuple(each.counts for each in made)
-    writings = tuple(writing for each in made for writing in each.writings)
-    return Played(branches, ballot.winners[0], writings, tuple(ballot.waves))
-
-
-async def _all_ended(running: Iterable[Awaitable[Result]]) -> list[Result]:
-    """Return all results. An error is raised only after all have ended: paid calls in flight must reach the cache."""
-    results = await asyncio.gather(*running, return_exceptions=True)
+def _unless_failed(results: Sequence[Result | BaseException]) -> list[Result]:
+    """Return the results of `asyncio.gather` with `return_exceptions`. Raises the first error among them, after all
+    have ended: paid calls in flight must reach the cache."""
     for result in results:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-async def _authored(author: Author, problem: Problem, team: Team, repeat: int, scheduler: Scheduler) -> Played:
+async def _authored(author: Author, problem: Problem, team: Team, repeat: int) -> Played:
     """Let a worker write the question's workflow, and execute it."""
-    writing = await write_workflow(author.worker, author.prompt(problem), team, repeat, scheduler)
+    writing = await write_workflow(author.worker, author.prompt(problem), team, repeat)
     text = writing.answer or ""
-    [trace] = await play([Question(problem, team, repeat, text, author.read(text))], scheduler=scheduler)
+    [trace] = await play([Question(problem, team, repeat, text, author.read(text))])
     return Played((trace,), writings=(writing,))
 
 

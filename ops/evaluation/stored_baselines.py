@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.core.rows import Origin, ResponseRow, check_origin
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
-from ops.evaluation.journal import RowJournals
+from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import settings_key
 from ops.results.summary import summarize
 from ops.results.table import at_prices, joined, scan
@@ -105,15 +105,10 @@ class BaselineStore(NamedTuple):
             "seed": str(self.setup.recipe.seed),
         }
 
-    def journals(self, questions_of: Mapping[str, Sequence[Problem]]) -> RowJournals:
-        """Open the journals of an evaluation on these questions."""
-        origins = {name: (self.file(name), self.origin(name, own)) for name, own in questions_of.items()}
-        return RowJournals(origins)
-
-    def keep(self, rows: RowJournals, detail: str) -> None:
-        """Store the rows of whole benchmarks; `detail` is what the method chose or learned."""
+    def keep(self, rows: RowSorter, detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
+        """Store the rows on these questions; `detail` is what the method chose or learned."""
         write_json(self.folder / _METHOD, {"detail": detail})
-        rows.finish()
+        rows.write({name: (self.file(name), self.origin(name, own)) for name, own in questions_of.items()})
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> pl.LazyFrame:
         """Return the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""

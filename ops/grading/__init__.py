@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cachetools import LRUCache
@@ -106,10 +107,15 @@ def _judge(problem: Problem, answer: str, failures_again: bool = False) -> Grade
     every_answer = grader.every_answer(problem) if grader.every_answer and answer.strip() else None
     if every_answer and (hangs := _known(*every_answer)):
         return hangs._replace(extracted=answer)
-    verdict = grader.judge(problem, answer)
+    judge = partial(grader.judge, problem, answer)
+    store = _store(problem, answer) if known is None else None  # a known verdict is judged again, and replaced
+    verdict = store.judged(problem, answer, judge) if store else judge()
     if every_answer and HANGS_ALWAYS in verdict.reason:
         _keep(*every_answer, verdict)
-    _keep(problem, answer, verdict)
+    if store is None:
+        _keep(problem, answer, verdict)
+    elif is_final(verdict):
+        _remember(problem, answer, verdict)
     return verdict
 
 

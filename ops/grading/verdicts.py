@@ -1,27 +1,24 @@
-"""Verdicts of programs in one SQLite file beside the response cache, so that no program runs twice.
+"""Verdicts of programs in the store, so that no program runs twice.
 
 What a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the tests and the
-program. A stored row has a score and a reason; it never has a program, a question, or any text about hidden tests.
+program. A stored verdict has a score and a reason; it never has a program, a question, or any text about hidden tests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
-from ops.core.value_store import ValueStore
-from ops.grading.grader import GRADERS, MAX_CHARACTERS
+from ops.grading.grader import GRADERS, MAX_CHARACTERS, is_final
 from ops.grading.isolation import accepted_wall, libraries
 from ops.grading.version import grader_version
+from ops.store import Computed, Kind, ValueStore, open_backend
 
-log = logging.getLogger(__name__)
-
-NAME = "verdicts.sqlite"
 WITHHELD = "it failed before, and no text about hidden tests is kept"
 
 
@@ -31,29 +28,36 @@ def is_stored(problem: Problem, answer: str) -> bool:
 
 
 class VerdictStore:
-    """The stored verdicts of a workspace, for any number of processes and threads (`ValueStore`).
+    """The stored verdicts of a workspace, for any number of processes and threads.
 
-    An entry that is damaged or not a verdict counts as missing, and the next verdict replaces it. Raises `DataError`
-    for a file that cannot be used now.
+    One of them at a time judges a program. An entry that is damaged or not a verdict counts as missing, and the next
+    verdict replaces it. Raises the errors of `ValueStore`, and `ConfigError` as a run does.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._store = ValueStore(folder / NAME)
+        self._store = ValueStore(open_backend(folder), Kind.VERDICT, _grade)
 
     def get(self, problem: Problem, program: str) -> Grade | None:
-        """Return the stored verdict on this program; None if there is none. Raises `ConfigError` as a run does."""
+        """Return the stored verdict on this program; None if there is none."""
         key = _key(problem, program)
-        text = self._store.get([key]).get(key)
-        if text is None:
-            return None
-        verdict = _grade(text, program)
-        if verdict is None:
-            self._store.delete(key)
-        return verdict
+        verdict = self._store.get([key]).get(key)
+        return None if verdict is None else verdict._replace(extracted=program)
+
+    def judged(self, problem: Problem, program: str, judge: Callable[[], Grade]) -> Grade:
+        """Return the stored verdict on this program, or that of `judge`, which is stored if it is final
+        (`grader.is_final`)."""
+
+        def compute(keys: list[str]) -> Mapping[str, Computed[Grade]]:
+            verdict = judge()
+            return {key: Computed(verdict, _json(problem, verdict) if is_final(verdict) else None) for key in keys}
+
+        key = _key(problem, program)
+        verdict = self._store.computed([key], compute)[key]
+        return verdict if verdict.extracted else verdict._replace(extracted=program)
 
     def keep(self, problem: Problem, program: str, verdict: Grade) -> None:
-        """Store a verdict that is the same on any machine (`grader.is_final`)."""
-        self._store.put({_key(problem, program): _text(problem, verdict)})
+        """Store a verdict that is the same on any machine, in place of an earlier one."""
+        self._store.put({_key(problem, program): _json(problem, verdict)})
 
     def close(self) -> None:
         """Close this process's connection; the next use opens a new one."""
@@ -81,26 +85,22 @@ def _digest(parts: Any) -> str:
 # ── rows ─────────────────────────────────────────────────────────────────────
 
 
-def _text(problem: Problem, verdict: Grade) -> str:
+def _json(problem: Problem, verdict: Grade) -> Any:
     reason, failed = verdict.reason, verdict.failed
     if not verdict.correct and (problem.hidden or any(test.hidden for test in problem.tests)):
         reason = WITHHELD
         if failed is not None:
             failed = failed._replace(got=WITHHELD, expected="")
             reason = str(failed)
-    return json.dumps([verdict.score, reason, failed])
+    return [verdict.score, reason, failed]
 
 
-def _grade(text: str, program: str) -> Grade | None:
-    try:
-        match json.loads(text):
-            case [float(score), str(reason), None] if 0 <= score <= 1:
-                return Grade(score, program, reason)
-            case [0.0, str(reason), [int(number), int(of), str(kind), str(got), str(expected), bool(hidden)]]:
-                return Grade(
-                    0.0, program, reason, FailedTest(number, of, cast("TestKind", kind), got, expected, hidden)
-                )
-        raise ValueError("the row is not a verdict")
-    except ValueError as error:
-        log.warning("a stored verdict was ignored (%s): the program runs again", error)
-        return None
+def _grade(value: Any) -> Grade | None:
+    """Return the verdict of a stored value, without the program; None for a value that is no verdict."""
+    match value:
+        case [float(score), str(reason), None] if 0 <= score <= 1:
+            return Grade(score, "", reason)
+        case [0.0, str(reason), [int(number), int(of), str(kind), str(got), str(expected), bool(hidden)]]:
+            failed = FailedTest(number, of, cast("TestKind", kind), got, expected, hidden)
+            return Grade(0.0, "", reason, failed)
+    return None

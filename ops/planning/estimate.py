@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.cache import ResponseCache, cache_key
 from ops.config import Worker
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
@@ -27,6 +26,7 @@ from ops.core.rows import ResponseRow
 from ops.grading import GRADERS
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, worst_price
 from ops.workflow.judging import question
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from ops.benchmarks.graded import GRADER
 from ops.benchmarks.store import by_benchmark, evaluation_questions
-from ops.cache import CACHE_URL, ResponseCache, open_cache
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
@@ -24,6 +23,7 @@ from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.store import LEDGER_URL
+from ops.store import CACHE_URL, ResponseCache, open_cache
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
 from ops.training.run.plan import RunResult, read_curve, run_key

@@ -6,13 +6,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.store import evaluation_questions, read_problems
-from ops.cache import open_cache
 from ops.config import Setup
 from ops.core.parts import check_parts, note_parts
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
 from ops.spending.ledger import open_ledger
+from ops.store import open_cache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 

@@ -12,16 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ops.cache import ResponseCache, cache_key
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache, cache_key
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.replies import stored
+from ops.workers.scheduling import ALONE, Turn
 
 _SUBTASK = "\n\nSubtask: "
 """Separator between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
@@ -82,7 +83,9 @@ class ReplayClient(WorkerClient):
         self._replay, self._recorded = replay, recorded
         self._counting = threading.Lock()
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         """The recorded response with `replayed=True`.
 
         If nothing was recorded, the policy "unscorable" raises `ReplayMiss`; "live" calls the worker and raises the
@@ -94,7 +97,7 @@ class ReplayClient(WorkerClient):
                 self.counts.replayed += 1
             return response
         if self._replay.on_miss == "live":
-            return await super().complete(worker, messages, sample=sample)
+            return await super().complete(worker, messages, sample=sample, turn=turn)
         with self._counting:
             self.counts.failed += 1
         raise ReplayMiss(

@@ -1,59 +1,286 @@
-"""Detect a worker that changed since precaching, with a sequential test on paired answers.
+"""Detect a worker or a champion that has changed since its answers were stored.
 
-A probe consists of one question and three answers: the precached one, a later reference, and tonight's. If the worker
-is unchanged, the reference and tonight's answer have the same distribution. Among the probes in which exactly one of
-the two agrees with the precached answer, each is then equally likely to be the one that agrees: a fair coin, regardless
-of the worker's noise and the question's difficulty. The test assumes nothing else.
+Every round asks each worker a few questions again whose stored answers are graded, and the champion, as a whole system,
+a few of the questions that it was scored on. The new answers are graded in the same way and compared with the stored
+ones, paired by question, by the promotion gate's test (`score_interval`).
 
-Each night opens a bet that the coin is biased from then on, and all open bets are kept (Shiryaev 1963, Roberts 1966; as
-e-detectors by Shin, Ramdas and Rinaldo, arXiv:2203.03532). Their sum R minus the number of nights t is a martingale. By
-Doob's inequality, R reaches A within T nights with probability at most T / A, which bounds the false alarms of an
-unchanged worker. The test detects a model that agrees with the precached answers less often than the worker did.
+The questions are chosen without regard to the answers. While a system is unchanged, its stored and its new answer to a
+question have the same distribution, so the mean difference is 0 whatever the system's noise and the questions'
+difficulty. A round tests the newest `WINDOW` pairs at the error probability `false_alarms` / `YEAR`. These
+probabilities add up over a year's rounds, however the rounds depend on one another, so an unchanged system is reported
+within a year with a probability of at most `false_alarms`.
+
+The test finds a change of accuracy in either direction. It does not find a model that is right as often as before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from random import Random
 from statistics import fmean
+from typing import NamedTuple
+
+from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
+from ops.config import Drift, Setup, Worker, digest
+from ops.config.base import Settings
+from ops.core.atomic import write_text
+from ops.core.errors import DataError
+from ops.core.problem import Problem, benchmark_of, problem_key
+from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.rows import REMEDY, ResponseRow, origin_of, response_file
+from ops.core.running import run_async
+from ops.core.workspace import Workspace
+from ops.evaluation.runner import evaluate
+from ops.precaching.precache import precache
+from ops.release import registry
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import Interval, is_difference, score_interval
+from ops.results.summary import question_means
+from ops.retraining.champion import champion
+from ops.retraining.standing import judged_alike
+from ops.retraining.start import champion_folder
+from ops.workers.client import WorkerClient
+from ops.workers.scheduling import ALONE, Client, Turn
 
 YEAR = 365
 """Number of rounds over which the probability of a false alarm is stated."""
-BIASES = (0.6, 0.7, 0.8, 0.9, 0.97)
-"""Loss probabilities of a biased coin; the bets are equal on all of them."""
+WINDOW = 480
+"""Number of the newest pairs that a round compares."""
+
+
+# ── the test ─────────────────────────────────────────────────────────────────
+
+
+class Pair(NamedTuple):
+    """A question that was asked again: how right (0-1) the stored answers to it were, and the new one is."""
+
+    question: str
+    on: date
+    before: float
+    now: float
+
+
+class DriftRecord(Settings):
+    """The newest pairs of one system with its present configuration."""
+
+    system: str
+    identity: str
+    """Digest of everything that can change the system's answers. With another identity a new record begins."""
+    rounds: int = 0
+    pairs: tuple[Pair, ...] = ()
+
+    def after(self, pairs: Sequence[Pair], on: date) -> DriftRecord:
+        """Return the record after the round of day `on`; the same round again replaces itself."""
+        earlier = [pair for pair in self.pairs if pair.on != on]
+        rounds = self.rounds + (len(earlier) == len(self.pairs))
+        return self.model_copy(update={"rounds": rounds, "pairs": tuple([*earlier, *pairs][-WINDOW:])})
+
+    def is_changed(self, false_alarms: float) -> bool:
+        """Return whether the newest pairs show that the system has changed.
+
+        `false_alarms`: probability (0-1) that an unchanged system is reported within a year of rounds.
+        """
+        return is_difference(self._strata(), confidence=confidence(false_alarms)) if self.pairs else False
+
+    def difference(self, false_alarms: float) -> Interval | None:
+        """Return the mean change of accuracy with its interval at the confidence of one round; None without pairs."""
+        return score_interval(self._strata(), confidence=confidence(false_alarms)) if self.pairs else None
+
+    def accuracies(self) -> tuple[float, float]:
+        """Return the accuracies of the stored and of the new answers. Raises `StatisticsError` without pairs."""
+        return fmean(pair.before for pair in self.pairs), fmean(pair.now for pair in self.pairs)
+
+    def _strata(self) -> list[list[float]]:
+        """Return the differences of the questions of each benchmark; a question's repeats are averaged."""
+        by_question: dict[str, list[float]] = defaultdict(list)
+        for question, _, before, now in self.pairs:
+            by_question[question].append(now - before)
+        by_name: dict[str, list[float]] = defaultdict(list)
+        for question, differences in by_question.items():
+            by_name[benchmark_of(question)].append(sum(differences) / len(differences))
+        return list(by_name.values())
+
+
+def confidence(false_alarms: float) -> float:
+    """Return the two-sided confidence of one round."""
+    return 1 - false_alarms / YEAR
+
+
+# ── what is asked again ──────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class Detector:
-    """The sums of all open bets, one sum per bias."""
+class StoredSystem:
+    """A worker or the champion, with the questions whose answers are stored."""
 
-    sums: tuple[float, ...] = (0.0,) * len(BIASES)
+    name: str
+    identity: str
+    questions: tuple[Problem, ...]
+    before: Mapping[str, float]
+    """Problem key → how right (0-1) the stored answers are."""
+    worker: Worker | None = None
+    """None: the champion."""
 
-    def after(self, losses: int, gains: int) -> Detector:
-        """The detector after another round.
+    def asked_on(self, seed: int, count: int, on: date) -> list[Problem]:
+        """Return the questions of day `on`: consecutive ones of a seeded order that alternates between benchmarks."""
+        order = sorted(self.questions, key=lambda question: question.key)
+        Random(f"drift {seed}").shuffle(order)
+        turns = [(turn, own) for same in by_benchmark(order).values() for turn, own in enumerate(same)]
+        order = [question for _, question in sorted(turns, key=lambda turn: (turn[0], turn[1].benchmark))]
+        start = on.toordinal() * count % len(order)
+        return [*order, *order][start : start + min(count, len(order))]
 
-        `losses`: probes in which only the reference agreed with the precached answer. `gains`: probes in which only
-        tonight's answer agreed. Raises `ValueError` for negative counts.
-        """
-        if min(losses, gains) < 0:
-            raise ValueError(f"a round has no {losses} losses and {gains} gains")
-        factors = ((2 * bias) ** losses * (2 * (1 - bias)) ** gains for bias in BIASES)
-        return Detector(tuple((before + 1) * factor for before, factor in zip(self.sums, factors, strict=True)))
+    def record(self, workspace: Workspace) -> DriftRecord:
+        """Read the system's record; an empty one before the first round. Raises `DataError` for an unreadable file."""
+        file = self._file(workspace)
+        if not file.is_file():
+            return DriftRecord(system=self.name, identity=self.identity)
+        try:
+            return DriftRecord.model_validate_json(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            problem = f"is not a record of questions asked again ({error})"
+            raise DataError(file, "", problem, "Delete it: a new record is begun") from None
 
-    @property
-    def evidence(self) -> float:
-        """R: the mean of the sums, whose expectation is the number of rounds while the worker is unchanged."""
-        return fmean(self.sums)
+    def note(self, workspace: Workspace, now: Mapping[str, float], on: date) -> DriftRecord:
+        """Store the new answers (problem key → 0 or 1) as the round of day `on`, and return the record."""
+        pairs = [Pair(question=key, on=on, before=self.before[key], now=score) for key, score in now.items()]
+        record = self.record(workspace).after(pairs, on)
+        write_text(self._file(workspace), json.dumps(record.model_dump(mode="json"), indent=1))
+        return record
 
-    def alarms(self, false_alarms: float) -> bool:
-        """Whether to report the worker as changed.
-
-        `false_alarms`: probability (0-1) that an unchanged worker is reported within a year of rounds.
-        """
-        return self.evidence >= threshold(false_alarms)
+    def _file(self, workspace: Workspace) -> Path:
+        return _folder(workspace) / f"{self.name.replace(' ', '-')}-{self.identity}.json"
 
 
-def threshold(false_alarms: float) -> float:
-    """The evidence at which a worker is reported as changed. Raises `ValueError` unless 0 < `false_alarms` < 1."""
-    if not 0 < false_alarms < 1:
-        raise ValueError(f"a chance lies between 0 and 1, not {false_alarms}")
-    return YEAR / false_alarms
+def _folder(workspace: Workspace) -> Path:
+    return workspace.state / "drift"
+
+
+def stored_workers(setup: Setup) -> list[StoredSystem]:
+    """Return the workers whose graded answers to shortlisted problems are stored. Raises `DataError`."""
+    responses, shortlist = setup.workspace.data / "responses", setup.workspace.data / "shortlist.jsonl"
+    systems = []
+    for worker in setup.pool.workers:
+        folder, identity = response_file(responses, worker.name, "any").parent, digest(worker.identity)
+        files = [file for file in sorted(folder.glob("*.parquet")) if _answered_by(file, identity)]
+        rows = [row for file in files for row in graded_responses(file)]
+        before = {row.problem_key: _right(row) for row in rows if row.sample == 0 and row.status != "unreachable"}
+        questions = tuple(problem for problem in read_problems(shortlist) if problem.key in before) if before else ()
+        if questions:
+            systems.append(StoredSystem(worker.name, identity, questions, before, worker))
+    return systems
+
+
+def _answered_by(file: Path, identity: str) -> bool:
+    """Return whether the worker with this identity gave the answers, which is so too if the file does not say."""
+    return origin_of(file, REMEDY).get("worker", identity) == identity
+
+
+def _right(row: ResponseRow) -> float:
+    return float(row.score >= 1)
+
+
+def stored_champion(setup: Setup) -> StoredSystem | None:
+    """Return the champion with the questions that it was scored on; None without a champion. Raises `DataError`."""
+    version = registry.champion(setup.workspace)
+    if version is None:
+        return None
+    means = question_means(judged_alike(setup, version))
+    before = {problem_key(name, question): mean for name, own in means.items() for question, mean in own.items()}
+    every = evaluation_questions(setup.workspace, setup.recipe).values()
+    questions = tuple(question for own in every for question in own if question.key in before)
+    identity = digest({"version": version.version, "pool": setup.pool.answers_key})
+    return StoredSystem(f"champion {version.version}", identity, questions, before) if questions else None
+
+
+# ── asking again ─────────────────────────────────────────────────────────────
+
+
+def sample_of(on: date) -> Sample:
+    """Return the sample that a round asks for: a day has answers of its own, so it is paid for once."""
+    return Sample(on.toordinal(), namespace=Namespace.AGAIN)
+
+
+@dataclass(frozen=True)
+class DayClient:
+    """A client that gives the answers of one day in place of the stored ones; a day asks each question once."""
+
+    client: Client
+    on: date
+
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
+        """Complete the call at the day's sample. Raises `ValueError` if `sample` has an index other than 0."""
+        asked = Sample.of(sample)
+        if asked.index:
+            raise ValueError(f"sample index {asked.index}: a day asks each question once")
+        own = replace(sample_of(self.on), repetition=asked.repetition)
+        return await self.client.complete(worker, messages, sample=own, turn=turn)
+
+
+def ask_again(setup: Setup, client: WorkerClient, settings: Drift, on: date) -> list[DriftRecord]:
+    """Ask every worker, and the champion, the questions of day `on`, and return their records.
+
+    A round that was interrupted continues without paying twice, because its answers are stored. Raises `DataError` if
+    no answers are stored, and the client's `OverBudget` and `ConfigError`; the records of complete systems are kept.
+    """
+    records = ask_workers_again(setup, client, settings, on)
+    known = champion(setup.workspace)
+    if known is not None and (system := stored_champion(setup)) is not None:
+        questions = system.asked_on(setup.recipe.seed, settings.questions, on)
+        policy = champion_folder(setup.workspace, known.change(setup.pool))
+        rows = _evaluate(setup, policy, client, questions, on)
+        now = {row.problem_key: float(row.correct) for row in rows if not row.unscorable}
+        records.append(system.note(setup.workspace, now, on))
+    if not records:
+        folder = setup.workspace.data / "responses"
+        raise DataError(folder, "", "holds no answers", "Materialize worker_responses first")
+    return records
+
+
+def ask_workers_again(setup: Setup, client: Client, settings: Drift, on: date) -> list[DriftRecord]:
+    """Ask the workers with stored answers the questions of day `on`, all at the same time. Raises as `ask_again`."""
+
+    async def ask(system: StoredSystem) -> DriftRecord:
+        assert system.worker is not None
+        questions = system.asked_on(setup.recipe.seed, settings.questions, on)
+        rows = await precache(questions, system.worker, DayClient(client, on))
+        now = {row.problem_key: _right(row) for row in rows if row.status != "unreachable"}
+        return system.note(setup.workspace, now, on)
+
+    async def every(systems: Sequence[StoredSystem]) -> list[DriftRecord | BaseException]:
+        return await asyncio.gather(*map(ask, systems), return_exceptions=True)
+
+    records: list[DriftRecord] = []
+    for record in run_async(every(stored_workers(setup))):
+        if isinstance(record, BaseException):
+            raise record
+        records.append(record)
+    return records
+
+
+def _evaluate(
+    setup: Setup, policy: Path, client: WorkerClient, questions: Sequence[Problem], on: date
+) -> list[OutcomeRow]:
+    """Evaluate the champion's first rounds on the questions with new worker answers."""
+    from ops.conductor.writer import load_conductor
+
+    rows: list[OutcomeRow] = []
+    with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
+        for name, own in by_benchmark(questions).items():
+            asked = setup.asked_on(name)
+            once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
+            card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts
+            team = card.team(asked.pool, texts, asked.recipe.execution, DayClient(client, on))
+            team = card.with_newcomers(team, asked.pool, data)
+            rows += run_async(evaluate(conductor, own, team, once, seed=setup.recipe.seed))
+    return rows

@@ -1,14 +1,16 @@
-"""Estimate the cost of a pool change, a round of probes or a nightly evaluation before any call is made."""
+"""Estimate the cost of a pool change, or of a night's questions, before any call is made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks
+from ops.benchmarks.store import by_benchmark
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
 from ops.planning.estimate import Ask, Cost, Range, total
@@ -18,9 +20,8 @@ from ops.planning.stages import Stages
 from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
+from ops.retraining.drift import sample_of, stored_champion, stored_workers
 from ops.retraining.plan import NEVER, RetrainingPlan
-from ops.retraining.probes import ProbeRecord, precached, tonight
-from ops.retraining.slices import questions_of
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.books import usd
@@ -112,25 +113,22 @@ def _shares(setup: Setup, run: Path) -> dict[str, float]:
     return {name: float(name in missing) for name in setup.recipe.benchmarks}
 
 
-def probing(setup: Setup, client: WorkerClient) -> Estimate:
-    """Estimate the cost of the next round of probes, without a call. Raises `DataError` and `ConfigError`."""
-    settings = load_retraining(setup.workspace.config).probing
-    asks = []
-    for worker in setup.pool.workers:
-        if precached(setup, worker):
-            round_ = tonight(setup, worker, ProbeRecord.read(setup.workspace, worker), settings)
-            asks += [
-                Ask(worker, problem.benchmark, solo_messages(problem), sample, problem.grader)
-                for problem, sample in {*round_.references, *round_.probes}
-            ]
-    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "probes")
-    return Estimate((replace(cost, what=f"{cost.to_make:,} answers"),))
-
-
-def slice_of(setup: Setup, per_benchmark: int) -> Estimate:
-    """Estimate the cost of one nightly evaluation, which uses no stored answers. Raises `ConfigError`."""
-    tonight_ = {name: len(own) for name, own in questions_of(setup, per_benchmark, 0).items()}
-    return Estimate((stages(setup, of=tonight_).night(),))
+def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
+    """Estimate what it costs to ask the questions of day `on` again, without a call. Raises `DataError` and
+    `ConfigError`."""
+    count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
+    asks = [
+        Ask(system.worker, problem.benchmark, solo_messages(problem), sample_of(on), problem.grader)
+        for system in stored_workers(setup)
+        for problem in system.asked_on(seed, count, on)
+        if system.worker is not None
+    ]
+    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "workers")
+    parts = [replace(cost, what=f"{cost.to_make:,} answers")]
+    if (system := stored_champion(setup)) is not None:
+        tonight = {name: len(own) for name, own in by_benchmark(system.asked_on(seed, count, on)).items()}
+        parts.append(replace(stages(setup, of=tonight).night(), name="champion"))
+    return Estimate(tuple(parts))
 
 
 def stages(setup: Setup, stored: Left | None = None, of: Mapping[str, int | None] | None = None) -> Stages:

@@ -1,24 +1,27 @@
-"""Exclude a changed worker's earlier answers by giving it a new revision, which is part of every cache key."""
+"""What follows from drift: a changed worker's earlier answers are excluded, and one alert says what has changed."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
 from ops.alerts import notify
-from ops.alerts.catalogue import WORKER_DRIFTED
-from ops.config import Worker
+from ops.alerts.catalogue import DRIFT_SOLVED, DRIFTED
+from ops.config import Drift, Setup, Worker
 from ops.config.pool import FILE, Revisions
+from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
+from ops.retraining.drift import DriftRecord
 
 
 def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
     """Record a new revision, dated `on`, for each drifted worker's model; return worker name → revision.
 
-    The old answers stay in the cache under the keys of the old revision; they are no longer read and cannot be mixed
-    with new ones. Pools with the model count as changed from then on. Raises `ConfigError` if the revisions cannot be
-    read or written.
+    The revision is part of every cache key. The old answers stay in the cache under the keys of the old revision; they
+    are no longer read and cannot be mixed with new ones. Pools with the model count as changed from then on. Raises
+    `ConfigError` if the revisions cannot be read or written.
     """
     noted, names = Revisions.read(config), {}
     for worker in drifted:
@@ -29,12 +32,51 @@ def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[
     return names
 
 
-def notify_of_drift(workspace: Workspace, revisions: Mapping[str, str]) -> None:
-    """Send a notice of kind `drift` if any worker drifted. `revisions`: worker name → new revision."""
-    if revisions:
-        noted = "\n".join(f"{worker}: {revision}" for worker, revision in revisions.items())
-        text = (
-            f"A provider's answers have changed under the same model name. New revisions, in config/{FILE}:\n{noted}\n"
-            "Earlier answers are no longer used. The sensor pool_changed plans the next steps if it is on"
-        )
-        notify(workspace, WORKER_DRIFTED.notice(f"{', '.join(revisions)} drifted", text))
+def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, on: date) -> dict[str, str]:
+    """Give changed workers a new revision, and send one alert of what has changed; return worker name → revision.
+
+    A change stays open until the system answers as its stored answers do: a worker after its answers were made again, a
+    champion when it recovers or another version takes its place. Another alert then says that it is solved. Raises
+    `ConfigError` if the revisions cannot be read or written.
+    """
+    workspace, pool = setup.workspace, setup.pool
+    changed = {record.system: record for record in records if record.is_changed(settings.false_alarms)}
+    revisions = record_revisions(workspace.config, [pool.worker(name) for name in changed if name in pool.names], on)
+    before = _open(workspace)
+    holding = {record.system for record in records} - changed.keys()
+    solved = [name for name in before if name in holding or name not in {*changed, *pool.names}]
+    new = [record for name, record in changed.items() if name not in before]
+    if new:
+        lines = [in_words(record, settings) for record in new]
+        lines += [f"{worker}: new revision {revision} in config/{FILE}" for worker, revision in revisions.items()]
+        if revisions:
+            lines.append("The answers of earlier revisions are no longer used. pool_changed plans the rest if it is on")
+        title = f"{', '.join(record.system for record in new)} drifted"
+        notify(workspace, DRIFTED.notice(title, "\n".join(lines), occasion=f"{title} {on}"))
+    if solved:
+        notify(workspace, DRIFT_SOLVED.notice(f"{', '.join(solved)} no longer drifted"))
+    still = {name: since for name, since in before.items() if name not in solved}
+    write_text(_open_file(workspace), json.dumps(still | {record.system: on.isoformat() for record in new}, indent=1))
+    return revisions
+
+
+def in_words(record: DriftRecord, settings: Drift) -> str:
+    """Describe in one line how the new answers differ from the stored ones."""
+    if (difference := record.difference(settings.false_alarms)) is None:
+        return f"{record.system}: no answer yet"
+    before, now = (f"{100 * share:.1f} %" for share in record.accuracies())
+    ends = f"{difference.mean:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
+    return f"{record.system}: {before} right when stored, {now} on asking again ({len(record.pairs)} pairs, {ends})"
+
+
+def _open(workspace: Workspace) -> Mapping[str, str]:
+    """Return system → the day on which its change was reported, for the changes that are not solved."""
+    try:
+        found = json.loads(_open_file(workspace).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _open_file(workspace: Workspace) -> Path:
+    return workspace.state / "drift" / "open.json"

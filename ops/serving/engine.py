@@ -1,4 +1,4 @@
-"""The engine: the version in service, and the client, cache, ledger and scheduler that all requests share."""
+"""The engine: the version in service, and the client, cache and ledger that all requests share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ops.cache import open_cache
 from ops.config import Serving
 from ops.core.errors import PodiumError
 from ops.core.parts import check_parts
@@ -18,9 +17,9 @@ from ops.serving.request import OnProgress, ServedRequest
 from ops.serving.request_options import RequestOptions
 from ops.spending.books import this_month
 from ops.spending.ledger import open_ledger
+from ops.store import open_cache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.scheduler import Scheduler
 
 PURPOSE = "serving"
 
@@ -38,7 +37,6 @@ class ServingEngine:
         self.workspace, self.settings = workspace, settings
         self._on_answer = on_answer
         self._cache, self._ledger = open_cache(workspace.cache), open_ledger(workspace.ledger)
-        self._scheduler = Scheduler()
         self._client: tuple[str, WorkerClient] | None = None
         self._loaded: LoadedVersion | None = None
 
@@ -67,25 +65,26 @@ class ServingEngine:
         """
         if self._loaded is None:
             raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
-        request = ServedRequest(
-            self._loaded, problem, options, self.settings, self._current_client(), self._scheduler, on_progress
-        )
+        request = ServedRequest(self._loaded, problem, options, self.settings, self._current_client(), on_progress)
         await request.check_length(field)
         return request
 
-    async def answer(self, request: ServedRequest) -> Answer:
-        """Return the answer of the version in service now, since the request may have waited for a place.
-
-        Raises errors that neither another worker nor another workflow would correct.
-        """
+    @contextmanager
+    def answering(self, request: ServedRequest) -> Iterator[None]:
+        """Keep a version loaded while the request is answered in the block: the one that is in service now, since the
+        request may have waited for a place."""
         if self._loaded is not None and request.loaded is not self._loaded:
             request.use(self._loaded)
-        with self._held(request.loaded):
-            try:
-                return await request.run()
-            finally:
-                if self._on_answer is not None:
-                    self._on_answer(request.answer)
+        loaded = request.loaded
+        loaded.in_use += 1
+        try:
+            yield
+        finally:
+            if self._on_answer is not None:
+                self._on_answer(request.answer)
+            loaded.in_use -= 1
+            if loaded.in_use == 0 and loaded is not self._loaded:
+                loaded.close()
 
     @property
     def stalled(self) -> bool:
@@ -102,16 +101,6 @@ class ServingEngine:
             self._loaded = None
         self._ledger.close()
         self._cache.close()
-
-    @contextmanager
-    def _held(self, loaded: LoadedVersion) -> Iterator[None]:
-        loaded.in_use += 1
-        try:
-            yield
-        finally:
-            loaded.in_use -= 1
-            if loaded.in_use == 0 and loaded is not self._loaded:
-                loaded.close()
 
     def _current_client(self) -> WorkerClient:
         # The calendar month is the account: the ledger's cap bounds the spending of all servers in it.

@@ -43,11 +43,11 @@ class EngineThread:
         return thread
 
     def ask(self, problem: Problem, options: RequestOptions) -> Answer:
-        """Return the answer. Raises the errors of `ServingEngine.answer`."""
+        """Return the answer. Raises the errors of `ServedRequest.run`."""
         return self.run(self._answer(problem, options, None))
 
     def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
-        """Give steps and fallbacks as they end, then the answer. Raises the errors of `ServingEngine.answer`."""
+        """Give steps and fallbacks as they end, then the answer. Raises the errors of `ServedRequest.run`."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))
@@ -72,7 +72,8 @@ class EngineThread:
         self, problem: Problem, options: RequestOptions, progress: queue.SimpleQueue[StepTrace | Fallback | None] | None
     ) -> Answer:
         request = await self.engine.request(problem, options, None if progress is None else progress.put, "input")
-        return await self.engine.answer(request)
+        with self.engine.answering(request):
+            return await request.run()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

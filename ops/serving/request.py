@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ops.conductor.policy import Completion
 from ops.conductor.untrained import PromptedConductor
-from ops.config import Serving, Vote
+from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message
@@ -21,7 +22,6 @@ from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.play import Question, play
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, StepTrace, Trace, WorkflowTrace
 from ops.workflow.vote import Ballot
@@ -39,6 +39,43 @@ class WrittenWorkflow:
     completion: str
 
 
+class _Voter(NamedTuple):
+    """A workflow with an answer."""
+
+    completion: str
+    workflow: str
+    run: Trace
+
+
+class _Election:
+    """The vote over several workflows of one question; after each wave, the answer has the workflow that leads."""
+
+    def __init__(self, answer: Answer, ballot: Ballot) -> None:
+        self._answer, self._ballot = answer, ballot
+        self._voters: dict[int, _Voter] = {}
+        self._latency_s = 0.0
+
+    async def next_wave(self) -> range:
+        """Return the numbers of the workflows to run now, side by side; empty once the answer stands."""
+        return await asyncio.to_thread(self._ballot.next)
+
+    async def count(self, wave: range, ended: Sequence[_Voter | BaseException | None]) -> None:
+        """Count the answers of a wave. Raises the first error among them."""
+        voters: dict[int, _Voter | None] = {}
+        for number, each in zip(wave, ended, strict=True):
+            if isinstance(each, BaseException):
+                raise each
+            voters[number] = each
+        self._ballot.take([None if each is None else each.run.answer for each in voters.values()])
+        found = {number: each for number, each in voters.items() if each is not None}
+        self._voters |= found
+        self._latency_s += max((each.run.latency_s for each in found.values()), default=0.0)
+        winners, answer = await asyncio.to_thread(lambda: self._ballot.winners), self._answer
+        answer.vote = VoteResult(len(self._ballot.answers), len(winners), self._latency_s)
+        if (winner := self._voters.get(winners[0])) is not None:
+            answer.completion, answer.workflow, answer.standing = winner
+
+
 class ServedRequest:
     """One request; `answer` is its result so far."""
 
@@ -49,11 +86,13 @@ class ServedRequest:
         options: RequestOptions,
         settings: Serving,
         client: WorkerClient,
-        scheduler: Scheduler,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._options, self._settings, self._client = options, settings, client
-        self._scheduler, self._on_progress = scheduler, on_progress
+        self._on_progress = on_progress
+        self._voting = False
+        self._first_status: Status = "cancelled"
+        """How the first of several workflows that vote ended."""
         self._next_call_usd: list[float] = []
         """Worst cases of the calls that the budget did not allow."""
         self.answer = Answer(problem, loaded.version)
@@ -74,66 +113,42 @@ class ServedRequest:
             raise QuestionTooLongError(field, limit)
 
     async def run(self) -> Answer:
-        """Try until there is an answer or no worker is left, within the deadline."""
+        """Try until there is an answer or no worker is left, within the deadline.
+
+        If several workflows vote, the first is as without a vote, and the others have none of its fallbacks. Raises
+        errors that neither another worker nor another workflow would correct.
+        """
         deadline_s = min(self._settings.deadline_s, self._options.deadline_s or self._settings.deadline_s)
-        limit, answer = asyncio.timeout(deadline_s), self.answer
+        limit, answer, vote = asyncio.timeout(deadline_s), self.answer, self._options.vote or self._settings.vote
+        self._voting = vote.workflows > 1 and not self._options.is_open and self._options.execute
         try:
             async with limit:
-                await self._run()
+                if not self._voting:
+                    await self._first()
+                    return answer
+                election, team = _Election(answer, Ballot.of(answer.problem, vote)), self._team()
+                while wave := await election.next_wave():
+                    # All end before an error is raised, because calls in flight are paid for and must be cached.
+                    running = (self._further(each, vote.temperature, team) if each else self._first() for each in wave)
+                    await election.count(wave, await asyncio.gather(*running, return_exceptions=True))
+                self._voting = False
+                if answer.standing is not None:
+                    self._end("answered", "")
+                else:  # nothing was kept
+                    answer.status = self._first_status
+                    answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
         except TimeoutError:
             if not limit.expired():
                 raise  # not the deadline: a bug
+            self._voting = False
             self._end("timed_out", f"the deadline of {deadline_s:g} s passed")
         finally:
             answer.paid_usd = self._budget.paid_usd
         return answer
 
-    async def _run(self) -> None:
-        vote = self._options.vote or self._settings.vote
-        if vote.workflows == 1 or self._options.is_open or not self._options.execute:
-            await self._first()
-        else:
-            await self._vote(vote)
-
-    async def _vote(self, vote: Vote) -> None:
-        """Let several workflows answer: the first as without a vote, the others without its fallbacks."""
-        answer, ballot, latency_s = self.answer, Ballot.of(self.answer.problem, vote), 0.0
-        made: dict[int, tuple[str, str, Trace]] = {}
-        team, ended_as = self._team(), answer.status
-
-        async def run(number: int) -> Trace | None:
-            nonlocal ended_as
-            if number:
-                ran = await self._further(number, vote.temperature, team)
-            else:
-                await self._first()
-                ended_as, answer.status = answer.status, "cancelled"  # unless the vote ends
-                ran = (answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
-            if ran is not None:
-                made[number] = ran
-            return ran and ran[2]
-
-        while wave := await asyncio.to_thread(ballot.next):
-            # All end before an error is raised, because calls in flight are paid for and must be cached.
-            ended = await asyncio.gather(*map(run, wave), return_exceptions=True)
-            if errors := [each for each in ended if isinstance(each, BaseException)]:
-                raise errors[0]
-            runs = [each for each in ended if isinstance(each, Trace)]
-            ballot.take([each.answer if isinstance(each, Trace) else None for each in ended])
-            latency_s += max((each.latency_s for each in runs), default=0.0)
-            winners = await asyncio.to_thread(lambda: ballot.winners)
-            answer.vote = VoteResult(len(ballot.answers), len(winners), latency_s)
-            if winners[0] in made:
-                answer.completion, answer.workflow, answer.standing = made[winners[0]]
-        answer.status = ended_as
-        if answer.standing is not None:
-            self._end("answered", "")
-        else:  # nothing was kept
-            answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
-
-    async def _further(self, number: int, temperature: float, team: Team) -> tuple[str, str, Trace] | None:
-        """Write and execute another workflow; its completion, text and trace, or None, with a fallback, without an
-        answer. The seed is none of those with which the first workflow is tried."""
+    async def _further(self, number: int, temperature: float, team: Team) -> _Voter | None:
+        """Write and execute another workflow; None, with a fallback, without an answer. The seed is none of those with
+        which the first workflow is tried."""
         messages = team.messages(self.answer.problem)
         with self._clock("writing_s"):
             try:
@@ -146,10 +161,10 @@ class ServedRequest:
             self._fall_back("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
             return None
         run = await self._execute(WrittenWorkflow(parsed.workflow, completion), team, number)
-        return None if run is None or run.answer is None else (completion, parsed.workflow.render(), run)
+        return None if run is None or run.answer is None else _Voter(completion, parsed.workflow.render(), run)
 
-    async def _first(self) -> None:
-        """Write the first workflow and execute it, with all fallbacks."""
+    async def _first(self) -> _Voter | None:
+        """Write the first workflow and execute it, with all fallbacks; None without an answer."""
         written = await self._write()
         if not self._options.execute:
             if written is None and self.answer.fallbacks[-1].reason in ("over_budget", "server_budget"):
@@ -159,13 +174,13 @@ class ServedRequest:
             else:
                 self._end("not_run", "")
                 self.answer.text = self.answer.workflow
-            return
+            return None
         rewrites = self._settings.rewrites
         while written is not None:
             run = await self._execute(written)
             if run is not None and run.answer is not None:
                 self._keep(run)
-                return
+                return self._standing_voter()
             failed = self._failed(run)
             self._left = [ordinal for ordinal in self._left if ordinal not in failed]
             if not self._left or rewrites == 0 or not failed:
@@ -175,6 +190,11 @@ class ServedRequest:
             if written is not None:
                 self._resolve("rewritten")
         await self._try_workers()
+        return self._standing_voter()
+
+    def _standing_voter(self) -> _Voter | None:
+        answer = self.answer
+        return _Voter(answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
 
     # ── writing ──────────────────────────────────────────────────────────────
 
@@ -225,7 +245,7 @@ class ServedRequest:
         conductor, batches = self.loaded.conductor, self.loaded.batch_writer
         if isinstance(conductor, PromptedConductor):
             team = replace(self.loaded.team, client=self._budget)
-            return await conductor.ask(messages, team, sample=seed, scheduler=self._scheduler), asked
+            return await conductor.ask(messages, team, sample=seed), asked
         assert batches is not None  # only a prompted Conductor has none
         return await batches.write(messages, temperature=temperature, seed=seed)
 
@@ -242,7 +262,7 @@ class ServedRequest:
             try:
                 [run] = await play(
                     [question], self._write_on, limits,
-                    scheduler=self._scheduler, budget=self.loaded.calls, fits=self.loaded.fits,
+                    budget=self.loaded.calls, fits=self.loaded.fits,
                     on_step=self._step if number else self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
@@ -305,7 +325,11 @@ class ServedRequest:
             if status not in ("answered", "cancelled"):
                 answer.fallbacks.append(Fallback(status, "", "kept", error=error))
             status, answer.text, error = "answered", answer.standing.answer, ""
-        answer.status, answer.error = status, error
+        answer.error = error
+        if self._voting:
+            self._first_status = status  # the answer counts as cancelled until the vote has ended
+        else:
+            answer.status = status
 
     def _failed(self, run: Trace | None) -> set[int]:
         names = {step.worker for step in _failures(run)} if run is not None else set()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import OverBudget
 from ops.core.response import Message, Response, Sample
+from ops.store import cache_key
 from ops.workers.client import WorkerClient
 from ops.workers.providers import most_tokens
 from ops.workers.replies import stored
+from ops.workers.scheduling import ALONE, Turn
 
 
 class RequestOverBudget(OverBudget):
@@ -34,8 +35,6 @@ class RequestBudget:
     `prices`: USD per prompt token and per completion token at most, by worker. Cached responses cost nothing.
     """
 
-    takes_turns = True
-
     def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, tuple[float, float]]) -> None:
         self._client, self.budget_usd, self._prices = client, budget_usd, prices
         self._reserved_usd = 0.0
@@ -43,7 +42,9 @@ class RequestBudget:
         self.paid_usd = 0.0
         """What the request's own calls have cost so far."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         """As `Client.complete`. Raises `RequestOverBudget` too."""
         per_prompt, per_completion = self._prices[worker.name]
         worst = most_tokens(messages) * per_prompt + worker.max_tokens * per_completion
@@ -53,7 +54,7 @@ class RequestBudget:
             await self._wait_for(worst, worker)
         self._reserved_usd += worst
         try:
-            response = await self._client.complete(worker, messages, sample=sample)
+            response = await self._client.complete(worker, messages, sample=sample, turn=turn)
             self.paid_usd += 0.0 if response.cached else response.cost_usd
             return response
         finally:

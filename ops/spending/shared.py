@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ops.core.errors import ConfigError, LedgerUnavailable, first_line
-from ops.core.installation import install_extra
+from ops.core.errors import LedgerUnavailable
+from ops.core.postgres import PostgresServer
 from ops.core.processes import ProcessId
-from ops.core.servers import Leases, check_address, shown
+from ops.core.servers import Leases
 from ops.spending.local import SPENT
 from ops.spending.store import LEDGER_URL, Cursor, SqlConnection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_SCHEMA = "podium_ledger"
 _HOLDER = "holder"
 _LOCK = 5_121_204_388
 """Number of the advisory lock of writers; the value is arbitrary but fixed."""
@@ -55,8 +52,6 @@ _SEEN = "UPDATE holders SET seen = clock_timestamp(), last_write = %s WHERE id =
 _RENEW = "UPDATE holders SET seen = clock_timestamp() WHERE id = %s"
 _DEAD = """DELETE FROM holders
     WHERE greatest(seen, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %s)"""
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
-_CONNECT_S = 10
 
 
 class SharedStore:
@@ -72,26 +67,26 @@ class SharedStore:
     leased = True
 
     def __init__(self, url: str, *, lease_s: float = 60.0, patience_s: float = 60.0) -> None:
-        self.name = _place(url)
-        self._url, self._lease_s, self._patience_s = url, lease_s, patience_s
-        self._psycopg = _psycopg(self.name)
-        self._lock = threading.RLock()
-        self._connection: Any = None
+        self._server = PostgresServer(
+            url, LEDGER_URL, "ledger",
+            version=_VERSION, tables=_TABLES, lock=_LOCK, unavailable=LedgerUnavailable, patience_s=patience_s,
+        )  # fmt: skip
+        self.name = self._server.name
+        self._lease_s = lease_s
         self._holder: int | None = None
         self._pid = os.getpid()
-        self._inherited: list[Any] = []
-        """A parent's connections after a fork; closing them here would end the parent's sessions."""
         self._leases = Leases[str, int]("ledger lease", lease_s / 4, self._renew)
 
     def read(self, work: Callable[[SqlConnection], T]) -> T:
-        return self._patiently(lambda: work(_Statements(self._connected())))
+        return self._server.run(lambda connection: work(_Statements(connection)))
 
     def write(self, work: Callable[[SqlConnection], T]) -> T:
         mark = uuid.uuid4().hex
         done: list[T] = []
 
-        def attempt() -> T:
-            connection = self._connected()
+        def attempt(connection: Any) -> T:
+            if self._pid != os.getpid():  # after a fork this is another holder
+                self._holder, self._pid = None, os.getpid()
             if done and self._is_written(connection, mark):
                 return done[-1]  # the reply to the commit was lost, not the commit
             while True:
@@ -105,7 +100,7 @@ class SharedStore:
                 self._holder = None
             return done[-1]
 
-        return self._patiently(attempt)
+        return self._server.run(attempt)
 
     def holder(self) -> ProcessId:
         assert self._holder is not None, "asked outside of a transaction"
@@ -117,56 +112,9 @@ class SharedStore:
         return [holder for holder in holders if holder.pid not in living]
 
     def close(self) -> None:
-        with self._lock:
-            self._after_fork()
-            with self._leases.held() as held:
-                held.clear()
-            if self._connection is not None and not self._connection.closed:
-                self._connection.close()
-            self._connection = None
-
-    # ── one connection, and what happens when it breaks ──────────────────────
-
-    def _patiently(self, attempt: Callable[[], T]) -> T:
-        deadline, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
-        while True:
-            with self._lock:
-                self._after_fork()
-                try:
-                    return attempt()
-                except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
-                    self._drop()
-                    if time.monotonic() + pause > deadline:
-                        # The message may contain the address with user and database, but never the password.
-                        raise LedgerUnavailable(
-                            f"the ledger {self.name} does not answer ({first_line(error)}); no paid call is made "
-                            f"until it does. Start the server, or correct {LEDGER_URL}, and run the same command again"
-                        ) from None
-                    if pause == _FIRST_PAUSE_S:
-                        log.warning("the ledger %s does not answer: waiting for it", self.name)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    def _connected(self) -> Any:
-        if self._connection is None or self._connection.closed:
-            connection = self._psycopg.connect(
-                self._url, autocommit=True, connect_timeout=_CONNECT_S,
-                application_name="podium ledger", options=f"-c search_path={_SCHEMA}",
-            )  # fmt: skip
-            _make_tables(connection, self.name)
-            self._connection = connection
-        return self._connection
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            if self._connection is not None:
-                self._inherited.append(self._connection)
-            self._connection, self._holder, self._pid = None, None, os.getpid()
+        with self._leases.held() as held:
+            held.clear()
+        self._server.close()
 
     # ── holders ─────────────────────────────────────────────────────────────
 
@@ -183,14 +131,12 @@ class SharedStore:
         return bool(connection.execute(query, (self._holder, mark)).fetchone()[0])
 
     def _renew(self, _: dict[str, int]) -> None:
-        with self._lock:
+        def is_open() -> bool:
             with self._leases.held() as held:
-                if _HOLDER not in held:  # closed meanwhile
-                    return
-            try:
-                self._connected().execute(_RENEW, (self._holder,))
-            except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
-                self._drop()  # the next write waits for the server, or fails with the reason
+                return _HOLDER in held
+
+        # If this fails, the next write waits for the server, or fails with the reason.
+        self._server.attempt(lambda connection: connection.execute(_RENEW, (self._holder,)), if_=is_open)
 
 
 class _Statements:
@@ -208,39 +154,3 @@ class _Statements:
             with self._connection.cursor() as cursor:
                 cursor.executemany(sql.replace("?", "%s"), values)
         return None
-
-
-def _make_tables(connection: Any, name: str) -> None:
-    """Make missing tables. Raises `ConfigError` for tables of another version."""
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
-        connection.execute("CREATE TABLE IF NOT EXISTS version (steps INTEGER NOT NULL)")
-        row = connection.execute("SELECT steps FROM version").fetchone()
-        if row is None:
-            for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute("INSERT INTO version VALUES (%s)", (_VERSION,))
-        elif row[0] != _VERSION:
-            raise ConfigError(
-                LEDGER_URL, name,
-                f"holds tables of version {row[0]}, and this version of Podium uses version {_VERSION}",
-                "Use the same version of Podium on all machines, or name another database",
-            )  # fmt: skip
-
-
-def _psycopg(name: str) -> Any:
-    try:
-        import psycopg
-    except ImportError:  # also if it is installed and finds no libpq
-        raise ConfigError(
-            LEDGER_URL, name, "needs the Postgres client, which is not installed",
-            f"Run {install_extra('team')}",
-        ) from None  # fmt: skip
-    return psycopg
-
-
-def _place(url: str) -> str:
-    """Return the URL without a possible password. Raises `ConfigError` for a URL of another kind."""
-    check_address(url, LEDGER_URL)
-    return shown(url)

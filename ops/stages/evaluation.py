@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
-from ops.evaluation.journal import RowJournals, RowSink
 from ops.evaluation.method import Known, Method
-from ops.evaluation.runner import OnPlayed, evaluate, evaluate_method
+from ops.evaluation.runner import evaluate, evaluate_method
+from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import score_file, scores_origin
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
@@ -47,81 +47,66 @@ def score_policy(
 ) -> dict[str, pl.LazyFrame]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    Completions and rows are stored as they come: an evaluation that was killed, or that ended in an error, continues
-    where it stopped.
+    Completions, responses and verdicts are stored as they come: an evaluation that was killed, or that ended in an
+    error, reads what it did before when it is started again, and goes on from there.
 
     A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
     descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
     of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no file of
     `name` changes then.
     """
-    files = [score_file(setup.workspace, name, policy, benchmark) for benchmark in benchmarks]
-    with alone(setup.workspace, *files):
-        return _score_policy(setup, policy, name, client, benchmarks, on_progress)
-
-
-def _score_policy(
-    setup: Setup,
-    policy: Path,
-    name: str,
-    client: WorkerClient,
-    benchmarks: Sequence[str],
-    on_progress: OnProgress | None,
-) -> dict[str, pl.LazyFrame]:
     from ops.conductor.writer import load_conductor
 
-    questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
-    files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
-    weights = policy_id(policy)
-    origins = {
-        benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
-        for benchmark, questions in questions_of.items()
-    }
-    begin_tables(dict(origins.values()))
-    sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
-    with (
-        closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
-        RowJournals(origins, weights) as journals,
-    ):
-        done = len(journals)
+    with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
+        questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
+        files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
+        weights = policy_id(policy)
+        origins = {
+            benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
+            for benchmark, questions in questions_of.items()
+        }
+        begin_tables(dict(origins.values()))
+        sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
+        with (
+            closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
+            RowSorter() as rows,
+        ):
+            done = 0
 
-        def count(rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
-            nonlocal done
-            sample.take(rows, traces)
-            done += len(rows)
-            if on_progress is not None:
-                on_progress(done, total, name)
+            def count(played: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
+                nonlocal done
+                sample.take(played, traces)
+                done += len(played)
+                if on_progress is not None:
+                    on_progress(done, total, name)
 
-        for asked, names in asked_alike(setup, questions_of):
-            questions = [question for benchmark in names for question in questions_of[benchmark]]
-            run_async(answer_all(conductor, weights, questions, asked, client, journals, count))
-        journals.finish()
-    sample.export(setup.workspace, name)
-    return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
+            for asked, names in asked_alike(setup, questions_of):
+                questions = [question for benchmark in names for question in questions_of[benchmark]]
+                with asking(conductor, weights, asked, client) as (writer, team):
+                    answering = evaluate(
+                        writer, questions, team, asked.recipe.evaluation, seed=asked.recipe.seed,
+                        limits=conductor.card.rounds, fits=conductor.fits, on_played=count, into=rows.add,
+                    )  # fmt: skip
+                    run_async(answering)
+            rows.write(origins)
+        sample.export(setup.workspace, name)
+        return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
-async def answer_all(
-    conductor: AnyConductor,
-    weights: str,
-    questions: Sequence[Problem],
-    asked: Setup,
-    client: WorkerClient,
-    rows: RowSink,
-    on_played: OnPlayed | None = None,
-) -> None:
-    """Let a policy with these weights answer questions that are `asked` alike, into `rows`; as `evaluate` otherwise."""
-    recipe = asked.recipe
+@contextmanager
+def asking(
+    conductor: AnyConductor, weights: str, asked: Setup, client: WorkerClient
+) -> Iterator[tuple[Writer | PromptedConductor, Team]]:
+    """Return what `evaluate` needs of a policy with these weights, for questions that are `asked` alike: its writer,
+    whose completions are stored, and its team."""
     card, workspace = conductor.card, asked.workspace
-    team = card.team(asked.pool, workspace.texts, recipe.execution, client)
+    team = card.team(asked.pool, workspace.texts, asked.recipe.execution, client)
     team = card.with_newcomers(team, asked.pool, workspace.data)
-    with ExitStack() as stack:
-        writer: Writer | PromptedConductor = conductor
-        if not isinstance(conductor, PromptedConductor | StaticConductor):
-            writer = stack.enter_context(closing(StoredWriter(conductor, weights, workspace.cache)))
-        await evaluate(
-            writer, questions, team, recipe.evaluation,
-            seed=recipe.seed, limits=card.rounds, fits=conductor.fits, on_played=on_played, into=rows,
-        )  # fmt: skip
+    if isinstance(conductor, PromptedConductor | StaticConductor):
+        yield conductor, team
+        return
+    with closing(StoredWriter(conductor, weights, workspace.cache)) as writer:
+        yield writer, team
 
 
 def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
@@ -142,7 +127,7 @@ def score_baselines(
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
     Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
-    are reused, also those of an evaluation that did not end.
+    are reused.
     Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
     questions_of = _questions(setup, benchmarks)
@@ -180,8 +165,8 @@ def _asked_baseline(
     known = store.known
     method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
     total = _answers(setup, questions_of)
-    with store.journals(questions_of) as journals:
-        done = len(journals)
+    with RowSorter() as rows:
+        done = 0
 
         def count(more: int) -> None:
             nonlocal done
@@ -192,8 +177,8 @@ def _asked_baseline(
         for name, questions in questions_of.items():
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
-            run_async(evaluate_method(method, questions, _team(asked, client), settings, count, journals))
-        store.keep(journals, _detail(method, journals))
+            run_async(evaluate_method(method, questions, _team(asked, client), settings, count, rows.add))
+        store.keep(rows, _detail(method, rows), questions_of)
     return store.rows(questions_of)
 
 
@@ -201,7 +186,7 @@ def _team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
 
 
-def _detail(method: Method, rows: RowJournals) -> str:
+def _detail(method: Method, rows: RowSorter) -> str:
     """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
     if method.author is None or not len(rows):
         return method.detail

@@ -9,7 +9,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,18 +23,18 @@ from tenacity import (
     wait_random,
 )
 
-from ops.cache import ClaimLost, ResponseCache
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.registry import plugin_of
 from ops.core.response import Message, Response, Sample
 from ops.core.together import Together
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
+from ops.store import ClaimLost, ResponseCache
 from ops.workers.failures import Transient, describe, may_be_billed, read_failure, rejects_everything
 from ops.workers.network import network_fault
 from ops.workers.providers import litellm, most_tokens, provider_error
 from ops.workers.replies import judge, not_believed, read_reply
 from ops.workers.reply_body import Body, as_openai, kept_body
-from ops.workers.scheduling import my_turn, waiting
+from ops.workers.scheduling import Turn
 from ops.workers.session import session_of_loop
 from ops.workers.worker_handle import WorkerHandle
 
@@ -154,13 +154,13 @@ class Caller:
         default_factory=weakref.WeakKeyDictionary
     )
 
-    async def call(self, handle: WorkerHandle, request: Request) -> Response:
+    async def call(self, handle: WorkerHandle, request: Request, turn: Turn) -> Response:
         """Call until there is a response, the retries are used up, or the worker's circuit is open.
 
         Raises the exceptions of `Client`, and `ClaimLost` if another process holds the key's claim:
         then nothing was sent.
         """
-        breaker, pauses, key = handle.breaker, _Pauses(self.backoff_s), request.key
+        breaker, pauses, key = handle.queue.breaker, _Pauses(self.backoff_s, turn), request.key
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, Transient) and not breaker.is_probe(key)),
             stop=stop_after_attempt(handle.worker.retries + 1),
@@ -174,7 +174,7 @@ class Caller:
             async for attempt in attempts:
                 number = attempt.retry_state.attempt_number
                 with attempt:
-                    return await self._attempt(handle, request, number - 1)
+                    return await self._attempt(handle, request, turn, number - 1)
         except Transient as error:
             breaker.failed(key, str(error))
             raise _given_up(handle, number, error) from None
@@ -182,59 +182,69 @@ class Caller:
             breaker.left(key)
         raise AssertionError("tenacity ends with a response or an error")
 
-    async def _attempt(self, handle: WorkerHandle, request: Request, retries: int) -> Response:
+    async def _attempt(self, handle: WorkerHandle, request: Request, turn: Turn, retries: int) -> Response:
         """Make one request. Raises `Transient`, or the errors of `call`."""
-        messages, key = request.messages, request.key
+        messages, key, queue = request.messages, request.key, handle.queue
         prompt_chars = sum(len(message["content"]) for message in messages)
-        async with my_turn():
-            with waiting():
-                taken, used = await handle.limits.enter(prompt_chars, again=retries > 0), 0
+        place, used = await queue.enter(key, prompt_chars, turn, again=retries > 0), 0
+        try:
+            handle.raise_if_stopped()
+            reservation = await self._reserve(handle, messages, turn)
             try:
-                if rest := handle.breaker.rest_s(key):  # checked here because the wait in the queue may have been long
-                    raise _resting(handle, rest)
-                handle.raise_if_stopped()
-                reservation = await self._reserve(handle, messages)
-                try:
-                    handle.raise_if_stopped()  # again, because the reservation may have taken long
-                    if handle.remote:  # a tool in this process ends with it, and is not billed
-                        departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
-                        reservation = await self.desk.depart(departure, handle.worker.timeout_s)
-                    sent = time.monotonic()
-                    with kept_body() as body:
-                        reply = await self._send(handle, request, sent, body)
-                    paid = read_reply(handle.worker, messages, reply, body.read(), time.monotonic() - sent, retries)
-                    response, usage = paid.response, paid.usage
-                    bill = self._bill(handle, reservation, response, key)
-                except BaseException as error:
-                    if reservation.sent and may_be_billed(error):
-                        self.ledger.lose(reservation)
-                    else:
-                        self.ledger.release(reservation)
-                    raise
-                impossible: ConfigError | None = None
-                if handle.remote and usage.impossible is not None:  # marked before its other calls are sent
-                    impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
-                used = response.prompt_tokens + response.completion_tokens
-                last = retries >= handle.worker.retries
-                problem = judge(
-                    handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last,
-                    broken=paid.broken, unknown_reason=paid.unknown_reason,
-                )  # fmt: skip
-                keep = problem is None or isinstance(problem, WorkerRefused)
-                await self.desk.book(bill, key, request.material, response, keep=keep)
-                self.on_paid(response.cost_usd)
-            finally:
-                handle.limits.leave(taken, used)
+                handle.raise_if_stopped()  # again, because the reservation may have taken long
+                if handle.remote:  # a tool in this process ends with it, and is not billed
+                    departure = Departure(reservation, self.account.purpose, handle.worker.name, key)
+                    reservation = await self.desk.depart(departure, handle.worker.timeout_s)
+                sent = time.monotonic()
+                with kept_body() as body:
+                    try:
+                        # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
+                        if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
+                            reply = plugin.answer(messages, sample=request.sample, **handle.settings)
+                        else:
+                            settings, session = handle.settings, await session_of_loop()
+                            if request.response_format is not None:
+                                settings = {**settings, "response_format": request.response_format}
+                            # LiteLLM's time-out bounds each read; this one bounds the whole call.
+                            async with asyncio.timeout(handle.worker.timeout_s):
+                                reply = await litellm().acompletion(
+                                    messages=list(messages), shared_session=session, **settings
+                                )
+                    except (TimeoutError, provider_error()) as error:
+                        reply = self._read_in_spite_of(error, handle, messages, sent, body)
+                paid = read_reply(handle.worker, messages, reply, body.read(), time.monotonic() - sent, retries)
+                response, usage = paid.response, paid.usage
+                bill = self._bill(handle, reservation, response, key)
+            except BaseException as error:
+                if reservation.sent and may_be_billed(error):
+                    self.ledger.lose(reservation)
+                else:
+                    self.ledger.release(reservation)
+                raise
+            impossible: ConfigError | None = None
+            if handle.remote and usage.impossible is not None:  # marked before its other calls are sent
+                impossible = handle.not_believed = not_believed(handle.worker, usage.impossible, self.pool_file)
+            used = response.prompt_tokens + response.completion_tokens
+            last = retries >= handle.worker.retries
+            problem = judge(
+                handle.worker, reply, response, worked=handle.worked, file=self.pool_file, last=last,
+                broken=paid.broken, unknown_reason=paid.unknown_reason,
+            )  # fmt: skip
+            keep = problem is None or isinstance(problem, WorkerRefused)
+            await self.desk.book(bill, key, request.material, response, keep=keep)
+            self.on_paid(response.cost_usd)
+        finally:
+            queue.leave(place, used)
         if isinstance(problem, Transient) and impossible is None:
             raise problem
-        handle.breaker.succeeded()
+        queue.breaker.succeeded()
         if (stop := impossible or problem) is not None:
             raise stop
         handle.answered()
-        handle.limits.answered(response.completion_tokens)
+        queue.answered(place, response.completion_tokens)
         return response
 
-    async def _reserve(self, handle: WorkerHandle, messages: Sequence[Message]) -> Reservation:
+    async def _reserve(self, handle: WorkerHandle, messages: Sequence[Message], turn: Turn) -> Reservation:
         """Reserve the worst case; while own calls are in flight, wait for the part of their reservations that they do
         not use."""
         account = self.account
@@ -250,7 +260,7 @@ class Caller:
 
         if (reservation := reserve()) is not None:
             return reservation
-        with waiting():
+        with turn.waiting():
             return await self._when_there_is_room(reserve)
 
     async def _when_there_is_room(self, reserve: Callable[[], Reservation | None]) -> Reservation:
@@ -260,40 +270,32 @@ class Caller:
                 await asyncio.sleep(_ROOM_POLL_S)
         return reservation
 
-    async def _send(self, handle: WorkerHandle, request: Request, sent: float, body: Body) -> Any:
-        messages, settings = request.messages, handle.settings
-        if request.response_format is not None:
-            settings = {**settings, "response_format": request.response_format}
-        try:
-            # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
-            if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
-                return plugin.answer(messages, sample=request.sample, **handle.settings)
-            session = await session_of_loop()
-            # LiteLLM's time-out bounds each read; this one bounds the whole call.
-            async with asyncio.timeout(handle.worker.timeout_s):
-                return await litellm().acompletion(messages=list(messages), shared_session=session, **settings)
-        except TimeoutError as error:
+    def _read_in_spite_of(
+        self, error: Exception, handle: WorkerHandle, messages: Sequence[Message], sent: float, body: Body
+    ) -> Any:
+        """Return the reply that LiteLLM could not read but Podium can. Raises `Transient`, or the errors of `call`, if
+        there is none."""
+        if isinstance(error, TimeoutError):
             fault = network_fault(error, handle.worker, body)
             assert fault is not None
             raise Transient(f"{fault.what} ({describe(error)})", remedy=fault.remedy) from None
-        except provider_error() as error:
-            if (said := as_openai(body.read())) is not None:  # a reply that LiteLLM does not read
-                with suppress(ValueError):  # for example of an unreadable usage
-                    return litellm().ModelResponse(**said)
-            failure = read_failure(
-                error, handle.worker, self.pool_file,
-                messages=messages, key=handle.settings.get("api_key"), worked=handle.worked, body=body,
-            )  # fmt: skip
-            if isinstance(failure, Transient):
-                if failure.crowded or failure.retry_after_s:
-                    handle.limits.crowded(sent, failure.retry_after_s, self.backoff_s)
-            else:
-                handle.breaker.succeeded()  # the provider is reachable
-            if isinstance(failure, RequestRejected):
-                handle.rejections += 1
-                if handle.rejections >= REJECTIONS_IN_A_ROW:
-                    raise rejects_everything(handle.worker, self.pool_file, handle.rejections, failure) from None
-            raise failure from None
+        if (said := as_openai(body.read())) is not None:
+            with suppress(ValueError):  # for example of an unreadable usage
+                return litellm().ModelResponse(**said)
+        failure = read_failure(
+            error, handle.worker, self.pool_file,
+            messages=messages, key=handle.settings.get("api_key"), worked=handle.worked, body=body,
+        )  # fmt: skip
+        if isinstance(failure, Transient):
+            if failure.crowded or failure.retry_after_s:
+                handle.queue.crowded(sent, failure.retry_after_s, self.backoff_s)
+        else:
+            handle.queue.breaker.succeeded()  # the provider is reachable
+        if isinstance(failure, RequestRejected):
+            handle.rejections += 1
+            if handle.rejections >= REJECTIONS_IN_A_ROW:
+                raise rejects_everything(handle.worker, self.pool_file, handle.rejections, failure) from None
+        raise failure from None
 
     def _bill(self, handle: WorkerHandle, reservation: Reservation, response: Response, key: str) -> Bill:
         return Bill(
@@ -311,7 +313,8 @@ class _Pauses:
     """The pauses between the attempts of one call: doubling, with jitter, and at least as long as the provider
     requests."""
 
-    def __init__(self, first_s: float) -> None:
+    def __init__(self, first_s: float, turn: Turn) -> None:
+        self._turn = turn
         self._backoff = wait_exponential(multiplier=first_s, max=_LONGEST_BACKOFF_S) + wait_random(0, first_s)
         self._asked_for = False
 
@@ -324,7 +327,10 @@ class _Pauses:
         return max(error.retry_after_s or 0.0, self._backoff(state))
 
     async def pass_(self, seconds: float) -> None:
-        with waiting() if self._asked_for else nullcontext():
+        if not self._asked_for:
+            await asyncio.sleep(seconds)
+            return
+        with self._turn.waiting():
             await asyncio.sleep(seconds)
 
 
@@ -335,12 +341,4 @@ def _given_up(handle: WorkerHandle, attempts: int, error: Transient) -> Exceptio
     return WorkerUnreachable(
         f"worker {handle.worker.name!r} ({handle.worker.model}): no response after {tried}, at last {error}",
         error.remedy,
-    )
-
-
-def _resting(handle: WorkerHandle, rest_s: float) -> WorkerUnreachable:
-    return WorkerUnreachable(
-        f"worker {handle.worker.name!r} ({handle.worker.model}) is paused: {handle.worker.breaker_failures} calls or "
-        "more "
-        f"in a row had no response, at last {handle.breaker.reason}; it is tried again in {rest_s:.0f} s"
     )

@@ -11,14 +11,14 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ops.cache import ClaimLost, ResponseCache, cache_material
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Message, Response, Sample
 from ops.spending.ledger import Ledger
+from ops.store import ClaimLost, ResponseCache, cache_material
 from ops.workers.call import Account, BookingDesk, Caller, Request
 from ops.workers.replies import stored
-from ops.workers.scheduling import waiting
+from ops.workers.scheduling import ALONE, Speeds, Turn
 from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 
@@ -50,9 +50,6 @@ class WorkerClient:
     jitter).
     """
 
-    takes_turns = True
-    """Whether it uses `ops.workers.scheduling` before each attempt of a call, and only then."""
-
     def __init__(
         self,
         cache: ResponseCache,
@@ -68,6 +65,7 @@ class WorkerClient:
         self._seats: dict[str, WorkerHandle] = {}
         self._identities: dict[str, tuple[Worker, dict[str, Any]]] = {}
         self._flights: dict[str, Future[Response | None]] = {}
+        self._speeds = Speeds()
         self._lock = threading.Lock()
         self._caller = Caller(
             ledger=ledger,
@@ -79,18 +77,20 @@ class WorkerClient:
             on_paid=lambda usd: self._count(live=1, usd=usd),
         )
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         """Return the worker's response to the messages, from the cache if it was paid for before.
 
         A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and are
-        stored, as is a reply of a content filter. Identical concurrent calls of this process are made once. Raises the
-        exceptions of `ops.workers.scheduling.Client`.
+        stored, as is a reply of a content filter. Identical concurrent calls are made once, by one task of this process
+        and by one of the processes that share the cache. Raises the exceptions of `ops.workers.scheduling.Client`.
         """
         form = worker.response_format
         material = cache_material(self._identity(worker) if form is None else worker.identity, messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
         request = Request(messages, Sample.of(sample), key, material, form)
-        if form is not None:  # one handle, with its limits, for a worker whatever form its answers have
+        if form is not None:  # one handle, with its queue, for a worker whatever form its answers have
             worker = worker.model_copy(update={"response_format": None})
         while True:
             if (hit := self.cache.get(key)) is not None:
@@ -105,46 +105,41 @@ class WorkerClient:
                     own.set_running_or_notify_cancel()  # a cancelled follower must not cancel it
                     self._flights[key] = own
             if flight is None:
-                return await self._lead(worker, request, own)
-            with waiting():
+                break
+            with turn.waiting():
                 shared = await asyncio.wrap_future(flight)
             if shared is not None:
                 self._count(cached=1)
                 return replace(shared, cached=True)
             # The task that made the call was cancelled: check again, and perhaps make the call here.
-
-    async def _lead(self, worker: Worker, request: Request, flight: Future[Response | None]) -> Response:
+        response: Response | None = None
         try:
             # Only now, because a worker whose answers are all cached needs neither a key nor LiteLLM.
-            response = await self._claimed(self._seat(worker), request)
-        except PodiumError as error:
-            self._count(failed=1)
-            self._land(request.key)
-            flight.set_exception(error)
+            handle = self._seat(worker)
+            while response is None:
+                with turn.waiting():
+                    claim = await self.cache.claim(key)
+                if isinstance(claim, Response):  # another process made the call
+                    self._count(cached=1)
+                    response = stored(handle.worker, claim)
+                    break
+                try:
+                    response = await self._caller.call(handle, request, turn)
+                except ClaimLost:
+                    pass  # nothing was sent: another process makes the call
+                finally:
+                    claim.release()
+        except BaseException as error:
+            self._land(key)
+            if isinstance(error, PodiumError):
+                self._count(failed=1)
+                own.set_exception(error)
+            else:  # cancelled
+                own.set_result(None)
             raise
-        except BaseException:
-            self._land(request.key)
-            flight.set_result(None)
-            raise
-        self._land(request.key)
-        flight.set_result(response)
+        self._land(key)
+        own.set_result(response)
         return response
-
-    async def _claimed(self, handle: WorkerHandle, request: Request) -> Response:
-        """Make the call, or return the response of another process that made it: processes that share a cache make a
-        call once."""
-        while True:
-            with waiting():
-                claim = await self.cache.claim(request.key)
-            if isinstance(claim, Response):
-                self._count(cached=1)
-                return stored(handle.worker, claim)
-            try:
-                return await self._caller.call(handle, request)
-            except ClaimLost:
-                continue  # nothing was sent: another process makes the call
-            finally:
-                claim.release()
 
     def _land(self, key: str) -> None:
         with self._lock:
@@ -160,7 +155,7 @@ class WorkerClient:
         handle = self._seats.get(worker.name)
         if handle is not None and (handle.worker is worker or handle.worker == worker):
             return handle
-        handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"))
+        handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"), self._speeds)
         with self._lock:  # if two threads made one, both use the first
             kept = self._seats.get(worker.name)
             if kept is None or kept.worker != worker:

@@ -28,6 +28,7 @@ from ops.core.errors import (
 )
 from ops.core.reply_text import valid_text
 from ops.core.response import Message
+from ops.workers.litellm_private import custom_provider_error
 from ops.workers.network import network_fault
 from ops.workers.providers import litellm
 from ops.workers.reply_body import Body
@@ -223,11 +224,11 @@ def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError 
     )  # fmt: skip
 
 
-def _was_answered(error: Exception) -> bool:
+def _was_answered(error: BaseException) -> bool:
     """Return whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
     import httpx
 
-    return any(isinstance(reason, httpx.HTTPStatusError) for reason in causes(error))
+    return any(isinstance(reason, (httpx.HTTPStatusError, custom_provider_error())) for reason in causes(error))
 
 
 def _is_credential_error(error: BaseException) -> bool:
@@ -333,5 +334,5 @@ def may_be_billed(error: BaseException) -> bool:
         return False
     if getattr(error, "unbilled", False):
         return False
-    unserved = (httpx.HTTPStatusError, httpx.ConnectTimeout, aiohttp.ClientConnectorError)
-    return not any(isinstance(cause, unserved) for cause in causes(error))
+    unserved = (httpx.ConnectTimeout, aiohttp.ClientConnectorError)
+    return not _was_answered(error) and not any(isinstance(cause, unserved) for cause in causes(error))

@@ -33,6 +33,14 @@ def encoding() -> Any:
     return encoding
 
 
+def custom_provider_error() -> type[Exception]:
+    """Return the error that a custom provider raises for an error status: documented, but in a module of LiteLLM's."""
+    from litellm.llms.custom_llm import CustomLLMError
+
+    error: type[Exception] = CustomLLMError
+    return error
+
+
 def body_keeper() -> Any:
     """Return a callback that keeps the body of each reply (`ops.workers.reply_body`)."""
     from litellm.integrations.custom_logger import CustomLogger

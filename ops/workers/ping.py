@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.cache import ResponseCache
 from ops.config import Pool, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import Message, Namespace, Sample
 from ops.core.running import run_async
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, most_tokens, request_settings, worst_price
@@ -52,7 +52,7 @@ def ping(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> 
     """
     run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _wrong(worker, file) is None]
     account = Account(run, "ping", ledger.spent(run) + sum(_worst_usd(worker, file) for worker in called))
-    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.PROBES)
+    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.AGAIN)
 
     async def every() -> list[Pinged]:
         return list(await asyncio.gather(*(_ping(worker, file, client, sample) for worker in pool.workers)))

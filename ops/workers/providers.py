@@ -14,9 +14,8 @@ from typing import Any
 from ops.config import Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.registry import PLUGINS, plugin_of
+from ops.core.registry import PROVIDERS, is_plugin, plugin_of
 from ops.core.response import Message
-from ops.workers.hook import custom_providers
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
@@ -42,7 +41,11 @@ def litellm() -> Any:
     module.suppress_debug_info = True
     for name in _CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    module.custom_provider_map = custom_providers(module)
+    module.custom_provider_map = [
+        {"provider": name, "custom_handler": provider.handler()}
+        for name, provider in PROVIDERS.items()
+        if provider.handler is not None
+    ]
     from ops.workers.litellm_private import body_keeper  # it imports this module
 
     module.input_callback = [*module.input_callback, body_keeper()]
@@ -114,7 +117,7 @@ def _timeouts(worker: Worker) -> Any:
 
 def is_remote(worker: Worker) -> bool:
     """Return whether calls to this worker need a network."""
-    return worker.model.partition("/")[0] not in PLUGINS
+    return not is_plugin(worker.model)
 
 
 def _provider(worker: Worker, file: Path | str) -> str:
@@ -134,8 +137,8 @@ def _provider(worker: Worker, file: Path | str) -> str:
     except library.exceptions.BadRequestError:
         raise ConfigError(
             file, f"workers.{worker.name}.model", f"{worker.model!r} does not begin with a provider that LiteLLM knows",
-            "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base, or add a hook in "
-            "ops/workers/hooks",
+            "Write provider/model, for example openai/gpt-5 or hosted_vllm/NAME with an api_base, or add it to "
+            "ops/providers",
         ) from None  # fmt: skip
 
 

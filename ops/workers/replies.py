@@ -164,7 +164,7 @@ def read_reply(
     if said is not None and said.error:
         broken = said.error
     elif meaning == "stop" and not answer.strip():
-        refused = said.refusal if said is not None else False
+        refused = said.refusal if said is not None else bool(getattr(_message(reply), "refusal", None))
         tools = said.tools if said is not None else bool(getattr(_message(reply), "tool_calls", None))
         reason = _DECLINED if refused else "tool_calls" if tools else reason
     response = Response(

@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
 @dataclass
 class Body:
-    """The body of one call's reply: its text, or for a provider hook its content."""
+    """The body of one call's reply: its text, and its content once it is parsed."""
 
     text: str = ""
     content: Any = field(default=None)

@@ -6,22 +6,19 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ops.cache import cache_key
-from ops.config import Worker
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.response import NO_RESPONSE, Message, Response, ResponseStatus, Sample
+from ops.store import cache_key
 from ops.workers.litellm_private import encoding
 from ops.workers.replies import why_no_text
-from ops.workers.scheduling import turns_from, waits_told_to
+from ops.workers.scheduling import Speeds, Turn
 from ops.workflow.clock import WorkClock
 from ops.workflow.controls import plain
 from ops.workflow.grammar import Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import FAILURES, Previous, StepFailure, StepStatus, StepTrace, TraceStatus, WorkflowTrace
 
@@ -63,7 +60,6 @@ async def execute(
     team: Team,
     *,
     sample: int | Sample = 0,
-    scheduler: Scheduler | None = None,
     previous: Previous | None = None,
     on_step: Callable[[StepTrace], None] | None = None,
 ) -> WorkflowTrace:
@@ -75,9 +71,9 @@ async def execute(
     the workflow has the status of the permanent failure.
 
     `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
-    worked for `deadline_s`, waits for slots and limits left out, calls in flight are cancelled and the trace is
-    "timed_out". A `scheduler` shared by a batch decides which call a busy worker takes next. `previous` makes this
-    a recursive round. `on_step` is called with each executed step when it ends.
+    worked for `deadline_s`, waits in workers' queues left out, calls in flight are cancelled and the trace is
+    "timed_out". Each call tells the queue of its worker how much work depends on it. `previous` makes this a recursive
+    round. `on_step` is called with each executed step when it ends.
 
     Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
     only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
@@ -89,8 +85,24 @@ async def execute(
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
         previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, Sample.of(sample), scheduler, previous, on_step)
-    await run.to_the_end()
+    run = _Run(workflow, question, team, Sample.of(sample), previous, on_step)
+    first, *others = sorted(run.needed)
+    try:
+        async with run.limit:
+            if others:
+                async with asyncio.TaskGroup() as group:
+                    for index in (first, *others):
+                        group.create_task(run.step(index))
+            else:  # one call needs no separate task
+                await run.step(first)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    except TimeoutError:
+        if not run.limit.expired():
+            raise  # a cancellation caused by a defect
+        run.timed_out = True
+    if run.stop is not None:
+        raise run.stop
     return run.trace()
 
 
@@ -117,12 +129,11 @@ class _Run:
         question: str,
         team: Team,
         sample: Sample,
-        scheduler: Scheduler | None,
         previous: Previous | None,
         on_step: Callable[[StepTrace], None] | None,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
-        self.sample, self.scheduler, self.previous, self.on_step = sample, scheduler, previous, on_step
+        self.sample, self.previous, self.on_step = sample, previous, on_step
         self.needed = workflow.needed()
         self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
@@ -136,48 +147,17 @@ class _Run:
         self.timed_out = False
         self.settled = {index: asyncio.Event() for index in self.needed}
         self.limit = asyncio.timeout(None)
+        """Expires when the longest chain of steps has worked for `deadline_s`."""
         self.loop = asyncio.get_running_loop()
         self.began, self.began_at = self.loop.time(), time.time()
 
-    async def to_the_end(self) -> None:
-        if self.team.execution.deadline_s is None:
-            await self._steps()
-        else:
-            try:
-                async with self.limit:
-                    await self._steps()
-            except TimeoutError:
-                if not self.limit.expired():
-                    raise  # a cancellation caused by a defect
-                self.timed_out = True
-        if self.stop is not None:
-            raise self.stop
-
-    def _at_the_deadline(self) -> None:
-        self.limit.reschedule(self.loop.time())
-
-    async def _steps(self) -> None:
-        first, *others = sorted(self.needed)
-        try:
-            if others:
-                async with asyncio.TaskGroup() as group:
-                    for index in (first, *others):
-                        group.create_task(self._step(index))
-            else:  # one call needs no separate task
-                await self._step(first)
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-
-    async def _step(self, index: int) -> None:
+    async def step(self, index: int) -> None:
+        """Call the step's worker once the steps that it sees have ended, unless one of them has failed."""
         for seen in self.sees[index]:
             await self.settled[seen].wait()
-        if not self.failures and self.stop is None:
-            await self._ask(index)
-            if self.on_step is not None and self._outcome(index)[0] != "not_run":
-                self.on_step(self._step_trace(index))
-        self.settled[index].set()
-
-    async def _ask(self, index: int) -> None:
+        if self.failures or self.stop is not None:
+            self.settled[index].set()
+            return
         texts = {seen: self.shown[seen].text for seen in self.sees[index]}
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
         worker, form = self.team.workers[self.workflow.steps[index].worker], self._form(index)
@@ -189,9 +169,9 @@ class _Run:
         self.spans[index] = _Span(started, started, 0.0)
         before = max((self.work_s[seen] for seen in self.sees[index]), default=0.0)
         clock = WorkClock(before, self.team.execution.deadline_s, self._at_the_deadline)
+        turn = Turn(partial(self._remaining_s, index), clock.waiting)
         try:
-            with waits_told_to(clock.waiting):
-                response = await self._response(index, worker, messages, sample)
+            response = await self.team.client.complete(worker, messages, sample=sample, turn=turn)
             self.responses[index] = response
             if response.is_blank:
                 problem, remedy = why_no_text(worker, response)
@@ -214,6 +194,12 @@ class _Run:
             clock.stop()
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
+        if self.on_step is not None and self._outcome(index)[0] != "not_run":
+            self.on_step(self._step_trace(index))
+        self.settled[index].set()
+
+    def _at_the_deadline(self) -> None:
+        self.limit.reschedule(self.loop.time())
 
     def _form(self, index: int) -> Mapping[str, Any] | None:
         """Return the form that the step's response must have: only the last step's is the answer."""
@@ -234,26 +220,11 @@ class _Run:
         repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
         return replace(self.sample, repetition=repetition)
 
-    async def _response(self, index: int, worker: Worker, messages: list[Message], sample: Sample) -> Response:
-        asking = partial(self.team.client.complete, worker, messages, sample=sample)
-        scheduler = self.scheduler
-        if scheduler is None:
-            return await asking()
-
-        def turn() -> AbstractAsyncContextManager[None]:
-            return scheduler.slot(worker, partial(self._remaining_s, scheduler, index))
-
-        if getattr(self.team.client, "takes_turns", False):
-            with turns_from(turn):
-                return await asking()
-        async with turn():
-            return await asking()
-
-    def _remaining_s(self, scheduler: Scheduler, index: int) -> float:
+    def _remaining_s(self, index: int, speeds: Speeds) -> float:
         """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed, 0.0)
         for step in sorted(self.needed, reverse=True):
-            own = longest[step] + scheduler.expected_s(self.team.workers[self.workflow.steps[step].worker])
+            own = longest[step] + speeds.expected_s(self.team.workers[self.workflow.steps[step].worker])
             if step == index:
                 return own
             for seen in self.sees[step]:

@@ -19,7 +19,6 @@ from ops.grading import worker_prompt
 from ops.workflow.execution import Previous, carried, execute
 from ops.workflow.grammar import Parsed, Workflow
 from ops.workflow.prompt import recursive_messages
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Round, StepTrace, Stop, Trace, WorkflowTrace
 
@@ -68,10 +67,16 @@ class _Conversation:
     """One question on its way through the rounds."""
 
     def __init__(self, question: Question, limits: RoundLimits | None) -> None:
-        self.problem, self.team, self._question, self._limits = question.problem, question.team, question, limits
+        self.problem, self.team, self.sample = question.problem, question.team, question.sample
+        self._question, self._limits = question, limits
         self.rounds = [] if question.before is None else [question.before]
         self.stop: Stop | None = None
         self.given = question.text
+
+    @property
+    def previous(self) -> Previous | None:
+        """Return what the next execution shows of the last one."""
+        return None if self.last is None else ending(self.last)
 
     @property
     def last(self) -> WorkflowTrace | None:
@@ -117,22 +122,6 @@ class _Conversation:
         elif self._limits is None or len(self.rounds) > self._limits.rounds:
             self.stop = "cap"
 
-    async def execute(
-        self, workflow: Workflow, scheduler: Scheduler, on_step: Callable[[StepTrace | WorkflowTrace], None] | None
-    ) -> WorkflowTrace:
-        trace = await execute(
-            workflow,
-            worker_prompt(self.problem),
-            self.team,
-            sample=self._question.sample,
-            scheduler=scheduler,
-            previous=None if self.last is None else ending(self.last),
-            on_step=on_step,
-        )
-        if on_step is not None:
-            on_step(trace)
-        return trace
-
     def trace(self) -> Trace:
         assert self.stop is not None
         return Trace(tuple(self.rounds), "" if self._limits is None else self.stop)
@@ -143,7 +132,6 @@ async def play(
     write: Write | None = None,
     limits: RoundLimits | None = None,
     *,
-    scheduler: Scheduler | None = None,
     budget: CallBudget | None = None,
     fits: Fits | None = None,
     on_step: Callable[[StepTrace | WorkflowTrace], None] | None = None,
@@ -158,13 +146,9 @@ async def play(
     step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
     flight have ended.
     """
-    scheduler = scheduler or Scheduler()
     budget = None if limits is None else budget or CallBudget(limits.calls_ratio)
     talks = [_Conversation(question, limits) for question in questions]
     order = range(len(talks)) if limits is None else Random(0).sample(range(len(talks)), len(talks))
-
-    async def run(talk: _Conversation, text: str, parsed: Parsed, workflow: Workflow) -> None:
-        talk.record(text, parsed, await talk.execute(workflow, scheduler, on_step))
 
     while True:
         going = [index for index, talk in enumerate(talks) if talk.stop is None]
@@ -180,16 +164,28 @@ async def play(
             texts |= zip(asked, await write(list(asked.values())), strict=True)
         if not texts:
             break
+        begun = list[tuple[_Conversation, str, Parsed]]()
         running = []
         for index in (index for index in order if index in texts):
             talk, text = talks[index], texts[index]
             parsed = talk.read(text)
-            if (workflow := talk.admit(text, parsed, budget)) is not None:
-                running.append(run(talk, text, parsed, workflow))
+            if (workflow := talk.admit(text, parsed, budget)) is None:
+                continue
+            begun.append((talk, text, parsed))
+            running.append(
+                execute(
+                    workflow, worker_prompt(talk.problem), talk.team,
+                    sample=talk.sample, previous=talk.previous, on_step=on_step,
+                )
+            )  # fmt: skip
         # All executions are awaited before an error is raised, because calls in flight are paid for and must be cached.
-        for error in await asyncio.gather(*running, return_exceptions=True):
-            if error is not None:
-                raise error
+        ended = await asyncio.gather(*running, return_exceptions=True)
+        for (talk, text, parsed), trace in zip(begun, ended, strict=True):
+            if isinstance(trace, BaseException):
+                raise trace
+            talk.record(text, parsed, trace)
+            if on_step is not None:
+                on_step(trace)
     return [talk.trace() for talk in talks]
 
 

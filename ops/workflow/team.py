@@ -9,7 +9,7 @@ from typing import Any
 from ops.config import Execution, Prompting, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.workers.scheduling import Client
+from ops.workers.scheduling import ALONE, Client, Turn
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import Parsed, ordinals_of, parse
@@ -19,7 +19,9 @@ from ops.workflow.prompt import conductor_messages
 class _NoClient:
     """The client of a team whose workers appear in prompts but are never called."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
 
 

@@ -1,4 +1,4 @@
-"""`podium cache`: inspect, show, why-miss, export, prune, verify. The work is in `ops.cache`."""
+"""`podium cache`: inspect, show, why-miss, export, prune, verify the store. The work is in `ops.store`."""
 
 from __future__ import annotations
 
@@ -15,40 +15,47 @@ from pipelines.commands.options import AS_JSON, POOL
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
-    from ops.cache import ResponseCache
-    from ops.cache.misses import Lookup
     from ops.core.problem import Problem
+    from ops.store import Backend
+    from ops.store.misses import Lookup
+
+
+_KINDS = ("response", "completion", "verdict")
+"""The values of `ops.store.Kind`, which is not imported before a command runs."""
 
 
 @click.group(cls=OrderedGroup)
 def cache() -> None:
-    """The response cache: inspect, explain, export, prune."""
+    """The store of responses, completions and verdicts."""
 
 
 @cache.command()
 @AS_JSON
 def inspect(as_json: bool) -> None:
-    """Show what is stored, by model: entries, size, age."""
+    """Show what is stored, by kind and model: entries, size, age."""
     import time
 
     from rich.console import Console
     from rich.table import Table
 
-    from ops.cache import open_cache
-    from ops.cache.admin import holdings
+    from ops.store import Kind, open_backend
+    from ops.store.admin import holdings
 
     workspace, now = Workspace.find(), time.time()
-    responses = open_cache(workspace.cache)
-    held = holdings(responses)
+    store = open_backend(workspace.cache)
+    held = holdings(store)
     if as_json:
-        print_json([model._asdict() for model in held])
+        print_json([each._asdict() for each in held])
         return
-    table = Table("model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, responses))
-    for model in held:
-        ages = (f"{(now - at) / 86_400:.1f}" for at in (model.oldest, model.newest))
-        table.add_row(model.model, f"{model.entries:,}", f"{model.characters / 1e6:.1f}", *ages)
+    table = Table("kind", "model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, store))
+    for each in held:
+        ages = (f"{(now - at) / 86_400:.1f}" for at in (each.oldest, each.newest))
+        table.add_row(each.kind, each.model, f"{each.entries:,}", f"{each.characters / 1e6:.1f}", *ages)
     Console().print(table)
-    click.echo(f"{sum(model.entries for model in held):,} entries of {len(held)} worker settings")
+    responses = [each.entries for each in held if each.kind == Kind.RESPONSE]
+    others = sum(each.entries for each in held) - sum(responses)
+    said = f"{sum(responses):,} responses of {len(responses)} worker settings"
+    click.echo(said + (f", and {others:,} completions and verdicts" if others else ""))
 
 
 @cache.command()
@@ -62,15 +69,18 @@ def show(key: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from ops.cache import open_cache
-    from ops.cache.admin import find
+    from ops.store import open_backend
+    from ops.store.admin import find
 
     workspace = Workspace.find()
-    responses = open_cache(workspace.cache)
-    entry = find(responses, key)
+    store = open_backend(workspace.cache)
+    entry = find(store, key)
     if entry is None:
-        remedy = "Keys are 64 hex digits: why-miss and export give them"
-        raise DataError(_name(workspace, responses), key, "is not the key of a valid entry", remedy)
+        remedy = "Keys are 64 hex digits: why-miss and export give those of responses"
+        raise DataError(_name(workspace, store), key, "is not the key of a valid entry", remedy)
+    if "messages" not in entry:
+        print_json(entry)
+        return
     if as_json:
         print_json({**entry, "messages": json.loads(entry["messages"])})
         return
@@ -94,10 +104,10 @@ def show(key: str, as_json: bool) -> None:
 def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int, as_json: bool) -> None:
     """Say which field of a call differs from the nearest entry."""
     from ops.benchmarks.registry import is_confidential
-    from ops.cache import open_cache
-    from ops.cache.misses import why_miss
     from ops.config import load_pool, pool_file
     from ops.precaching.precache import solo_messages
+    from ops.store import open_cache
+    from ops.store.misses import why_miss
 
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
@@ -144,52 +154,55 @@ def _print_lookup(lookup: Lookup, confidential: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--no-texts", is_flag=True, help="Leave prompts and answers out.")
 def export(file: Path, no_texts: bool) -> None:
-    """Write every sound entry to FILE, a Parquet table."""
-    from ops.cache import open_cache
-    from ops.cache.admin import export
+    """Write every sound response to FILE, a Parquet table."""
+    from ops.store import open_backend
+    from ops.store.admin import export
 
-    written = export(open_cache(Workspace.find().cache), file, texts=not no_texts)
-    click.echo(f"{written:,} entries in {file}")
+    written = export(open_backend(Workspace.find().cache), file, texts=not no_texts)
+    click.echo(f"{written:,} responses in {file}")
 
 
 @cache.command()
-@click.option("--keep-pool", "keep", type=POOL, multiple=True, help="Keep this pool's entries (repeatable).")
+@click.option("--keep-pool", "keep", type=POOL, multiple=True, help="Keep this pool's responses (repeatable).")
 @click.option("--older-than", type=float, metavar="DAYS", help="Only what is older.")
+@click.option("--kind", "kinds", type=click.Choice(_KINDS), multiple=True, help="Only this kind (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Only count.")
-def prune(keep: tuple[str, ...], older_than: float | None, dry_run: bool) -> None:
-    """Delete entries that no pool uses any more, or old ones."""
-    from ops.cache import open_cache
-    from ops.cache.admin import prune
+def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...], dry_run: bool) -> None:
+    """Delete responses that no pool uses any more, or old entries."""
     from ops.config import load_pool
     from ops.core.parts import CACHE, accept_missing
+    from ops.store import Kind, open_backend
+    from ops.store.admin import prune
 
     if not keep and older_than is None:
         raise DataError(
             "cache prune", "arguments", "do not say which entries to remove", "Give --keep-pool or --older-than"
         )
     workspace = Workspace.find()
-    pools = [load_pool(workspace.config, name) for name in keep] or None
-    responses = open_cache(workspace.cache)
-    gone = prune(responses, keep_pools=pools, older_than_days=older_than, dry_run=dry_run)
+    pools = [load_pool(workspace.config, name) for name in keep]
+    kept = [worker.identity for pool in pools for worker in pool.workers] if keep else None
+    store = open_backend(workspace.cache)
+    gone = prune(store, kinds=kinds, keep=kept, older_than_days=older_than, dry_run=dry_run)
     if not dry_run:
         accept_missing(workspace, CACHE)  # no later command takes it for a loss
-    click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {len(responses):,} are there")
+    left = sum(map(store.count, Kind))
+    click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {left:,} are there")
 
 
 @cache.command()
-@click.option("--repair", is_flag=True, help="Drop the damaged ones: they are asked again.")
+@click.option("--repair", is_flag=True, help="Drop the damaged ones: they are asked or made again.")
 def verify(repair: bool) -> None:
     """Read every entry and compare its checksum."""
-    from ops.cache import open_cache
-    from ops.cache.admin import verify
     from ops.core.parts import CACHE, accept_missing
+    from ops.store import open_backend
+    from ops.store.admin import verify
 
     workspace = Workspace.find()
-    report = verify(open_cache(workspace.cache), repair=repair)
-    if repair:  # what could be kept is what the cache holds from now on
+    report = verify(open_backend(workspace.cache), repair=repair)
+    if repair:  # what could be kept is what the store holds from now on
         accept_missing(workspace, CACHE)
-    for key in report.damaged:
-        click.echo(f"damaged: {key.encode('ascii', 'backslashreplace').decode()}")
+    for kind, key in report.damaged:
+        click.echo(f"damaged: {kind} {key}".encode("ascii", "backslashreplace").decode())
     remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""
     click.echo(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
 
@@ -206,5 +219,5 @@ def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
     return problem
 
 
-def _name(workspace: Workspace, cache: ResponseCache) -> str:
-    return cache.backend.name.removeprefix(f"{workspace.root}/")
+def _name(workspace: Workspace, store: Backend) -> str:
+    return store.name.removeprefix(f"{workspace.root}/")

@@ -25,9 +25,9 @@ _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 @AS_JSON
 def ledger(run: str | None, calls: int, as_json: bool) -> None:
     """Show what was spent, by run, purpose, worker, month."""
-    from ops.cache import open_cache
     from ops.core.parts import LEDGER, missing_parts
     from ops.spending.ledger import open_ledger
+    from ops.store import open_cache
     from ops.workers.call import BookingDesk
     from pipelines.commands.shown import console as shown
 

@@ -50,7 +50,7 @@ SECTIONS = {
         "promote": f"{HERE}.release:promote",
         "rollback": f"{HERE}.release:rollback",
         "retrain": f"{HERE}.retrain:retrain",
-        "probe": f"{HERE}.retrain:probe",
+        "drift": f"{HERE}.retrain:drift",
         "alerts": f"{HERE}.alerts:alerts",
     },
     "Tables and workflows": {

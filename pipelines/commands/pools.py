@@ -141,9 +141,9 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """
     from contextlib import closing
 
-    from ops.cache import open_cache
     from ops.config import load_pool, pool_file
     from ops.spending.ledger import open_ledger
+    from ops.store import open_cache
     from ops.workers import ping as pinging
 
     workspace = Workspace.find()

@@ -1,4 +1,4 @@
-"""`podium retrain` and `podium probe`: bring the champion up to date with its workers."""
+"""`podium retrain` and `podium drift`: bring the champion up to date with its workers."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
 @click.command()
 @dry_run_option
 @yes_option
-def probe(dry_run: bool, yes: bool) -> None:
-    """Repeat a few questions to every worker.
+def drift(dry_run: bool, yes: bool) -> None:
+    """Ask stored questions again: have the workers, or the champion, changed?
 
-    A worker that no longer agrees with its precached answers has been replaced under the same name: its model gets a
-    revision in config/revisions.yaml, so that its old answers are ignored, and `podium retrain` does the rest.
+    A worker that is right more or less often than its stored answers has been replaced under the same name: its model
+    gets a revision in config/revisions.yaml, so that its old answers are ignored, and `podium retrain` does the rest.
     """
     from pipelines.retraining import by_hand
 
     if dry_run:
-        by_hand.report_probes(Workspace.find())
+        by_hand.report_drift(Workspace.find())
         return
     check_workspace(Workspace.find())
-    by_hand.probe(Workspace.find(), yes)
+    by_hand.drift(Workspace.find(), yes)

@@ -82,12 +82,11 @@ def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> 
     confirm_run(snapshot.setup(workspace), yes)
 
     from assets.resources import Podium
-    from pipelines.definitions import definitions
     from pipelines.launching import submit
 
     podium = Podium(recipe=recipe, seed=seed).of(snapshot)
     with open_instance(workspace) as instance:
-        run_id = submit(podium, instance, definitions(podium), job)
+        run_id = submit(podium, instance, job)
     click.echo(f"run {run_id}: {snapshot}")
 
 

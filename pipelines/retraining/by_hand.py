@@ -1,5 +1,4 @@
-"""The functions of `podium retrain` and `podium probe` in this process: print or execute the plan, probe the
-workers."""
+"""The functions of `podium retrain` and `podium drift` in this process: print or execute the plan, ask again."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from ops.spending.books import usd
 from ops.workers.pool import difference
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.shown import print_json
-from pipelines.retraining.launch import change_tags, estimated, estimated_probes
+from pipelines.retraining.launch import change_tags, estimated, estimated_drift
 
 
 def report(workspace: Workspace, as_json: bool = False) -> None:
@@ -120,34 +119,30 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     return kept_back
 
 
-def report_probes(workspace: Workspace) -> None:
-    """Print what the next round of probes of the champion's workers costs, without a call. Raises `PodiumError`."""
+def report_drift(workspace: Workspace) -> None:
+    """Print what it costs to ask today's questions of the champion's recipe again. Raises `PodiumError`."""
     known = the_champion(workspace)
     setup = Setup.read(workspace, known.snapshot.recipe_file, known.snapshot.seed)
-    priced = estimated_probes(setup)
+    priced = estimated_drift(setup)
     print(priced)
     show_spending(setup, priced.usd)
 
 
-def probe(workspace: Workspace, yes: bool = True) -> None:
-    """Run one round of probes of the champion's workers in this process; without `yes` a person is asked first. Raises
-    `PodiumError`."""
-    from ops.retraining.drift import threshold
-    from ops.retraining.probes import ProbeRecord
+def drift(workspace: Workspace, yes: bool = True) -> None:
+    """Ask the champion's workers, and the champion, today's questions again in this process; without `yes` a person is
+    asked first. Raises `PodiumError`."""
+    from ops.retraining.drift import stored_champion, stored_workers
+    from ops.retraining.revisions import in_words
     from pipelines.run import here
 
     known = the_champion(workspace)
     console, asked = Console(highlight=False), known.snapshot
-    with here(workspace, asked.recipe_file, asked.seed, ("workers",), console) as place:
-        setup, probing = place.podium.load(), place.podium.snapshot().retraining.probing
-        confirm_spending(setup, yes, None if yes else estimated_probes(setup).usd)
-        place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("worker_probes")])
-    table = Table("worker", "rounds", "lost", "gained", "evidence", box=None, padding=(0, 2, 0, 0))
-    for worker in setup.pool.workers:
-        record = ProbeRecord.read(workspace, worker)
-        lost, gained = (sum(getattr(night, side) for night in record.nights) for side in ("losses", "gains"))
-        row = (worker.name, len(record.nights), lost, gained, f"{record.evidence:.3g}")
-        table.add_row(*map(str, row), style="red" if record.drifted(probing) else None)
-    console.print(table)
-    console.print("lost: answers that used to agree with the precached one and no longer do; gained: the reverse.")
-    console.print(f"A worker counts as changed when its evidence reaches {threshold(probing.false_alarms):,.0f}.")
+    with here(workspace, asked.recipe_file, asked.seed, ("workers", "evaluation"), console) as place:
+        setup, settings = place.podium.load(), place.podium.snapshot().retraining.drift
+        confirm_spending(setup, yes, None if yes else estimated_drift(setup).usd)
+        place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("drift")])
+    for system in filter(None, (*stored_workers(setup), stored_champion(setup))):
+        record = system.record(workspace)
+        style = "red" if record.is_changed(settings.false_alarms) else None
+        console.print(in_words(record, settings), style=style, markup=False)
+    console.print("A system has drifted if the interval of its change excludes 0; its line is red.")

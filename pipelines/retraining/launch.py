@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -14,7 +15,7 @@ from ops.alerts.notify import was_noticed
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
-from ops.retraining.estimate import Estimate, estimate, probing
+from ops.retraining.estimate import Estimate, estimate, estimate_drift
 from ops.spending.books import usd
 from ops.workers.client import WorkerClient
 
@@ -92,9 +93,9 @@ def estimated(found: Due) -> Estimate:
     return _priced(setup, "precache", lambda client: estimate(setup, found.plan, client, found.snapshot))
 
 
-def estimated_probes(setup: Setup) -> Estimate:
-    """Estimate the cost of the next round of probes, without a call. Raises `DataError`, `ConfigError`."""
-    return _priced(setup, "probing", lambda client: probing(setup, client))
+def estimated_drift(setup: Setup) -> Estimate:
+    """Estimate the cost of today's questions, without a call. Raises `DataError`, `ConfigError`."""
+    return _priced(setup, "drift", lambda client: estimate_drift(setup, client, datetime.now(UTC).date()))
 
 
 def _priced(setup: Setup, purpose: str, price: Callable[[WorkerClient], Estimate]) -> Estimate:

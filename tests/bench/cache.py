@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from ops.cache import ResponseCache
-from ops.cache.backend import CacheRow, encode
 from ops.config import Grading, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
+from ops.store.entries import Entry
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.bench.row import Row, sized
@@ -90,7 +90,7 @@ class _ByHand:
         with self._connection:
             self._connection.executemany("INSERT INTO responses VALUES (?, ?)", rows)
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         query = "SELECT response FROM responses WHERE key = ?"
         (body,) = self._connection.execute(query, (self._key(worker, messages, sample),)).fetchone()
         return Response(**json.loads(body))
@@ -228,17 +228,17 @@ def _fill(folder: Path, entries: int) -> None:
     cache.close()
 
 
-def _pages(entries: int) -> Iterator[list[CacheRow]]:
+def _pages(entries: int) -> Iterator[list[Entry]]:
     identity = '{"model":"openai/some-model","temperature":0.2}'
     keys = sorted(bytes.fromhex(_key(number)) for number in range(entries))
     now = time.time()
     for start in range(0, entries, PAGE):
         page = []
         for number, key in enumerate(keys[start : start + PAGE], start):
-            body, checksum = encode(Response(f"Answer: {number:012}", 10, 5, 2e-5, 0.25, "stop"))
+            response = Response(f"Answer: {number:012}", 10, 5, 2e-5, 0.25, "stop")
             messages = f'[{{"content":"What is {number:012}?","role":"user"}}]'
             material = f'{{"messages":{messages},"sample":0,"worker":{identity}}}'
-            page.append(CacheRow(key.hex(), body, checksum, material, now))
+            page.append(Entry.of_response(key.hex(), material, response, now))
         yield page
 
 

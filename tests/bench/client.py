@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
 from ops.core.response import Message
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient

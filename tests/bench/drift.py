@@ -5,48 +5,41 @@ The table has the delay until a swapped model is detected, and the rate of false
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ops.config import Probing, load_retraining
+from ops.config import Drift, load_retraining
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.workspace import Workspace
-from ops.retraining.drift import YEAR, Detector
+from ops.retraining.drift import YEAR, DriftRecord, Pair
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make drift` -->"
-SIMULATIONS = sized(500, 5)
+SIMULATIONS = sized(100, 3)
 """Number of years for each provider."""
-OTHERS = 20
-"""Number of equally likely answers that a model gives besides its usual one."""
-
-
-def rounds_until_alarm(rounds: Sequence[tuple[int, int]], false_alarms: float) -> int | None:
-    """The number of rounds of (losses, gains) until the alarm; None: no alarm."""
-    detector = Detector()
-    for number, (losses, gains) in enumerate(rounds, start=1):
-        detector = detector.after(losses, gains)
-        if detector.alarms(false_alarms):
-            return number
-    return None
+BANK = 960
+"""Questions with a stored answer. After the last one the first is asked again."""
 
 
 @dataclass(frozen=True)
 class Provider:
-    """A simulated worker that gives its usual answer to a question with probability `steadiness`.
+    """A simulated worker, which gives its usual answer to a question with probability `steadiness`, else a wrong one.
 
-    `outages`: share of probes without an answer. `swapped_at`: the round (from 1) before which another model replaces
-    it; None: never. The new model has the same steadiness and another usual answer on a share `differs` of questions.
+    `accuracy`: share of questions whose usual answer is right. `outages`: share of questions without an answer.
+    `swapped_at`: the round (from 1) before which another model replaces it; None: never. The new model has the same
+    steadiness; its usual answer is wrong where the old model's was right on a share `lost` of all questions, and right
+    where that was wrong on a share `gained`.
     """
 
     name: str
     steadiness: float
+    accuracy: float = 0.7
     outages: float = 0.0
     swapped_at: int | None = None
-    differs: float = 0.0
+    lost: float = 0.0
+    gained: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,52 +59,41 @@ class Found:
 
 
 def simulate(
-    provider: Provider, probing: Probing, *, rounds: int = YEAR, simulations: int = SIMULATIONS, seed: int = 0
+    provider: Provider, settings: Drift, *, rounds: int = YEAR, simulations: int = SIMULATIONS, seed: int = 0
 ) -> Found:
-    """Simulate probes of a provider for `rounds` rounds in independent simulations.
-
-    A question's three answers are drawn as in real probing: the precached one before the first round, the reference in
-    the round of the question's previous use, and the probe tonight.
-    """
-    rounds_of = _rounds(provider, probing, rounds, simulations, seed)
-    alarms = [rounds_until_alarm(each, probing.false_alarms) for each in rounds_of]
+    """Simulate rounds of a provider in independent simulations, each until the first alarm."""
+    rng = np.random.default_rng(seed)
+    alarms = [_first_alarm(provider, settings, rounds, rng) for _ in range(simulations)]
     swap = provider.swapped_at or rounds + 1
     early = sum(alarm is not None and alarm < swap for alarm in alarms)
     delays = tuple(alarm - swap + 1 for alarm in alarms if alarm is not None and alarm >= swap)
     return Found(provider, simulations, early / simulations, len(delays) / simulations, delays)
 
 
-def _rounds(
-    provider: Provider, probing: Probing, rounds: int, simulations: int, seed: int
-) -> list[list[tuple[int, int]]]:
-    """For each simulation, the (losses, gains) of each round."""
-    rng = np.random.default_rng(seed)
-    cycle = max(1, probing.reference // probing.questions)  # rounds between two uses of a question
-    shape = (cycle, simulations, probing.questions)
-    moved = rng.random(shape) < provider.differs
-    precached = _answers(provider, np.zeros(shape, bool), rng)
-    references = _answers(provider, np.zeros(shape, bool), rng)  # all references are drawn when probing begins
-    losses, gains = [], []
+def _first_alarm(provider: Provider, settings: Drift, rounds: int, rng: np.random.Generator) -> int | None:
+    """Return the round (from 1) of the first alarm; None: no alarm. Stored answers are drawn once, before round 1."""
+    place = rng.random(BANK)
+    usual = place < provider.accuracy
+    lost = place < provider.lost
+    gained = place >= 1 - provider.gained
+    stored = usual & (rng.random(BANK) < provider.steadiness)
+    record = DriftRecord(system="simulated", identity="")
     for number in range(1, rounds + 1):
         swapped = provider.swapped_at is not None and number >= provider.swapped_at
-        place = (number - 1) % cycle
-        usual = moved[place] & swapped
-        tonight = _answers(provider, usual, rng)
-        reached = rng.random(tonight.shape) >= provider.outages
-        before, now = references[place] == precached[place], tonight == precached[place]
-        losses.append((before & ~now & reached).sum(axis=1).tolist())
-        gains.append((now & ~before & reached).sum(axis=1).tolist())
-        references[place] = _answers(provider, usual, rng)  # the reference for the question's next use
-    by_simulation = zip(zip(*losses, strict=True), zip(*gains, strict=True), strict=True)
-    return [list(zip(*each, strict=True)) for each in by_simulation]
-
-
-def _answers(provider: Provider, other: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Answers as numbers: 0 is the usual answer, 1 the other model's usual answer, the rest are stray answers."""
-    steady = rng.random(other.shape) < provider.steadiness
-    stray = rng.integers(2, 2 + OTHERS, size=other.shape)
-    answers: NDArray[np.int64] = np.where(steady, np.where(other, 1, 0), stray)
-    return answers
+        right = (usual & ~lost) | gained if swapped else usual
+        on = date(2026, 1, 1) + timedelta(number)
+        pairs = []
+        for asked in range(number * settings.questions, (number + 1) * settings.questions):
+            question = asked % BANK
+            if rng.random() < provider.outages:
+                continue
+            now = right[question] and rng.random() < provider.steadiness
+            key = f"benchmark/{question}"
+            pairs.append(Pair(key, on, float(stored[question]), float(now)))
+        record = record.after(pairs, on)
+        if record.is_changed(settings.false_alarms):
+            return number
+    return None
 
 
 def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
@@ -120,18 +102,20 @@ def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
         Provider("healthy, steady", 0.98),
         Provider("healthy, noisy", 0.6),
         Provider("healthy, noisy, often away", 0.6, outages=0.2),
-        Provider("swapped: other answers to 15 %", 0.9, swapped_at=swapped_at, differs=0.15),
-        Provider("swapped: other answers to 25 %", 0.9, swapped_at=swapped_at, differs=0.25),
-        Provider("swapped: other answers to 50 %", 0.9, swapped_at=swapped_at, differs=0.5),
-        Provider("noisy and swapped: 50 %", 0.6, swapped_at=swapped_at, differs=0.5),
+        Provider("swapped: 10 points worse", 0.9, swapped_at=swapped_at, lost=0.15, gained=0.05),
+        Provider("swapped: 15 points worse", 0.9, swapped_at=swapped_at, lost=0.2, gained=0.05),
+        Provider("swapped: 30 points worse", 0.9, swapped_at=swapped_at, lost=0.4, gained=0.1),
+        Provider("swapped: 15 points better", 0.9, swapped_at=swapped_at, lost=0.05, gained=0.2),
+        Provider("swapped: as accurate, other answers to 20 %", 0.9, swapped_at=swapped_at, lost=0.1, gained=0.1),
+        Provider("noisy and swapped: 30 points worse", 0.6, swapped_at=swapped_at, lost=0.4, gained=0.1),
     )
 
 
-def table(probing: Probing) -> str:
+def table(settings: Drift) -> str:
     """Return the table as Markdown."""
     rows = []
     for provider in scenarios():
-        found = simulate(provider, probing)
+        found = simulate(provider, settings)
         swapped = provider.swapped_at is not None
         delays = [str(found.delay(share) or "–") if swapped else "" for share in (0.5, 0.95)]
         rows.append((
@@ -148,7 +132,7 @@ def table(probing: Probing) -> str:
 def main() -> None:
     """Simulate, and write the table."""
     workspace = Workspace.find()
-    text = table(load_retraining(workspace.config).probing)
+    text = table(load_retraining(workspace.config).drift)
     write_between(workspace.root / MEASUREMENTS, MARK, text)
     print(text)
 

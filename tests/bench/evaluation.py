@@ -1,10 +1,10 @@
-"""An evaluation that is killed five times: `python -m tests.bench.evaluation ROWS`.
+"""An evaluation that is killed five times, and then read again: `python -m tests.bench.evaluation ROWS`.
 
-A process evaluates a simulated policy with simulated workers without latency, through the usual loop, client, response
-cache, ledger, stored completions and journals. It appends a mark of each generated text and each call to a file, and
-ends itself by SIGKILL when the calls reach the next sixth of all: at an answer that is not stored yet, and, every
-second time, after rows were stored. Then it is started again. What a kill loses before it is stored counts as in flight
-and may be made again; whatever is made again beyond that was repeated.
+A process evaluates a simulated policy with simulated workers without latency, through the usual loop, client, store and
+ledger. It appends a mark of each generated text and each call to a file, and ends itself by SIGKILL when the calls
+reach the next sixth of all: at an answer that is not stored yet, and, every second time, after rows were made. Then it
+is started again, and at the end once more, when it only reads. What a kill loses before it is stored counts as in
+flight and may be made again; whatever is made again beyond that was repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -25,19 +24,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from ops.cache import ResponseCache
-from ops.conductor.stored_writer import NAME, StoredWriter
+from ops.conductor.stored_writer import StoredWriter
 from ops.config import Evaluation, Pool, Price, Prompting, Worker
 from ops.core.problem import Problem
-from ops.core.registry import PLUGINS
+from ops.core.registry import PROVIDERS, Provider
 from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
-from ops.evaluation.journal import RowJournals
 from ops.evaluation.runner import evaluate
+from ops.evaluation.sorting import RowSorter
 from ops.results.rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import at_prices, iterate_rows, joined, scan
 from ops.spending.ledger import Ledger
+from ops.store import Kind, ResponseCache, open_backend
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Workflow
@@ -62,6 +61,8 @@ def rows() -> list[Row]:
     few, many = (measured_alone("tests.bench.evaluation", size, TIMEOUT_S) for size in ROWS)
     repeated = sum(each["repeated_texts"] + each["repeated_calls"] for each in (few, many))
     assert repeated == 0, f"{repeated:g} texts or calls were repeated"
+    rate = many["rows"] / many["again_s"]
+    print(f"  {ROWS[1]:,} rows read again: {rate:,.0f} rows a second, {many['again_mib']:.0f} MiB", flush=True)
     what = f"{ROWS[1]:,} rows of an evaluation that is killed {KILLS} times: peak memory"
     return [Row(what, many["mib"], f"{ROWS[0]:,} rows", few["mib"], 1.25, "MiB")]
 
@@ -82,20 +83,16 @@ class Measured(NamedTuple):
     lost_in_flight: int
     """Texts and calls that were not stored at a kill, by kill: so many may be made again."""
     accuracy: float
+    again_s: float
+    """Seconds of one more evaluation, which only reads the store."""
+    again_mib: float
+    """The peak memory of that evaluation, in MiB."""
 
 
 def measure(rows: int, folder: Path, kills: int = KILLS) -> Measured:
     """Evaluate in `folder`, with a new process after each kill. Raises `CalledProcessError`."""
     began, killed, lost = time.monotonic(), 0, {"texts": 0, "calls": 0}
-    while True:
-        due = rows * (killed + 1) // (kills + 1) if killed < kills else 0
-        when = "row" if killed % 2 else "call"
-        command = [sys.executable, "-m", "tests.bench.evaluation", str(rows), str(folder), str(due), when]
-        code = subprocess.run(command, cwd=Workspace.find().root, timeout=TIMEOUT_S, check=False).returncode
-        if code == 0:
-            break
-        if code != -signal.SIGKILL:
-            raise subprocess.CalledProcessError(code, command)
+    while not _is_ended(rows, folder, killed, kills):
         killed += 1
         for what, stored in _stored(folder).items():
             lost[what] += len(set(_marks(folder / what))) - stored
@@ -103,21 +100,40 @@ def measure(rows: int, folder: Path, kills: int = KILLS) -> Measured:
     made = {what: _marks(folder / what) for what in lost}
     again = {what: max(0, len(marks) - len(set(marks)) - lost[what]) for what, marks in made.items()}
     files = [_scores(folder, name) for name in BENCHMARKS]
+    scored = [file.read_bytes() for file in files]
+    began_again = time.monotonic()
+    assert _is_ended(rows, folder, kills, kills)
+    again_s, again_mib = time.monotonic() - began_again, _peaks(folder)[-1]
+    assert {what: _marks(folder / what) for what in lost} == made, "an evaluation of stored calls made one"
+    assert [file.read_bytes() for file in files] == scored
     keys = [(row.problem_key, row.repeat) for file in files for row in iterate_rows(file)]
-    peak = max(map(float, (folder / "peaks").read_text(encoding="utf-8").split()))
     accuracy = json.loads((folder / "accuracy.json").read_text(encoding="utf-8"))
     return Measured(
-        len(keys), len(set(keys)), killed, wall_s, peak, len(made["texts"]), len(made["calls"]),
-        again["texts"], again["calls"], sum(lost.values()), accuracy,
+        len(keys), len(set(keys)), killed, wall_s, max(_peaks(folder)), len(made["texts"]), len(made["calls"]),
+        again["texts"], again["calls"], sum(lost.values()), accuracy, again_s, again_mib,
     )  # fmt: skip
+
+
+def _is_ended(rows: int, folder: Path, killed: int, kills: int) -> bool:
+    """Evaluate in a process, which ends itself if it was killed less than `kills` times; return whether it did not."""
+    due = rows * (killed + 1) // (kills + 1) if killed < kills else 0
+    when = "row" if killed % 2 else "call"
+    command = [sys.executable, "-m", "tests.bench.evaluation", str(rows), str(folder), str(due), when]
+    code = subprocess.run(command, cwd=Workspace.find().root, timeout=TIMEOUT_S, check=False).returncode
+    if code not in (0, -signal.SIGKILL):
+        raise subprocess.CalledProcessError(code, command)
+    return code == 0
+
+
+def _peaks(folder: Path) -> list[float]:
+    return list(map(float, (folder / "peaks").read_text(encoding="utf-8").split()))
 
 
 def _stored(folder: Path) -> dict[str, int]:
     """Return the number of stored texts and responses."""
-    counts = {}
-    for what, file, table in (("texts", NAME, "entries"), ("calls", "responses.sqlite", "responses")):
-        with closing(sqlite3.connect(folder / file)) as connection:
-            counts[what] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    store = open_backend(folder)
+    counts = {"texts": store.count(Kind.COMPLETION), "calls": store.count(Kind.RESPONSE)}
+    store.close()
     return counts
 
 
@@ -160,7 +176,7 @@ class Simulation:
         )
 
     def stored(self, rows: Sequence[OutcomeRow], _: object) -> None:
-        """Be told that rows were stored."""
+        """Be told that rows were made."""
         self._end_if_due("row")
 
     def note_peak(self) -> None:
@@ -193,9 +209,9 @@ async def _evaluate(rows: int, folder: Path, simulation: Simulation) -> None:
     team = Team((worker,), client, Prompting(style="compact", few_shots="none"))
     settings = Evaluation(repeats=rows // questions, temperature=1.0, batch=16 if rows < 1000 else 128)
     origins = {name: (_scores(folder, name), {"policy": "simulated"}) for name in BENCHMARKS}
-    with RowJournals(origins) as journals, closing(StoredWriter(simulation, "simulated", folder)) as writer:
-        await evaluate(writer, problems, team, settings, on_played=simulation.stored, into=journals)
-        journals.finish()
+    with RowSorter() as sorter, closing(StoredWriter(simulation, "simulated", folder)) as writer:
+        await evaluate(writer, problems, team, settings, on_played=simulation.stored, into=sorter.add)
+        sorter.write(origins)
 
 
 def main(rows: int, given: Sequence[str]) -> None:
@@ -208,7 +224,7 @@ def main(rows: int, given: Sequence[str]) -> None:
     simulation = Simulation(folder, due, when)
     module = SimpleNamespace(NAMES=("echo",), answer=simulation.answer)
     sys.modules["tests.bench.simulated_worker"] = module  # type: ignore[assignment]
-    PLUGINS["bench"] = "tests.bench.simulated_worker"
+    PROVIDERS.entries["bench"] = Provider("bench", plugin="tests.bench.simulated_worker")
     asyncio.run(_evaluate(rows, folder, simulation))
     pool = Pool(name="bench", workers=(Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0)),))
     scored = summarize(at_prices(joined(scan(_scores(folder, name)) for name in BENCHMARKS), pool))

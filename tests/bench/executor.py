@@ -16,17 +16,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.cache import ResponseCache
 from ops.config import Worker, load_pool
-from ops.core.response import Message, Response
+from ops.core.response import Message, Response, Sample
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import Client
+from ops.workers.queue import WorkerQueue
+from ops.workers.scheduling import ALONE, Client, Speeds, Turn
 from ops.workflow.execution import execute, worker_messages
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from tests.bench.row import Row, sized
 
@@ -88,13 +88,10 @@ async def _batch(seed: int, offered: Sequence[Worker]) -> Batch:
         chance = random.Random(f"{seed} {worker.name} {messages}")
         return chance.lognormvariate(math.log(MEDIANS[int(worker.name[1:])]), 0.5)
 
-    ours, serial, scheduler = Sleeper(latency), Sleeper(latency), Scheduler()
+    ours, serial = Sleeper(latency), Sleeper(latency)
     started = time.perf_counter()
     traces = await asyncio.gather(
-        *(
-            execute(workflow, f"Question {i}.", Team(offered, ours), scheduler=scheduler)
-            for i, workflow in enumerate(workflows)
-        )
+        *(execute(workflow, f"Question {i}.", Team(offered, ours)) for i, workflow in enumerate(workflows))
     )
     between = time.perf_counter()
     await asyncio.gather(
@@ -115,17 +112,23 @@ def _workflow(chance: random.Random) -> Workflow:
 
 
 class Sleeper:
-    """A client with calls of a given duration and the concurrency limit of each worker."""
+    """A client with calls of a given duration, behind the real queue of each worker."""
 
     def __init__(self, latency: Callable[[Worker, Sequence[Message]], float]) -> None:
         self.latency = latency
         self.work: dict[str, float] = {}
-        self._limits: dict[str, asyncio.Semaphore] = {}
+        self._speeds = Speeds()
+        self._queues: dict[str, WorkerQueue] = {}
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
         taken = self.latency(worker, messages)
-        async with self._limits.setdefault(worker.name, asyncio.Semaphore(worker.concurrency)):
-            await asyncio.sleep(taken)
+        queue = self._queues.setdefault(worker.name, WorkerQueue(worker, speeds=self._speeds))
+        place = await queue.enter("call", 0, turn)
+        await asyncio.sleep(taken)
+        queue.leave(place, 0)
+        queue.answered(place, 5)
         self.work[worker.name] = self.work.get(worker.name, 0.0) + taken
         return Response(f"{worker.name} of {len(messages)}", 10, 5, 0.0, taken, "stop")
 
@@ -139,7 +142,7 @@ async def serially(workflow: Workflow, question: str, offered: Sequence[Worker],
 
 
 def cpu() -> list[Row]:
-    """Measure the CPU time of a whole call (execution, scheduler,
+    """Measure the CPU time of a whole call (execution, queue,
     client, cache, ledger) beside that of the client alone.
     """
     worker = load_pool(Workspace.find().config, "quickstart").worker("guesser")
@@ -152,9 +155,8 @@ def cpu() -> list[Row]:
             await client.complete(worker, worker_messages(workflow, 0, f"Question {number}?", {}))
 
     async def ours(client: Client) -> None:
-        scheduler = Scheduler()
         for number in itertools.islice(fresh, CALLS):
-            await execute(workflow, f"Question {number}?", Team([worker], client), scheduler=scheduler)
+            await execute(workflow, f"Question {number}?", Team([worker], client))
 
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
@@ -172,12 +174,14 @@ def cpu() -> list[Row]:
 
 async def _executed(workflow: Workflow, worker: Worker) -> None:
     class Echo:
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
+        ) -> Response:
             return Response("Echo.", 1, 1, 0.0, 0.0, "stop")
 
-    client, scheduler = Echo(), Scheduler()
+    client = Echo()
     for number in range(CALLS):
-        await execute(workflow, f"Alone {number}?", Team([worker], client), scheduler=scheduler)
+        await execute(workflow, f"Alone {number}?", Team([worker], client))
 
 
 def _cpu_ms(way: Callable[[], Awaitable[object]]) -> float:

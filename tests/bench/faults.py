@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.bench.row import Row, sized

@@ -34,7 +34,7 @@ class Slow:
     def __init__(self, client: Any, latency: float) -> None:
         self._client, self._latency = client, latency
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         began = time.perf_counter()
         response: Response = await self._client.complete(worker, messages, sample=sample)
         await asyncio.sleep(max(0.0, began + self._latency - time.perf_counter()))

@@ -16,7 +16,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.cache import ResponseCache
 from ops.config import BenchmarkSource, Replay, Worker
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
@@ -28,6 +27,7 @@ from ops.precaching.precache import precache
 from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from tests.bench.real_data import json_lines
 from tests.loading import sound_problems

@@ -52,7 +52,9 @@ NAMES = ("algebraist", "solver", "analyst", "programmer", "editor", "guesser")
 class Embedded:
     """A client that asks the embedded workers."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         reply = answer(messages, model=worker.model, sample=sample)
         prompt, written = reply.usage.prompt_tokens, reply.usage.completion_tokens
         assert worker.price is not None  # the quickstart's pool states every price

@@ -24,7 +24,6 @@ from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.reading import right_if_valid, valid
 from ops.evaluation.runner import evaluate
 from ops.grading import configure
 from ops.precaching.opening import open_client
@@ -104,8 +103,8 @@ def _scores(systems: Mapping[str, Rows]) -> str:
             name,
             len(rows),
             *(percent(board.mean(name, names())) for names in (training_benchmarks, unseen_benchmarks)),
-            f"{100 * valid(rows):.1f}",
-            f"{100 * right_if_valid(rows):.1f}" if written else "–",
+            f"{100 * len(written) / len(rows):.1f}",
+            f"{100 * fmean(row.correct for row in written):.1f}" if written else "–",
             f"{fmean(row.steps for row in written):.2f}" if written else "–",
         ))  # fmt: skip
     seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))

@@ -115,7 +115,7 @@ def test_a_workflow_is_a_tree_of_spans_in_mlflow(served: Served, tab: Tab, monke
     tab.shoot("mlflow-trace")
 
 
-def test_a_commands_run_is_on_the_timeline_with_its_steps_and_on_its_assets_pages(served: Served, tab: Tab) -> None:
+def test_a_commands_run_is_on_the_pages_of_its_job_and_its_assets(served: Served, tab: Tab) -> None:
     page, root = tab.page, served.workspace.root
     done = subprocess.run(
         [*PODIUM, "train"], cwd=root, env=os.environ | {"PODIUM_ROOT": str(root)}, capture_output=True, timeout=600,
@@ -124,12 +124,11 @@ def test_a_commands_run_is_on_the_timeline_with_its_steps_and_on_its_assets_page
     assert done.returncode == 1, done.stderr  # there are no problems to choose from
     with dg.DagsterInstance.from_config(str(served.workspace.dagster_home)) as instance:
         [whole] = instance.get_runs(dg.RunsFilter(job_name="train"))
-    tab.visit(f"{served.dagster}/overview/activity/timeline")
-    page.locator("a[href$='/jobs/train']").first.wait_for()
-    tab.shoot("timeline")
+    tab.visit(f"{served.dagster}/locations/podium/jobs/train/runs")
+    page.locator(f"a[href$='/runs/{whole.run_id}']").first.wait_for()
+    tab.shoot("runs-of-a-job")
     page.goto(f"{served.dagster}/runs/{whole.run_id}")
     page.get_by_text("training_mix", exact=True).first.wait_for()
-    page.get_by_role("button", name="Re-execute").first.wait_for()
     tab.shoot("run-of-a-command")
     page.goto(f"{served.dagster}/assets/conductor")
     page.locator("a[href$='/jobs/train']").first.wait_for()
@@ -150,7 +149,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     from ops.workflow.trace import Trace
 
     class Tool:
-        async def complete(self, worker: Worker, messages: object, *, sample: int = 0) -> Response:
+        async def complete(self, worker: Worker, messages: object, *, sample: int = 0, **_: object) -> Response:
             await asyncio.sleep(0.1)
             return Response(f"{worker.name} says 42", 100, 20, 0.01, 0.1, "stop")
 

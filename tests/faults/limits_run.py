@@ -9,10 +9,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.running import run_async
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.faults.remote import remote_worker, user

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.problem import Problem
 from ops.precaching.precache import precache, write_responses
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 

@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.response import Message, Response
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS

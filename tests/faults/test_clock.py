@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ops.cache import ResponseCache
 from ops.core import processes
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId, name_of, state_of, this_process
 from ops.spending.ledger import Bill, Ledger
+from ops.store import ResponseCache
 from ops.workers.machine import MachineLimits
 
 YEAR_S = 365 * 86_400.0

@@ -18,8 +18,6 @@ DANGEROUS = (
     (r"runs/mini-KEY/curve\.jsonl$", "overwritten", "report"),
     (r"runs/mini-KEY/run\.json$", "a folder", "run"),
     (r"snapshots/KEY\.json$", "overwritten", "run"),
-    (r"cache/completions\.sqlite$", "a folder", "run"),
-    (r"cache/verdicts\.sqlite$", "cut in half", "run"),
     (r"cache/responses\.sqlite$", "cut in half", "ask"),
     (r"models/m-KEY/artifacts/artifacts/policy/model\.safetensors$", "overwritten", "ask"),
     (r"artifacts/KEY/artifacts/verdict\.json$", "overwritten", "run"),

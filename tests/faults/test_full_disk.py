@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from ops.cache import ResponseCache
 from ops.config import Worker
 from ops.core.errors import PodiumError
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.synthetic import plugin
 from ops.workers.call import BookingDesk
 from tests import needs
@@ -164,7 +164,7 @@ def calls(disk: Path, url: str) -> dict[str, Any]:
         failed.update(str(result) for result in results if isinstance(result, Exception))
 
     def count() -> None:
-        rows = ResponseCache(disk / "cache").backend.rows()
+        rows = ResponseCache(disk / "cache").backend.entries()
         stored = [json.loads(row.material)["worker"]["model"] for row in rows]
         for name, sums in client.ledger.by_worker().items():
             seen[name]["cached"].append((stored.count(workers[name].model), sums.calls + sums.lost))

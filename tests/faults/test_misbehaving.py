@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.cache import cache_key
 from ops.conductor.rollout import Rollout, roll_out
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
+from ops.store import cache_key
 from ops.workers.call import REJECTIONS_IN_A_ROW
 from ops.workers.client import WorkerClient
 from ops.workers.failures import LONGEST_WAIT_S, UNREADABLE_WAIT_S, retry_after_s

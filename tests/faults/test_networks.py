@@ -200,11 +200,11 @@ def test_a_wait_in_the_body_is_a_wait_as_of_a_header(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, model: str, status: str, body: object,
     headers: dict[str, str], seconds: float | None,
 ) -> None:  # fmt: skip
-    """The pause of the worker's limits is noted in place of being waited for."""
-    from ops.workers.limits import Limits
+    """The pause of the worker's queue is noted in place of being waited for."""
+    from ops.workers.queue import WorkerQueue
 
     noted: list[float | None] = []
-    monkeypatch.setattr(Limits, "crowded", lambda _, sent, after, backoff: noted.append(after))
+    monkeypatch.setattr(WorkerQueue, "crowded", lambda _, sent, after, backoff: noted.append(after))
     with replying(http(status, body, **headers)) as (port, _), pytest.raises(WorkerUnreachable):
         ask(make_client(cap_usd=1.0), _worker(f"http://127.0.0.1:{port}", model))
     assert noted == ([] if seconds is None and status[0] == "5" else [seconds])

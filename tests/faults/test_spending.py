@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ops.cache import cache_key
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.spending.books import Spent
 from ops.spending.ledger import Departure, Ledger
+from ops.store import cache_key
 from tests.faults.clients import MakeClient
 from tests.faults.processes import begin, outcomes, running
 from tests.faults.remote import PAID_USD, PRICE, FaultServer, ask, client_in, left_behind, user

@@ -18,6 +18,7 @@ from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.release import store
+from ops.results.table import save_rows
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions
@@ -126,11 +127,14 @@ def command(
 
 
 def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789ab") -> str:
-    """Register a version of that policy key, with a snapshot of the present files, as champion without training."""
+    """Register a version of that policy key, with a snapshot of the present files, as champion without training or
+    scores."""
     tags = {"policy": policy, "snapshot": podium.launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
     with store.connected(workspace) as client:
         home = store.experiment(client, workspace)
         run = client.create_run(home)
+        save_rows([], workspace.root / "no-scores" / "scores.parquet")
+        client.log_artifact(run.info.run_id, str(workspace.root / "no-scores" / "scores.parquet"))
         model = client.create_logged_model(home, name=store.MODEL, source_run_id=run.info.run_id)
         if not client.search_registered_models(f"name = '{store.MODEL}'"):
             client.create_registered_model(store.MODEL)

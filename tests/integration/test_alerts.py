@@ -102,7 +102,7 @@ def test_it_is_on_from_the_start() -> None:
 
 @pytest.mark.parametrize(("team", "job", "command"), [
     ("", "lifecycle", "podium run small --seed 3"), ("1", "lifecycle", "podium team start small --seed 3"),
-    ("", "retraining", "podium retrain"), ("", "probes", "podium probe"),
+    ("", "retraining", "podium retrain"), ("", "detect_drift", "podium drift"),
     ("", "__ASSET_JOB", "podium dev, then Re-execute on the run's page"),
 ])  # fmt: skip
 def test_the_command_that_goes_on_with_a_run(

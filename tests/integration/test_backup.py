@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ops.cache import ResponseCache
 from ops.config import Setup, resolved
 from ops.core.backup import backup, restore
 from ops.core.errors import DataError
@@ -29,6 +28,7 @@ from ops.core.workspace import Workspace
 from ops.release import store
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger
+from ops.store import ResponseCache
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, register
 
@@ -53,7 +53,7 @@ def pay_for(workspace: Workspace, *numbers: int) -> None:
 def contents(workspace: Workspace) -> tuple[Spent, set[str], list[float]]:
     """Return the sum of the ledger, the keys of the cache, and the times of the calls, newest first."""
     ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
-    keys = {row.key for row in cache.backend.rows()}
+    keys = {row.key for row in cache.backend.entries()}
     times = [call.at for call in ledger.latest(1000)]
     sums = ledger.by_run()["run"]
     ledger.close()
@@ -105,7 +105,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
     sums = books.by_run()["run"]
     assert before <= sums.calls <= after
     assert sums.usd == 0.25 * sums.calls + sums.lost_usd, "books of one moment"
-    booked, stored = keys_of(*range(sums.calls)), {row.key for row in copied.backend.rows()}
+    booked, stored = keys_of(*range(sums.calls)), {row.key for row in copied.backend.entries()}
     assert stored <= booked, "whatever is stored is booked"
     assert len(booked - stored) <= 1, "whatever is booked is there to be used, but for the call of that moment"
     pay(books, copied, 10**6)
@@ -202,6 +202,38 @@ def test_a_lost_ledger_is_restored_beside_what_was_begun_since(tmp_path: Path, b
         if begun:
             assert (sums.lost, sums.lost_usd) == (2, 3.0), "a call in flight at the backup may have been billed"
     check_parts(here)
+
+
+def as_earlier(file: Path) -> None:
+    """Make a store one of the version that had responses only."""
+    with sqlite3.connect(file) as connection:
+        for statement in (
+            "DROP INDEX kinds",
+            "ALTER TABLE entries DROP COLUMN kind",
+            "ALTER TABLE entries RENAME COLUMN value TO response",
+            "ALTER TABLE entries RENAME TO responses",
+            "PRAGMA user_version=3",
+        ):
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("earlier", [("here",), ("there",), ("here", "there")], ids="+".join)
+def test_responses_of_an_earlier_version_are_backed_up_and_merged(tmp_path: Path, earlier: tuple[str, ...]) -> None:
+    here, there = Workspace(tmp_path / "here"), Workspace(tmp_path / "there")
+    for workspace, numbers in ((here, range(4)), (there, range(2, 5))):
+        ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
+        for number in numbers:
+            pay(ledger, cache, number)
+        ledger.close()
+        cache.close()
+        if workspace.root.name in earlier:
+            as_earlier(workspace.cache / "responses.sqlite")
+    backup(here, tmp_path / "copy.tar")
+    assert restore(there, tmp_path / "copy.tar", ["cache"])["cache"] == "2 responses added to the 3 that are there"
+    cache = ResponseCache(there.cache)
+    assert {entry.key for entry in cache.backend.entries()} == keys_of(*range(5))
+    cache.close()
 
 
 @pytest.mark.parametrize("part", ["ledger", "cache", "registry"])

@@ -74,7 +74,7 @@ def podium(project: Workspace) -> Podium:
 class Echo:
     """A worker and a Conductor that repeat their prompts, as the worst case of a model."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         return Response(f"{messages[0]['content']}\nAnswer: B", 10, 5, 0.001, 0.5, "stop")
 
     def write(self, prompts: Sequence[Sequence[Message]], **_: Any) -> list[str]:

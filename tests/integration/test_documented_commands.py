@@ -66,7 +66,7 @@ NOT_HERE = {
 PODIUM = (
     "plan quickstart", "plan quickstart --gpus 2x80", "forecast quickstart", "report quickstart", "ledger",
     "data responses quickstart --dry-run", "data profiles", "data benchmarks", "pools show quickstart",
-    "pools diff quickstart open", "retrain --dry-run", "probe", "completion bash", "--help",
+    "pools diff quickstart open", "retrain --dry-run", "drift", "completion bash", "--help",
 )  # fmt: skip
 """Further commands in the README and its pages, after `make run`."""
 ELSEWHERE = {

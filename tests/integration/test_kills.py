@@ -20,9 +20,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ops.cache.front import ResponseCache
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
+from ops.store.responses import ResponseCache
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, step_of
 from ops.training.run.plan import RunPlan, command, environment, read_curve
 from tests.trainer_processes import ForkedTrainer

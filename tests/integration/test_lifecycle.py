@@ -25,7 +25,6 @@ import pytest
 import yaml
 
 from assets.resources import SNAPSHOT, Podium
-from ops.cache import ResponseCache
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
@@ -36,6 +35,7 @@ from ops.release import registry
 from ops.release.champion import champion_of
 from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.training.run.plan import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare

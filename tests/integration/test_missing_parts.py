@@ -19,7 +19,7 @@ from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, empty, logs_of, pay, register, remove
 
 PAYING = (
-    "run --yes", "train --yes", "evaluate --yes", "retrain --yes", "probe --yes", "reproduce --yes",
+    "run --yes", "train --yes", "evaluate --yes", "retrain --yes", "drift --yes", "reproduce --yes",
     "pools ping quickstart --yes", "data responses quickstart --yes", "study one_worker --yes",
     "init --pool quickstart --yes",
 )  # fmt: skip

@@ -73,17 +73,19 @@ from ops.training.rewards.reward_term import reward_term
 def tokens(trace):
     return float(trace.tokens)
 '''
-HOOK = '''
+PROVIDER = '''
 """A provider of our own."""
-from ops.workers.hook import ProviderHook
+import litellm
+from ops.core.registry import Provider
 
-async def complete(model, messages, settings, *, api_base, api_key, timeout_s):
-    said = f"{model} was asked {messages[-1]['content']} at {settings['temperature']}"
-    message = {"role": "assistant", "content": said}
-    return {"choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-            "usage": {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14}}
+class Acme(litellm.CustomLLM):
+    async def acompletion(self, model, messages, model_response, optional_params, **_):
+        said = f"{model} was asked {messages[-1]['content']} at {optional_params['temperature']}"
+        model_response.choices[0].message.content = said
+        model_response.usage = litellm.Usage(prompt_tokens=5, completion_tokens=9, total_tokens=14)
+        return model_response
 
-HOOK = ProviderHook("acme", complete)
+PROVIDER = Provider("acme", handler=Acme)
 '''
 STUDY = '''
 """The last step alone."""
@@ -122,7 +124,7 @@ from ops.results.leaderboard import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.rewards.reward import reward_function
-from ops.cache import ResponseCache
+from ops.store import ResponseCache
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
@@ -143,7 +145,7 @@ rows = [
 board = leaderboard(of_worker(rows, "costly"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
 
 class Tool:
-    async def complete(self, worker, messages, *, sample=0):
+    async def complete(self, worker, messages, *, sample=0, **_):
         return Response("\\\\boxed{7}", 10, 5, 0.001, 0.5, "stop")
 
 odd = Problem("p", "school", "arithmetic", "test", "Which?", "7", "parity")
@@ -239,7 +241,7 @@ ADDED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
         "grpo.reward_terms", "unknown reward term tokens; known: cost, latency, steps",
     ),
     "grader": ("grading/graders/parity.py", GRADER, {}, "", ""),
-    "provider": ("workers/hooks/acme.py", HOOK, {}, "", ""),
+    "provider": ("providers/acme.py", PROVIDER, {}, "", ""),
     "study": ("evaluation/studies/last_step.py", STUDY, {}, "", ""),
 }  # fmt: skip
 """Addition → its file below `ops`, the text, the recipe's sections that use it, and the error without it."""

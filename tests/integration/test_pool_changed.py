@@ -49,9 +49,9 @@ from ops.spending.ledger import Ledger
 from ops.training.run.plan import PLAN, RunPlan
 from pipelines.definitions import definitions
 from pipelines.lifecycle import retraining_job
-from pipelines.retraining.by_hand import print_decision, report, report_probes
+from pipelines.retraining.by_hand import print_decision, report, report_drift
 from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
-from pipelines.retraining.schedules import CLOCKS, monthly_check
+from pipelines.retraining.schedules import monthly_check
 from pipelines.retraining.sensor import alert_on_pool, pool_changed
 from pipelines.studies import made
 from tests.builders import make_response
@@ -413,7 +413,7 @@ def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: 
     assert done() == before
 
 
-def test_dry_runs_of_probes_and_studies_say_what_they_cost_and_ask_nothing(
+def test_dry_runs_of_drift_and_studies_say_what_they_cost_and_ask_nothing(
     ticking: Ticking, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = ticking.workspace
@@ -425,9 +425,9 @@ def test_dry_runs_of_probes_and_studies_say_what_they_cost_and_ask_nothing(
     for row in rows:
         write_responses([row], response_file(workspace.data / "responses", asked.name, row.benchmark))
     monkeypatch.setattr("ops.config.Setup.read", lambda *_: setup)
-    report_probes(workspace)
+    report_drift(workspace)
     priced, said = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"about \$0\.\d+, at most \$0\.\d+ \(probes \$0\.\d+\)", priced)
+    assert re.fullmatch(r"about \$0\.\d+, at most \$0\.\d+ \(workers \$0\.\d+\)", priced)
     assert said.startswith("Recipe small calls paid workers for about $0.0") and said.endswith("Nothing was done")
     monkeypatch.undo()
     assert made(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
@@ -554,17 +554,16 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
         assert base_of(ticking.due().podium) == shown
 
 
-@pytest.mark.parametrize("clock", CLOCKS, ids=lambda clock: clock.name)
-def test_schedules_start_the_champions_recipe_and_say_what_it_costs(ticking: Ticking, clock: Any) -> None:
+def test_the_nightly_schedule_starts_the_champions_recipe_and_says_what_it_costs(ticking: Ticking) -> None:
     code = definitions(ticking.podium)
-    schedule = code.resolve_schedule_def(clock.name)
+    schedule = code.resolve_schedule_def("nightly_drift")
     tick = schedule.evaluate_tick(
         dg.build_schedule_context(instance=ticking.instance, resources={"podium": ticking.podium})
     )
     [request] = tick.run_requests
     assert request.tags["podium/recipe"].startswith("small,")
     assert "$" in request.tags[ESTIMATE]
-    assert dg.validate_run_config(code.resolve_job_def(clock.job), request.run_config)
+    assert dg.validate_run_config(code.resolve_job_def("detect_drift"), request.run_config)
 
 
 def test_an_estimate_of_nothing_says_so() -> None:

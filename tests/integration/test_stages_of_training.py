@@ -26,7 +26,7 @@ from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Study, StudyStore, questions, sample
-from ops.evaluation.subsets import parts
+from ops.stages.studies.subsets import parts
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run
 from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve

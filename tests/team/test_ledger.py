@@ -194,7 +194,7 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
     held = ledger.reserve("run", 0.5, 10.0)
     store = ledger._store
     assert isinstance(store, SharedStore)
-    connected, broken = store._connected, []
+    connected, broken = store._server._connected, []
 
     class Breaks:
         """A connection that commits a transaction and then fails as if the server was lost."""
@@ -215,7 +215,7 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
     def once() -> Any:
         return connected() if broken else Breaks(connected())
 
-    store._connected = once  # type: ignore[method-assign]
+    store._server._connected = once  # type: ignore[method-assign]
     ledger.settle(Bill(held, "test", "w", 0.25, 1, 1))
     assert broken
     assert ledger.by_run()["run"] == Spent(0.25, 1, 1, 1)

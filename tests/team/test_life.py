@@ -18,7 +18,6 @@ import httpx
 import pytest
 import yaml
 
-from ops.cache import open_cache
 from ops.config import load_pool
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
@@ -26,6 +25,7 @@ from ops.release import registry
 from ops.release.store import connected
 from ops.spending.books import Spent
 from ops.spending.ledger import open_ledger
+from ops.store import open_cache
 from pipelines.lifecycle import JOBS
 from tests.command import PODIUM
 from tests.conftest import make_project

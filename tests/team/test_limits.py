@@ -125,9 +125,9 @@ def test_an_unreachable_server_and_an_invalid_address(
     handle = resolve_worker(WORKER, "pool.yaml", tmp_path)
     over_redis.stop()
     with pytest.raises(LimitsUnavailable, match="no worker is called"):
-        asyncio.run(handle.limits.enter(10))
+        asyncio.run(handle.queue.enter("call", 10))
     over_redis.start()
-    assert asyncio.run(handle.limits.enter(10)).slot == 1
+    assert asyncio.run(handle.queue.enter("call", 10)).slot == 1
     monkeypatch.setenv("PODIUM_LIMITS_URL", "http://:secret@host")
     with pytest.raises(ConfigError, match="not an address of a Redis") as told:
         resolve_worker(WORKER, "pool.yaml", tmp_path)

@@ -1,4 +1,4 @@
-"""The layers `ops ← assets ← pipelines`, private names of libraries, and class names, read from the source.
+"""The layers `ops ← assets ← pipelines`, and private names of libraries, read from the source.
 
 Imports inside functions count too.
 """
@@ -9,7 +9,6 @@ import ast
 import importlib.util
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -26,9 +25,10 @@ FORBIDDEN = {
 
 OPS_LAYERS = (
     {"core"},
-    {"grading", "spending", "synthetic", "config"},
+    {"store"},
+    {"grading", "spending", "synthetic", "config", "providers"},
     {"benchmarks", "local_models", "alerts"},
-    {"cache", "curation", "versioning"},
+    {"curation", "versioning"},
     {"workers"},
     {"workflow"},
     {"conductor", "precaching"},
@@ -152,10 +152,10 @@ def test_only_training_uses_dagster_pipes() -> None:
     assert found(outside_training("ops"), lambda _, module: top(module) == "dagster_pipes") == []
 
 
-def test_nothing_outside_names_a_plugin_but_the_registry_of_plugins() -> None:
+def test_nothing_outside_names_a_plugin_but_its_provider() -> None:
     outside = [file for layer in FORBIDDEN for file in sources(layer) if not file.is_relative_to("ops/synthetic")]
     naming = [str(file) for file in outside if "ops.synthetic" in (ROOT / file).read_text(encoding="utf-8")]
-    assert naming == ["ops/core/registry.py"]  # by name, for `import_module`
+    assert naming == ["ops/providers/local.py"]  # by name, for `import_module`
     assert [module for module, _ in imported(tree_of(Path(naming[0]))) if module.startswith("ops.synthetic")] == []
 
 
@@ -174,15 +174,6 @@ def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
     assert list(at_import(tree)) == []
     lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.problems import x\n")
     assert [package for package, _ in packages_imported(lazy)] == ["training", "stages"]
-
-
-def test_a_public_class_name_occurs_once() -> None:
-    places = defaultdict(list)
-    for file in (file for layer in FORBIDDEN for file in sources(layer)):
-        for node in ast.walk(tree_of(file)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{file}:{node.lineno}")
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 # ── private names of libraries ───────────────────────────────────────────────

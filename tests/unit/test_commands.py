@@ -271,7 +271,7 @@ def test_every_command_that_lists_or_shows_takes_json() -> None:
 @pytest.mark.parametrize(
     "words",
     ["init", "run", "train", "evaluate", "study", "team start", "pools ping", "data responses", "data gold", "retrain",
-     "probe", "reproduce", "promote", "rollback"],
+     "drift", "reproduce", "promote", "rollback"],
 )  # fmt: skip
 def test_every_command_that_spends_money_or_moves_an_alias_has_dry_run_and_yes(words: str) -> None:
     shown = tried(*words.split(), "--help").output

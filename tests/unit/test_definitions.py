@@ -61,8 +61,7 @@ EXPERIMENTS = {
 """Materialized by separate jobs, on request."""
 RETRAINING = {
     "champion_standing": {"raw_problems", "worker_pool", "worker_profiles", "worker_responses"},
-    "worker_probes": {"worker_pool", "worker_responses"},
-    "champion_slice": {"benchmark_scores", "promotion", "raw_problems", "worker_pool"},
+    "drift": {"benchmark_scores", "promotion", "raw_problems", "worker_pool", "worker_responses"},
 }
 """Materialized by jobs of their own."""
 
@@ -175,7 +174,7 @@ def test_what_writes_what_others_write_goes_one_at_a_time_over_every_benchmark(d
         assert runs["max_concurrent_runs"] == 1 or {"key": key, "limit": 1} in runs["tag_concurrency_limits"]
 
 
-JOB_OF = {"nightly_evaluation": "nightly_evaluation", "nightly_probes": "probes", "monthly_check": "retraining"}
+JOB_OF = {"nightly_drift": "detect_drift", "monthly_check": "retraining"}
 """Schedule → the job that it starts."""
 
 

@@ -36,7 +36,6 @@ from ops.serving.http.routes import RequestRecord
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import Question, play
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace, WorkflowTrace
 from tests.releases import checkout, shared_store
@@ -50,7 +49,7 @@ QUESTION = "CANARY question?"
 
 
 class Tool:
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         await asyncio.sleep(0.02)
         if worker.name == "down":
             raise WorkerUnreachable("CANARY error")
@@ -87,7 +86,7 @@ def store(workspace: Workspace) -> Store:
 
 
 def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
-    return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool()), scheduler=Scheduler()))
+    return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool())))
 
 
 def stored(store: Store, run: WorkflowTrace | Trace, *, texts: bool = True, **tags: str) -> Any:

@@ -29,7 +29,7 @@ from ops.results.statistics.oracle import (
 from ops.results.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
 from ops.results.statistics.pooled import Pooled, pooled
 from ops.results.statistics.power import Stratum, detectable_paired
-from ops.results.statistics.score import score_interval
+from ops.results.statistics.score import is_difference, score_interval
 
 __all__ = [
     "OVERALL",
@@ -52,6 +52,7 @@ __all__ = [
     "gain_of_choice",
     "hindsight_gain",
     "holm",
+    "is_difference",
     "mcnemar",
     "mean_estimate",
     "mean_of",

@@ -36,6 +36,22 @@ def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> 
     return Interval(mean, _lower_end(arrays, z), -_lower_end([-array for array in arrays], z))
 
 
+def is_difference(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> bool:
+    """Return whether the score test rejects a mean difference of 0, so whether `score_interval` excludes 0.
+
+    Raises `ValueError` as `score_interval`.
+    """
+    from scipy.special import ndtri
+
+    arrays = differences_of(strata)
+    if float(np.mean([array.mean() for array in arrays])) < 0:
+        arrays = [-array for array in arrays]
+    means = np.array([array.mean() for array in arrays])
+    mean = float(means.mean())
+    z = float(ndtri((1 + confidence) / 2))
+    return mean > z * _Pairs.of(arrays).standard_error(np.clip(means - mean, -1.0, 1.0))
+
+
 class _Pairs(NamedTuple):
     """For each stratum: the number of questions, the sums of gains and losses, and the effect of repeats."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from starlette.requests import Request
 
 from ops.core.errors import PodiumError
-from ops.serving.http.body import read_body, unless_gone
+from ops.serving.http.body import cancelled_if_gone, read_body
 from ops.serving.http.middleware import ERROR_HANDLERS
 from ops.serving.openai.agent import Exchange
 from ops.serving.openai.errors import ApiError, of_error
@@ -75,7 +75,8 @@ class AgentServerApp:
         async def answer(app: ASGIApp) -> None:
             await app(scope, replay, send)
 
-        await unless_gone(request, answer(self._app))
+        async with cancelled_if_gone(request):
+            await answer(self._app)
 
 
 def _agent_server() -> ASGIApp:
@@ -106,7 +107,8 @@ async def _answer() -> dict[str, Any]:
             served.answer.waited_s = waited_s
             routes.metrics.waited(waited_s)
             try:
-                answer = await routes.engine.answer(served)
+                with routes.engine.answering(served):
+                    answer = await served.run()
             finally:
                 routes.keep(route, served.answer, texts=True)
         return exchange.whole(answer)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from starlette.requests import ClientDisconnect
 
@@ -14,8 +15,6 @@ from ops.serving.request_options import RequestError, check_encodable
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-T = TypeVar("T")
 
 
 async def read_body(request: Request) -> Mapping[str, Any]:
@@ -37,27 +36,31 @@ async def read_body(request: Request) -> Mapping[str, Any]:
     return body
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work, which is cancelled when the client disconnects. Raises `ClientDisconnect`.
+@asynccontextmanager
+async def cancelled_if_gone(request: Request) -> AsyncIterator[None]:
+    """Cancel the block when the client disconnects. Raises `ClientDisconnect`.
 
     The body must have been read: the next event is the end of the connection.
     """
-    task = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
+    scope = asyncio.timeout(None)  # it expires when the client disconnects
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        scope.reschedule(0.0)
+
     try:
-        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    finally:
-        for each in (task, leaving):
-            each.cancel()
-        await asyncio.gather(task, leaving, return_exceptions=True)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        async with scope:
+            watching = asyncio.create_task(watch())
+            try:
+                yield
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise ClientDisconnect from None
 
 
 def _no_number(constant: str) -> NoReturn:

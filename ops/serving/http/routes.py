@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import ServingEngine
 from ops.serving.http.admission import Admission
-from ops.serving.http.body import read_body, unless_gone
+from ops.serving.http.body import cancelled_if_gone, read_body
 from ops.serving.http.metrics import Metrics
 from ops.serving.http.middleware import arrived, request_id
 from ops.serving.loaded import LoadedVersion
@@ -128,14 +128,11 @@ class Routes:
         _check_bound(api_request, served.loaded)
         work = partial(self._answer, served, api_request, request.url.path)
         if not api_request.stream:
-            return JSONResponse(shape.whole(await unless_gone(request, self._admitted(served, work))))
+            async with cancelled_if_gone(request), self.admission.place() as waited_s:
+                served.answer.waited_s = waited_s
+                return JSONResponse(shape.whole(await work()))
         events = _events(served, work, shape, progress, self.engine.settings.keep_alive_s)
         return _Stream(events, self.admission, served)
-
-    async def _admitted(self, served: ServedRequest, work: Work) -> Answer:
-        async with self.admission.place() as waited_s:
-            served.answer.waited_s = waited_s
-            return await work()
 
     def keep(self, route: str, answer: Answer, *, texts: bool) -> None:
         """Trace the finished request of this task, unless traces are off for it."""
@@ -146,7 +143,8 @@ class Routes:
         """Return the answer. Raises `ApiError` if there is none."""
         self.metrics.waited(served.answer.waited_s)
         try:
-            answer = await self.engine.answer(served)
+            with self.engine.answering(served):
+                answer = await served.run()
         finally:
             self.keep(route, served.answer, texts=api_request.store)
         if answer.status not in ENDS:

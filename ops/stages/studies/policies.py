@@ -18,7 +18,6 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
-from ops.evaluation.journal import RowList
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import CONDUCTOR, scores_origin, stored_scores
 from ops.evaluation.stored_baselines import answers_to
@@ -37,7 +36,7 @@ from ops.evaluation.study import (
 from ops.precaching.profiles import best_single
 from ops.results.rows import OutcomeRow
 from ops.results.table import at_prices, records
-from ops.stages.evaluation import answer_all
+from ops.stages.evaluation import asking
 from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.plan import read_curve
@@ -144,8 +143,14 @@ def answers_with_texts(
         for asked, names in asked_alike(setup, benchmarks):
             questions = [question for benchmark in names for question in lab.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
-            own, rows = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation})), RowList()
-            run_async(answer_all(conductor, weights, questions, own, client, rows))
+            own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
+            rows: list[OutcomeRow] = []
+            with asking(conductor, weights, own, client) as (writer, team):
+                answering = evaluate(
+                    writer, questions, team, evaluation,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, fits=conductor.fits, into=rows.extend,
+                )  # fmt: skip
+                run_async(answering)
             made += records(at_prices(rows, asked.pool))
     return made
 

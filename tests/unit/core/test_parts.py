@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ops.cache import ResponseCache
 from ops.core.errors import PodiumError
 from ops.core.parts import (
     ACCEPT,
@@ -26,6 +25,7 @@ from ops.core.parts import (
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Bill, Ledger
+from ops.store import ResponseCache
 
 RESPONSE = Response("Answer: 4", 10, 5, 0.25, 0.25, "stop")
 
@@ -192,7 +192,7 @@ def test_what_a_teams_server_has_is_the_servers_to_keep(
 def test_reading_makes_no_file(workspace: Workspace) -> None:
     ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
     assert (ledger.by_run(), ledger.latest(3), ledger.open_reservations(), ledger.unmeasured()) == ({}, [], {}, [])
-    assert (len(cache), cache.get("key"), cache.holds(["key"]), list(cache.backend.rows())) == (0, None, set(), [])
+    assert (len(cache), cache.get("key"), cache.holds(["key"]), list(cache.backend.entries())) == (0, None, set(), [])
     ledger.close()
     cache.close()
     assert not workspace.state.exists()

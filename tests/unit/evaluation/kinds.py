@@ -62,7 +62,9 @@ class Client:
         self.problems = {problem.question: problem for problem in asked}
         self.right, self.calls = right, 0
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         self.calls += 1
         problem = self.problems[messages[0]["content"].partition("\n")[0]]
         earlier = re.findall(r"Answer: (\w+)", "\n".join(each["content"] for each in messages[1::2]))

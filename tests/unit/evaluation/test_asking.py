@@ -35,7 +35,9 @@ class Client:
         self.failures = failures or {}
         self.asked: list[tuple[str, Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         await asyncio.sleep(0)
         self.asked.append((worker.name, Sample.of(sample)))
         for question, error in self.failures.items():
@@ -111,7 +113,9 @@ def test_a_cancelled_evaluation_ends_what_it_has_begun() -> None:
     ended: list[str] = []
 
     class Slow(Client):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             try:
                 asked.set()
                 await asyncio.Event().wait()

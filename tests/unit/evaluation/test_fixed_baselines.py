@@ -45,7 +45,9 @@ class Client:
         self.say = say
         self.asked: list[tuple[str, Sequence[Message], Sample]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         await asyncio.sleep(0)
         self.asked.append((worker.name, messages, Sample.of(sample)))
         return Response(self.say(worker.name, messages, Sample.of(sample)), 10, 5, 0.001, 0.5, "stop")

@@ -130,7 +130,9 @@ class Table:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         said = messages[-1]["content"].rpartition("Subtask: ")[2]
         self.asked.append((worker.name, said))
         answer = "7" if worker.name == "ada" and said != "Guess." else "99"
@@ -171,7 +173,9 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
     samples: list[int] = []
 
     class Client(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             samples.append(Sample.of(sample).index)
             return await super().complete(worker, messages, sample=sample)
 
@@ -278,7 +282,9 @@ def answer(worker: str, each: Problem, right: float) -> ResponseRow:
 class Silent:
     """Fails on every call."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         raise AssertionError(f"{worker.name} was asked")
 
 
@@ -351,7 +357,9 @@ class SometimesRight:
     def __init__(self, asked: Mapping[str, Sequence[Problem]]) -> None:
         self.golds = {each.question: gold_response(each) for own in asked.values() for each in own}
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         index = Sample.of(sample).index
         [right] = [gold for question, gold in self.golds.items() if question in messages[0]["content"]]
         wrong = f"The answer is \\boxed{{{1000 + index}}}."
@@ -434,7 +442,9 @@ def test_unscorable_rows_are_reported(scored: Scored) -> None:
     from ops.core.errors import WorkerUnreachable
 
     class Away(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             if worker.name == "cid":
                 raise WorkerUnreachable("cid", "gone")
             return await super().complete(worker, messages, sample=sample)

@@ -27,7 +27,7 @@ SOLVE, GUESS, DOWN = (Workflow.single(ordinal).render() for ordinal in range(3))
 class Tool:
     """`solver` answers correctly, `guesser` wrongly, `down` never."""
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         if worker.name == "down":
             raise WorkerUnreachable("down")
         number = messages[0]["content"].split()[2]

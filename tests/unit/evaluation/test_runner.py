@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ops.conductor.stored_writer import StoredWriter, policy_id
+from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.evaluation.journal import RowJournal, RowJournals
 from ops.evaluation.runner import AHEAD, evaluate
+from ops.evaluation.sorting import RowSorter
 from ops.results import table
 from ops.results.rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
@@ -49,7 +50,9 @@ class Table:
         self.failures = failures or {}
         self.samples: list[int] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         await asyncio.sleep(0)
         self.samples.append(Sample.of(sample).index)
         for question, error in self.failures.items():
@@ -121,7 +124,9 @@ def test_unreachable_is_unscorable_and_refused_is_wrong() -> None:
 
 def test_a_fast_writer_waits_for_its_workers() -> None:
     class Slow(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             await asyncio.sleep(0.02)
             return await super().complete(worker, messages, sample=sample)
 
@@ -197,7 +202,9 @@ def test_a_vote_takes_the_time_of_its_waves_and_each_repeat_has_other_samples() 
 
 def test_questions_of_a_set_vote_each_for_itself() -> None:
     class Sometimes(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             odd = messages[0]["content"].startswith("Question 1") and Sample.of(sample).index == 0
             return await super().complete(WORKERS[1] if odd else worker, messages, sample=sample)
 
@@ -208,7 +215,9 @@ def test_questions_of_a_set_vote_each_for_itself() -> None:
 
 def test_a_vote_in_which_a_worker_is_unreachable_is_unscorable() -> None:
     class Away(Table):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+        ) -> Response:
             if Sample.of(sample).index == 1:
                 raise WorkerUnreachable("timed out")
             return await super().complete(worker, messages, sample=sample)
@@ -341,66 +350,53 @@ def test_weights_that_were_trained_again_have_another_identity(tmp_path: Path) -
     assert policy_id(tmp_path) != first
 
 
-def continued(folder: Path, client: Table, origin: str = "a") -> tuple[list[OutcomeRow], list[int]]:
-    """Evaluate six problems twice into a journal; return the score file's rows, and the sizes of the played sets."""
-    file, played = folder / "math500.parquet", list[int]()
-    with RowJournals({"math500": (file, {"policy": origin})}) as journals:
+def evaluated(folder: Path, client: Table, writer: Writer | None = None) -> list[OutcomeRow]:
+    """Evaluate six problems twice into a score file; return its rows."""
+    file = folder / "math500.parquet"
+    with RowSorter() as rows:
         running = evaluate(
-            Fixed(ALONE), problems(6), Team(WORKERS, client, PROMPTING),
-            Evaluation(repeats=2, batch=2), on_played=lambda rows, _: played.append(len(rows)),
-            into=journals,
+            writer or Fixed(ALONE), problems(6), Team(WORKERS, client, PROMPTING),
+            Evaluation(repeats=2, batch=2), into=rows.add,
         )  # fmt: skip
         asyncio.run(running)
-        journals.finish()
-    return load_rows(file), played
+        rows.write({"math500": (file, {"policy": "p"})})
+    return load_rows(file)
 
 
-def test_an_evaluation_continues_after_an_error(tmp_path: Path) -> None:
-    expected, _ = continued(tmp_path / "whole", Table())
+def test_rows_that_come_in_any_order_are_written_in_one(tmp_path: Path) -> None:
+    rows = evaluated(tmp_path, Table())
+    assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{n}", r) for n in range(6) for r in range(2)]
+    again = random.Random(1).sample(rows, len(rows))
+    with RowSorter() as sorter:
+        for row in again:
+            sorter.add([row])
+        assert (list(sorter), len(sorter), list(sorter.of("mmlu"))) == (rows, 12, [])
+
+
+def test_an_evaluation_that_ends_in_an_error_leaves_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "stopped"
+    folder.mkdir()
     with pytest.raises(OverBudget):
-        continued(folder, Table({"Question 5": OverBudget("cap reached")}))
-    assert [file.suffix for file in folder.iterdir() if "unfinished" not in file.name] == []
-    client = Table()
-    rows, played = continued(folder, client)
-    assert rows == expected
-    assert 0 < sum(played) == len(client.samples) < 12
+        evaluated(folder, Table({"Question 5": OverBudget("cap reached")}))
+    assert list(folder.iterdir()) == []
+    assert evaluated(folder, Table()) == evaluated(tmp_path / "whole", Table())
     assert sorted(file.name for file in folder.iterdir()) == ["math500.parquet", "math500.parquet.sha256"]
 
 
-def test_a_teams_evaluation_continues_from_files_outside_the_shared_volume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PODIUM_CACHE_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
-    (tmp_path / "machine").mkdir()
-    folder = tmp_path / "volume"
+def test_an_evaluation_continues_with_stored_completions(tmp_path: Path) -> None:
+    inner = Fixed(ALONE)
+
+    def written(client: Table) -> int:
+        """Evaluate, and return the number of prompts for which a completion was written."""
+        before = sum(count for count, *_ in inner.calls)
+        made.append(evaluated(tmp_path, client, StoredWriter(inner, "policy", tmp_path)))
+        return sum(count for count, *_ in inner.calls) - before
+
+    made: list[list[OutcomeRow]] = []
     with pytest.raises(OverBudget):
-        continued(folder, Table({"Question 5": OverBudget("cap reached")}))
-    assert StoredWriter(Writing(), "policy", folder).write(chats("a")) == ["text 0"]
-    assert list(folder.rglob("*.sqlite*")) == []
-    [own] = (tmp_path / "machine").iterdir()
-    assert own.stat().st_mode & 0o777 == 0o700
-    rows, played = continued(folder, Table())
-    assert len(rows) == 12 and sum(played) < 12
-
-
-def test_only_scored_rows_of_the_same_origin_continue(tmp_path: Path) -> None:
-    def stop(folder: Path, failure: Exception) -> None:
-        failures = {"Question 4": failure, "Question 5": OverBudget("cap reached")}
-        with pytest.raises(OverBudget):
-            continued(folder, Table(failures))
-
-    stop(tmp_path / "other", WorkerRefused("filtered"))
-    _, played = continued(tmp_path / "other", Table(), origin="b")
-    assert sum(played) == 12
-    journal = RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"})
-    row = run(Fixed(ALONE), [problem(0)])[0]
-    journal.add([row, replace(row, problem_id="p1", unscorable=True)])
-    journal.close()
-    journal = RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"})
-    assert list(journal) == [row] and journal.lacks("p1", 0) and not journal.lacks("p0", 0)
-    assert len(RowJournal(tmp_path / "one" / "math500.parquet", {"policy": "a"}, "new weights")) == 0
+        written(Table({"Question 3": OverBudget("cap reached")}))
+    assert [written(Table()) for _ in range(2)] == [0, 0], "at temperature 0, repeats have one completion"
+    assert made[0] == made[1]
 
 
 @pytest.mark.long

@@ -30,7 +30,7 @@ class Recorder:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         self.asked.append(worker.name)
         number = messages[0]["content"].split()[2]
         answer = number if worker.name in ("ada", "zoe") else "99"

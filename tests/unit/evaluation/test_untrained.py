@@ -108,7 +108,9 @@ class Pair:
     def __init__(self, writes: Callable[[], str]) -> None:
         self.writes = writes
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         if WRITE in messages[-1]["content"]:
             return Response(self.writes(), 100, 50, 0.02, 1.0, "stop")
         return Response("\\boxed{7}", 10, 5, 0.001, 0.5, "stop")

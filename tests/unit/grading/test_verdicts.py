@@ -14,11 +14,15 @@ import pytest
 
 from ops import grading
 from ops.config import FunctionGrader, Grading
+from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
-from ops.core.sqlite import checksum
 from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
+from ops.store import Kind
+from ops.store.admin import verify
+from ops.store.entries import checksum
+from ops.store.sqlite_file import SqliteBackend
 from tests.builders import fenced, make_code_problem, make_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +37,7 @@ def store(tmp_path: Path) -> Path:
     """A workspace's store of verdicts, which another process has not used before."""
     configure(Grading(isolation=isolation()), ROOT, tmp_path)
     another_process()
-    return tmp_path / verdicts.NAME
+    return tmp_path / "responses.sqlite"
 
 
 def another_process() -> None:
@@ -186,7 +190,7 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 @pytest.mark.parametrize(
     "damage",
     [
-        "value = '[1.0, \"passed\", null]'",
+        "value = '[1.0,\"passed\",null]'",
         "key = 'another', value = value",
         "checksum = ''",
         "value = CAST(x'FF' AS TEXT)",
@@ -196,7 +200,7 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 def test_a_row_that_is_damaged_or_no_verdict_is_replaced(damage: str, store: Path, graded: Graded) -> None:
     first, _ = graded(WRONG)
     with sqlite3.connect(store) as connection:
-        connection.create_function("proper_checksum", 2, checksum)
+        connection.create_function("proper_checksum", 2, lambda key, text: checksum(Kind.VERDICT, key, text.encode()))
         connection.execute(f"UPDATE entries SET {damage}", {"text": damage.partition(" -- ")[2]})
     assert graded(WRONG) == (first, 1)
     assert graded(WRONG) == (first, 0)
@@ -206,22 +210,25 @@ def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: 
     graded(RIGHT)
     graded(WRONG)
     with sqlite3.connect(store) as connection:  # as a poisoned store would have it
-        (good, right, checksum), (bad, _, _) = connection.execute("SELECT * FROM entries ORDER BY value DESC")
+        query = "SELECT key, value, checksum FROM entries ORDER BY value DESC"
+        (good, right, checksum), (bad, _, _) = connection.execute(query)
         assert "passed" in right and good != bad
         values = (right, checksum, bad)
         connection.execute("UPDATE entries SET value = ?, checksum = ? WHERE key = ?", values)
     assert graded(WRONG)[0].score == 0.0
 
 
-def test_a_file_that_is_no_database_is_set_aside(store: Path, graded: Graded) -> None:
+def test_a_file_that_is_no_database_is_repaired_by_a_person(store: Path, graded: Graded) -> None:
     graded(RIGHT)
     configure(Grading(isolation=isolation()), ROOT)
     for file in store.parent.glob(f"{store.name}-*"):
         file.unlink()
     store.write_bytes(b"no database" * 1000)
     configure(Grading(isolation=isolation()), ROOT, store.parent)
+    with pytest.raises(DataError, match="podium cache verify --repair"):
+        graded(RIGHT)
+    verify(SqliteBackend(store.parent), repair=True)
     assert [graded(RIGHT)[1], graded(RIGHT)[1]] == [1, 0]
-    assert [file.name for file in store.parent.glob("*.damaged-*")]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +255,8 @@ def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(
 
 
 def rows(store: Path) -> list[tuple[str, ...]]:
+    if not store.exists():
+        return []
     with sqlite3.connect(store) as connection:
         return connection.execute("SELECT * FROM entries").fetchall()
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import ResponseCache, cache_key
 from ops.config import Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.problem import Problem
@@ -21,6 +20,7 @@ from ops.planning import stored
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import Left, left, share_of_run
 from ops.precaching.precache import solo_messages
+from ops.store import ResponseCache, cache_key
 from ops.synthetic.problems import generate
 from ops.training.run.plan import CURVE
 

@@ -23,7 +23,7 @@ from ops.planning.lengths import lengths, questions
 from ops.planning.stages import Stages
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell
-from ops.retraining.estimate import Cost, estimate, slice_of
+from ops.retraining.estimate import Cost, estimate
 from ops.retraining.plan import BELOW, RetrainingPlan
 from ops.retraining.start import fine_tuned_run, known_card, start_folder, stored_fine_tuning
 from ops.stages.curation import materialize_shortlist
@@ -276,10 +276,3 @@ def test_fine_tuning_is_the_last_stage_of_training(workspace: Workspace, client:
     assert found["fine-tuning"].conditional and found["its evaluation"].conditional
     once = planned(setup).evaluation(policies=1)
     assert found["evaluation"].usd == found["its evaluation"].usd == once.usd._replace(low=0.0)
-
-
-def test_a_night_is_an_evaluation_of_its_questions(setup: Setup) -> None:
-    [night] = slice_of(setup, 2).parts
-    once = planned(setup).evaluation(policies=1)  # of four questions a benchmark
-    assert night.calls == pytest.approx(once.calls.times(0.5))
-    assert night.usd == pytest.approx(once.worth.times(0.5)), "nothing of it is stored"

@@ -216,7 +216,8 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
     async def change() -> Answer:
         request = await thread.engine.request(question(SIX_BY_SEVEN, options), options)
         thread.engine.serve(newer)
-        return await thread.engine.answer(request)
+        with thread.engine.answering(request):
+            return await request.run()
 
     answer = thread.run(change())
     assert (answer.version, answer.status) == ("2", "answered")

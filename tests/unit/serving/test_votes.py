@@ -46,7 +46,12 @@ class Serve:
 
     def __call__(self, said: Sequence[Said], *written: str, seconds: float = 0.0, **settings: Any) -> EngineThread:
         async def complete(
-            budget: RequestBudget, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0
+            budget: RequestBudget,
+            worker: Worker,
+            messages: Sequence[Message],
+            *,
+            sample: int | Sample = 0,
+            **options: Any,
         ) -> Response:
             number = Sample.of(sample).index
             self.asked.append((number, worker.name))
@@ -137,7 +142,7 @@ def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: S
     async def leave() -> Answer:
         first = asyncio.Event()
         request = await thread.engine.request(question("What?", ASKED), ASKED, lambda _: first.set())
-        running = asyncio.create_task(thread.engine.answer(request))
+        running = asyncio.create_task(request.run())
         async with asyncio.timeout(30):
             await first.wait()
         await asyncio.sleep(0.3)  # the first workflow has ended by now

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ops.cache import ResponseCache
 from ops.conductor.policy import PolicyCard
 from ops.config import Adaptive, ColdStart, Recipe, Recursive, RoundLimits, Setup, Teacher, Worker
 from ops.config.loading import check_against_pool
@@ -23,6 +22,7 @@ from ops.planning.estimate import Measured
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from ops.synthetic.problems import generate
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.examples import SftExample, sample_examples

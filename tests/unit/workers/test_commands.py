@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import ResponseCache, cache_key, cache_material
 from ops.config import Worker, load_pool
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.workspace import Workspace
 from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
+from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
 from pipelines.commands.shown import PIPED
 from tests.builders import make_problem
 from tests.command import podium
@@ -64,15 +64,19 @@ def miss(worker: str = "guesser", problem: Problem = SUM, sample: int = 0) -> in
 
 def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     key = store(workspace, guesser(workspace), SUM)
+    values = ValueStore(open_backend(workspace.cache), Kind.COMPLETION, str)
+    values.put({"x" * 64: "A workflow."})
     assert podium("cache", "inspect") == 0
     assert podium("cache", "show", key[:10]) == 0
+    assert podium("cache", "show", "xxx") == 0
     assert podium("cache", "export", str(tmp_path / "all.parquet")) == 0
     assert podium("cache", "verify") == 0
     out = capsys.readouterr().out
-    for expected in (guesser(workspace).model, "1 entries of 1 worker settings", "What is two and two?", "Answer: 4"):
+    held = "1 responses of 1 worker settings, and 1 completions"
+    for expected in (guesser(workspace).model, held, "What is two and two?", "Answer: 4", "A workflow."):
         assert expected in out
-    assert "1 entries in" in out
-    assert "1 entries read, 0 damaged" in out
+    assert "1 responses in" in out
+    assert "2 entries read, 0 damaged" in out
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,8 @@ def test_why_miss_shows_no_text_of_a_confidential_benchmark(
 
 def test_prune(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     store(workspace, guesser(workspace).model_copy(update={"temperature": 1.5}), SUM)
+    assert podium("cache", "prune", "--older-than", "0", "--kind", "verdict", "--dry-run") == 0
+    assert "0 entries would go, 2 are there" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart", "--dry-run") == 0
     assert "1 entries would go, 2 are there" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart") == 0

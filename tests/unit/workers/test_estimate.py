@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.cache import ResponseCache, cache_material
 from ops.config import Grading, JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
@@ -32,6 +31,7 @@ from ops.planning.estimate import (
 )
 from ops.precaching.precache import precache, solo_messages
 from ops.spending.ledger import Bill, Ledger
+from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient

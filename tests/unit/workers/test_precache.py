@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.cache import ResponseCache
 from ops.core.charts import png
 from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
@@ -31,6 +30,7 @@ from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies
 from ops.results.leaderboard import accuracy_against_cost
 from ops.spending.ledger import Ledger
+from ops.store import ResponseCache
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
 from tests.builders import make_problem, make_response
 from tests.faults import precache_run

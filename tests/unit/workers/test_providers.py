@@ -1,50 +1,59 @@
-"""A provider that LiteLLM does not know, by a hook, has the limits, retries, cache and cost of any other. Calls that
-this machine cannot make, for lack of credentials, a package or a parameter, do not count as an outage."""
+"""A custom provider of LiteLLM has the limits, retries, cache and cost of any other provider. Calls that this machine
+cannot make, for lack of credentials, a package or a parameter, do not count as an outage."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from litellm.llms.custom_llm import CustomLLMError
 
 from ops.config import Worker
-from ops.core.errors import ConfigError, WorkerRefused, WorkerUnreachable
+from ops.core.errors import ConfigError, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.registry import PROVIDERS, Provider
 from ops.core.response import Message
 from ops.workers.failures import Transient, read_failure
-from ops.workers.hook import HOOKS, ProviderHook, custom_providers
 from ops.workers.providers import litellm
 from ops.workers.unsent import unsent
 from tests.faults.remote import PRICE
 from tests.unit.workers.conftest import ask
 
-# ── a hook ───────────────────────────────────────────────────────────────────
+# ── a custom provider ────────────────────────────────────────────────────────
 
 
-async def post(
-    model: str, messages: list[Message], settings: dict[str, Any], *, api_base: str | None, api_key: str | None,
-    timeout_s: float | None,
-) -> Mapping[str, Any]:  # fmt: skip
-    """Ask the loopback server in its own form."""
-    body = {"model": model, "messages": messages, **settings}
-    async with httpx.AsyncClient(timeout=timeout_s) as client:
-        reply = await client.post(
-            f"{api_base}/chat/completions", json=body, headers={"authorization": f"Bearer {api_key}"}
-        )
-    reply.raise_for_status()
-    said: dict[str, Any] = reply.json()
-    return {name: said[name] for name in ("choices", "usage")}
+class Acme(litellm().CustomLLM):  # type: ignore[misc]
+    """Asks the loopback server in its own form."""
+
+    async def acompletion(
+        self, model: str, messages: list[Message], api_base: str, api_key: str, optional_params: dict[str, Any],
+        timeout: Any, **_: Any,  # noqa: ASYNC109
+    ) -> Any:  # fmt: skip
+        body = {"model": model, "messages": messages, **optional_params}
+        body.pop("max_retries", None)
+        async with httpx.AsyncClient(timeout=timeout) as client:
+            reply = await client.post(
+                f"{api_base}/chat/completions", json=body, headers={"authorization": f"Bearer {api_key}"}
+            )
+        if reply.is_error:
+            raise CustomLLMError(reply.status_code, reply.text)
+        said = reply.json()
+        return litellm().ModelResponse(choices=said["choices"], usage=said["usage"])
+
+
+def register(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+    """Register the provider `acme`, as its file in `ops/providers` would."""
+    monkeypatch.setattr(PROVIDERS, "entries", {"acme": Provider("acme", handler=handler)})
+    monkeypatch.setattr(litellm(), "custom_provider_map", [{"provider": "acme", "custom_handler": handler()}])
 
 
 @pytest.fixture
 def acme(loopback: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A worker of the provider `acme`, whose hook is registered."""
-    monkeypatch.setattr(HOOKS, "entries", {"acme": ProviderHook("acme", post)})
-    monkeypatch.setattr(litellm(), "custom_provider_map", custom_providers(litellm()))
+    """A worker of the provider `acme`, which is registered."""
+    register(monkeypatch, Acme)
     return loopback.worker(model="acme/large", top_k=7, extra_body={"depth": 2}, retries=1)
 
 
@@ -65,23 +74,22 @@ def test_settings_and_key_reach_it_and_the_answer_is_priced_and_cached(acme: Any
     ("message", "reason", "status"),
     [
         ({"content": "4?</think>It is 4.</s>"}, "stop", "answered"),
-        ({"content": [{"type": "text", "text": "It is "}, {"type": "text", "text": "4."}]}, "stop", "answered"),
         ({"content": None, "refusal": "No."}, "stop", "declined"),
         ({"content": "", "reasoning_content": "4?"}, "stop", "reasoning"),
         ({"content": "It is"}, "abort", None),
     ],
 )
-def test_a_hooks_reply_is_read_as_it_sends_it(
+def test_a_custom_providers_reply_is_read_as_it_sends_it(
     monkeypatch: pytest.MonkeyPatch, acme: Any, client: Any, message: dict[str, Any], reason: str, status: str | None
 ) -> None:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
-    async def reply(*_: object, **__: object) -> Mapping[str, Any]:
-        return {"choices": [choice], "usage": usage}
+    class Replies(litellm().CustomLLM):  # type: ignore[misc]
+        async def acompletion(self, *_: object, **__: object) -> Any:
+            return litellm().ModelResponse(choices=[choice], usage=usage)
 
-    monkeypatch.setattr(HOOKS, "entries", {"acme": ProviderHook("acme", reply)})
-    monkeypatch.setattr(litellm(), "custom_provider_map", custom_providers(litellm()))
+    register(monkeypatch, Replies)
     if status is None:
         with pytest.raises(WorkerUnreachable, match=r"broke off \(finish reason abort\)"):
             ask(client, acme.model_copy(update={"retries": 0}))
@@ -93,8 +101,10 @@ def test_a_hooks_reply_is_read_as_it_sends_it(
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_passing_failure_is_tried_again(status: int, acme: Any, loopback: Any, client: Any) -> None:
-    loopback.plan = [status]
-    assert (ask(client, acme).retries, len(loopback.requests)) == (1, 2)
+    loopback.plan = [str(status)]
+    response = ask(client, acme)
+    assert (response.retries, len(loopback.requests)) == (1, 2)
+    assert client.ledger.spent("run") == pytest.approx(response.cost_usd)  # nobody bills a status
 
 
 @pytest.mark.parametrize(
@@ -103,6 +113,7 @@ def test_a_passing_failure_is_tried_again(status: int, acme: Any, loopback: Any,
         (401, "no such key", ConfigError, "refused the key in LOOPBACK_KEY"),
         (404, "no model large", ConfigError, "does not serve 'acme/large'"),
         (400, "content management policy", WorkerRefused, "refused the content"),
+        (400, "depth is unknown", RequestRejected, "rejected the request .*depth is unknown"),
         (503, "away", WorkerUnreachable, "no response after 2 attempts"),
     ],
 )
@@ -115,7 +126,7 @@ def test_a_lasting_failure_is_named_as_any_providers(
 
 
 def test_an_unknown_provider_is_refused_with_both_ways(loopback: Any, client: Any) -> None:
-    with pytest.raises(ConfigError, match=r"does not begin with a provider that LiteLLM knows.*ops/workers/hooks"):
+    with pytest.raises(ConfigError, match=r"does not begin with a provider that LiteLLM knows.*ops/providers"):
         ask(client, loopback.worker(model="unheard-of/large"))
 
 

@@ -1,20 +1,19 @@
-"""Shared worker answers: precaching, training, evaluation and serving share them; repeated steps and probes do not. The
-sample's index and the temperature reach the embedded workers."""
+"""Shared worker answers: precaching, training, evaluation and serving share them; repeated steps, and questions asked
+again to detect drift, do not. The sample's index and the temperature reach the embedded workers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import date
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from ops.benchmarks.store import write_problems
-from ops.cache import cache_key
 from ops.conductor.rollout import roll_out
-from ops.config import Evaluation, Pool, Probing, Setup, Worker, load_pool, load_recipe
+from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
@@ -22,8 +21,8 @@ from ops.core.workspace import Workspace
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate_method
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.retraining.probes import ProbeRecord, probe
-from ops.retraining.slices import NightlyClient
+from ops.retraining.drift import DayClient, ask_workers_again
+from ops.store import cache_key
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.workers.client import WorkerClient
@@ -37,7 +36,6 @@ SOLVER = Worker.model_validate(
 )
 AGAIN = Workflow((Step(0, SOLVE), Step(0, SOLVE), Step(0, SOLVE), Step(0, "Vote.", "all")))
 """Four calls: three samples of one prompt, and one call that sees them."""
-PROBING = Probing(reference=8, questions=4, false_alarms=0.2)
 
 
 @pytest.fixture
@@ -73,22 +71,21 @@ def test_repeated_steps_and_equal_branches_share_their_further_answers(
     assert live(client) == len(problems), "the votes alone"
 
 
-def test_probes_and_nights_find_nothing_that_workflows_were_answered(
+def test_questions_asked_again_find_nothing_that_workflows_were_answered(
     tmp_path: Path, problems: list[Problem], client: WorkerClient
 ) -> None:
     recipe = load_recipe(Workspace.find().root / "config", "quickstart")
-    setup = Setup(Workspace(tmp_path), recipe, Pool(name="probed", workers=(SOLVER,)))
+    setup = Setup(Workspace(tmp_path), recipe, Pool(name="asked", workers=(SOLVER,)))
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     for benchmark, rows in {"math500": asyncio.run(precache(problems, SOLVER, client))}.items():
         write_responses(rows, response_file(setup.workspace.data / "responses", SOLVER.name, benchmark))
     for number in range(3):
         asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, Team((SOLVER,), client), sample=number))
     live(client)
-    nights = [datetime(2026, 1, day, tzinfo=UTC) for day in (2, 3, 4)]
-    records: list[ProbeRecord] = [asyncio.run(probe(setup, SOLVER, client, PROBING, night)) for night in nights]
-    assert [night.asked for night in records[-1].nights] == [4, 4, 4]
-    assert live(client) == 8 + 3 * 4 * 2, "the references, and two answers a probe"
-    team = Team((SOLVER,), NightlyClient(client, 739_000))
+    for day in (2, 3, 4):
+        [record] = ask_workers_again(setup, client, Drift(questions=4), date(2026, 1, day))
+    assert (record.rounds, len(record.pairs), live(client)) == (3, 12, 12)
+    team = Team((SOLVER,), DayClient(client, date(2026, 1, 5)))
     asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
     assert live(client) == 4 * len(problems)
 
@@ -112,7 +109,9 @@ class Recorder:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         text = think(worker.name, messages, sample=sample, temperature=0.7).text
         self.texts.append(text)
         return Response(text, 1, 1, 0.0, 0.0, "stop")

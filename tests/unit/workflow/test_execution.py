@@ -16,11 +16,10 @@ from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreac
 from ops.core.response import Message, Response, Sample
 from ops.workflow.execution import Previous, execute, worker_messages
 from ops.workflow.grammar import SOLVE, Step, Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import Answering
-from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, one_after_another, run, workflows
+from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Queued, Tool, failing, one_after_another, run, workflows
 
 JOIN = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
 """Two independent steps, and one that sees both."""
@@ -43,10 +42,8 @@ def test_the_answer_is_that_of_the_sequential_reading(
             await asyncio.sleep(0)
 
     client = Tool(dawdle)
-    scheduler = Scheduler() if limits else None
-    trace = asyncio.run(
-        execute(workflow, QUESTION, Team(limited(limits or [9] * 4), client), sample=sample, scheduler=scheduler)
-    )
+    team = Team(limited(limits), Queued(client)) if limits else Team(WORKERS, client)
+    trace = asyncio.run(execute(workflow, QUESTION, team, sample=sample))
     wanted = one_after_another(workflow, sample)
     assert trace.status == "answered"
     assert trace.answer == wanted[len(workflow.steps) - 1]
@@ -64,7 +61,7 @@ def limited(limits: Sequence[int]) -> list[Worker]:
 
 @given(st.data())
 @settings(max_examples=12, deadline=None)
-def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataObject) -> None:
+def test_a_batch_through_the_same_queues_reads_as_one_after_another(data: st.DataObject) -> None:
     batch = data.draw(st.lists(workflows(), min_size=2, max_size=12))
     limits = data.draw(st.lists(st.integers(1, 3), min_size=4, max_size=4))
     chance = data.draw(st.randoms(use_true_random=False))
@@ -81,8 +78,8 @@ def test_a_batch_through_one_scheduler_reads_as_one_after_another(data: st.DataO
             return await super().complete(worker, messages, **options)
 
     async def together() -> list[WorkflowTrace]:
-        team, scheduler = Team(limited(limits), Limited()), Scheduler()
-        return await asyncio.gather(*(execute(workflow, QUESTION, team, scheduler=scheduler) for workflow in batch))
+        team = Team(limited(limits), Queued(Limited()))
+        return await asyncio.gather(*(execute(workflow, QUESTION, team) for workflow in batch))
 
     for workflow, trace in zip(batch, asyncio.run(together()), strict=True):
         assert trace.answer == one_after_another(workflow, 0)[len(workflow.steps) - 1]
@@ -98,7 +95,7 @@ def test_fifty_steps_are_as_good_as_five(data: st.DataObject) -> None:
         steps.append(Step(data.draw(st.integers(0, 3)), f"do {index}", tuple(sorted(seen))))
     steps[-1] = Step(0, "end", data.draw(st.sampled_from(["all", (48, 7)])))
     workflow = Workflow(tuple(steps))
-    assert run(workflow, Tool(), scheduler=Scheduler()).answer == one_after_another(workflow, 0)[49]
+    assert run(workflow, Tool()).answer == one_after_another(workflow, 0)[49]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.play import Question, play
 from ops.workflow.prompt import FewShot, recursive_messages
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import Answering, make_problem
@@ -57,7 +56,7 @@ def first_says(text: str) -> Answering:
 def run(text: str) -> tuple[WorkflowTrace, dict[str, list[Message]]]:
     """Return the trace, and the messages to each worker by its name and subtask."""
     client = first_says(text)
-    trace = asyncio.run(execute(WORKFLOW, "What is it?", Team(OFFERED, client), scheduler=Scheduler()))
+    trace = asyncio.run(execute(WORKFLOW, "What is it?", Team(OFFERED, client)))
     return trace, {f"{name}: {chat[-1]['content'].rpartition('Subtask: ')[2]}": chat for name, chat, _ in client.asked}
 
 
@@ -305,7 +304,7 @@ def test_messages_to_workers_keep_their_boundaries_on_a_careless_server(kind: st
     def chats(words: str) -> list[list[Message]]:
         mouth, offered = Answering(words), [Worker(name="w", model="local/w")]
         workflow = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
-        asyncio.run(execute(workflow, words, Team(offered, mouth), scheduler=Scheduler()))
+        asyncio.run(execute(workflow, words, Team(offered, mouth)))
         return [*(chat for _, chat, _ in mouth.asked), solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template

@@ -13,17 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.cache import cache_key
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
 from ops.core.response import Message, Response
+from ops.store import cache_key
 from ops.workflow.execution import Previous, carried, execute, messages_of
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.scheduler import Scheduler
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import Answering
-from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Tool, failing, run
+from tests.unit.workflow.tools import CHAIN, QUESTION, WORKERS, Queued, Tool, failing, run
 
 SIDE_BY_SIDE = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", "all")))
 LONG = "First. " + "and so on " * 500 + "Answer: 42"
@@ -147,15 +146,17 @@ def test_steps_record_their_times() -> None:
 @pytest.mark.long
 def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
     class Short:
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
+        ) -> Response:
             await asyncio.sleep(0)
             return Response("x" * 200, 1, 1, 0.0, 0.0, "stop")
 
-    scheduler, team = Scheduler(), Team(WORKERS, Short())
+    team = Team(WORKERS, Queued(Short()))
 
     async def rounds(count: int) -> None:
         for _ in range(count):
-            runs = (execute(SIDE_BY_SIDE, f"{QUESTION} {n}", team, scheduler=scheduler) for n in range(300))
+            runs = (execute(SIDE_BY_SIDE, f"{QUESTION} {n}", team) for n in range(300))
             await asyncio.gather(*runs)
 
     async def scenario() -> tuple[int, int, int]:

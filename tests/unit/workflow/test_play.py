@@ -37,7 +37,7 @@ class Tool:
     def __init__(self) -> None:
         self.chats: list[list[Message]] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object) -> Response:
         if worker.name == "down":
             raise WorkerUnreachable("down")
         if worker.name == "refusing":
@@ -110,7 +110,9 @@ def test_steps_that_are_not_run_do_not_count_against_the_budget() -> None:
 
 def test_a_deadline_in_a_round_is_reported() -> None:
     class Slow(Tool):
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
+        ) -> Response:
             if worker.name == "one":
                 await asyncio.Event().wait()
             return await super().complete(worker, messages, sample=sample)
@@ -164,7 +166,9 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
     class Poor(Tool):
         ended = 0
 
-        async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int = 0) -> Response:
+        async def complete(
+            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, **_: object
+        ) -> Response:
             if "What is a?" in messages[0]["content"]:
                 raise OverBudget("the cap")
             await asyncio.sleep(0.02)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from ops.config import Execution, Worker
 from ops.core.response import Message, Response, Sample
+from ops.workers.queue import WorkerQueue
+from ops.workers.scheduling import ALONE, Client, Speeds, Turn
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -35,7 +37,9 @@ class Tool:
         self.ended: list[str] = []
         self.cancelled: list[str] = []
 
-    async def complete(self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0) -> Response:
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
+    ) -> Response:
         subtask = messages[-1]["content"].rpartition("Subtask: ")[2]
         sample = Sample.of(sample).index
         self.calls.append((worker.name, list(messages), sample))
@@ -48,6 +52,31 @@ class Tool:
         self.ended.append(subtask)
         text = reply(worker.name, messages, sample)
         return Response(text, 10 * len(messages), len(subtask), 0.001, 1.0, "stop", cached=len(messages) > 1)
+
+
+class Queued:
+    """Another client behind the real queue of each worker."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.speeds = client, Speeds()
+        self.queues: dict[str, WorkerQueue] = {}
+
+    def queue(self, worker: Worker) -> WorkerQueue:
+        """Return the worker's queue, which measures by the clock of the event loop."""
+        new = WorkerQueue(worker, speeds=self.speeds, clock=asyncio.get_running_loop().time)
+        return self.queues.setdefault(worker.name, new)
+
+    async def complete(
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+    ) -> Response:
+        queue = self.queue(worker)
+        place = await queue.enter("call", 0, turn)
+        try:
+            response = await self.client.complete(worker, messages, sample=sample)
+        finally:
+            queue.leave(place, 0)
+        queue.answered(place, response.completion_tokens)
+        return response
 
 
 def one_after_another(workflow: Workflow, sample: int) -> dict[int, str]:

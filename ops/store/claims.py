@@ -1,17 +1,23 @@
-"""Claims of the local cache: one process of this machine makes a call, and the others wait for its response."""
+"""Claims: one process or thread computes a value or makes a call, and the others wait for what it stores.
+
+Those of one machine are in a SQLite file; those of a team are leases in the server that has the entries.
+"""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+from ops.core.errors import CacheUnavailable
 from ops.core.processes import ProcessId, State, state_of, this_process
+from ops.core.servers import Leases
 from ops.core.sqlite import SqliteFile, batched, placeholders
 
 log = logging.getLogger(__name__)
@@ -47,11 +53,11 @@ class LocalClaim:
 
 
 class LocalClaims:
-    """`claims.sqlite` in a cache's folder. It is separate from the responses because a commit to a small file costs a
-    fiftieth.
+    """The claims in `claims.sqlite` of the store's folder, by their names (`claim_name`).
 
-    A claim ends when its response is stored, with its release, or with its process. The claim of an ended process is
-    taken over, but not before `until`, because a sent call may have been served and is paid for. A suspended process
+    They have a file of their own because a commit to a small SQLite file is much faster than one to the large file of
+    entries. A claim ends when its value is stored, with its release, or with its process. The claim of an ended process
+    is taken over, but not before `until`, because a sent call may have been served and is paid for. A suspended process
     may lose its claim likewise; it detects this before it sends its call. A damaged file is renamed, and a new one is
     begun: the calls of running processes may then be made twice.
     """
@@ -195,3 +201,88 @@ def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str
         if connection.execute(_TAKE_OVER, (*this_process(), key, *rows[key])).rowcount == 1:
             taken.add(key)
     return taken
+
+
+# ── claims of a team ─────────────────────────────────────────────────────────
+
+
+class Lease(NamedTuple):
+    """The lease of one claim: the token that only its holder knows, and for how long it lasts from now."""
+
+    token: str
+    seconds: float
+
+
+class LeaseServer(Protocol):
+    """A server that keeps leases by name. The methods raise `CacheUnavailable` if it does not answer."""
+
+    def acquire(self, names: Sequence[str], lease: Lease) -> Sequence[bool]:
+        """Take the lease of each name that is free; return which were taken."""
+        ...
+
+    def renew(self, leases: Mapping[str, Lease]) -> set[str]:
+        """Let these leases last as they say from now on; return the names of those that are still held."""
+        ...
+
+    def give_up(self, name: str, token: str) -> None:
+        """End a lease, unless another holder has it."""
+        ...
+
+
+class LeasedClaim:
+    """The claim of one name at a server, until it is released or its process dies."""
+
+    def __init__(self, claims: LeasedClaims, name: str, token: str) -> None:
+        self._claims, self._name, self._token = claims, name, token
+
+    def release(self) -> None:
+        """Release the claim. If the server is gone, the claim expires by itself."""
+        with suppress(CacheUnavailable):
+            self._claims.drop(self._name, self._token)
+
+
+class LeasedClaims:
+    """This process's claims at a server.
+
+    A claim expires `lease_s` seconds after its process died, or when no answer to its call can come any more; a running
+    process renews it.
+    """
+
+    def __init__(self, server: LeaseServer, lease_s: float) -> None:
+        self._server, self._lease_s = server, lease_s
+        self._leases = Leases[str, tuple[str, float]]("cache claims", lease_s / 3, self._keep)
+        """Name → token, and the time until which an answer to a sent call may arrive (monotonic clock)."""
+
+    def take(self, names: Sequence[str]) -> list[LeasedClaim | None]:
+        """Claim each name; None for those that others hold."""
+        token = secrets.token_hex(16)
+        taken = self._server.acquire(names, Lease(token, self._lease_s))
+        claims = [LeasedClaim(self, name, token) if own else None for name, own in zip(names, taken, strict=True)]
+        with self._leases.held() as held:
+            held.update((name, (token, 0.0)) for name, own in zip(names, taken, strict=True) if own)
+        return claims
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        """See `LocalClaims.mark_sent`."""
+        with self._leases.held() as held:
+            tokens = {name: held[name][0] for name in seconds.keys() & held.keys()}
+        until = {name: time.monotonic() + seconds[name] for name in tokens}
+        kept = self._server.renew({name: self._lease(token, until[name]) for name, token in tokens.items()})
+        with self._leases.held() as held:
+            held.update((name, (tokens[name], until[name])) for name in kept & held.keys())
+        return kept
+
+    def drop(self, name: str, token: str) -> None:
+        """Give a claim up."""
+        with self._leases.held() as held:
+            if held.get(name, ("",))[0] == token:
+                del held[name]
+        self._server.give_up(name, token)
+
+    def _keep(self, held: dict[str, tuple[str, float]]) -> None:
+        # The calls that hold these claims receive an error themselves.
+        with suppress(CacheUnavailable):
+            self._server.renew({name: self._lease(token, until) for name, (token, until) in held.items()})
+
+    def _lease(self, token: str, until: float) -> Lease:
+        return Lease(token, max(self._lease_s, until - time.monotonic()))

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ops.cache.backend import cache_material, marks
-from ops.cache.front import ResponseCache
 from ops.core.response import Message, Sample
+from ops.store.entries import cache_material, marks
+from ops.store.responses import ResponseCache
 
 NEIGHBOURS = 1000
 """Number of entries of each kind to compare at most: the same messages, the next in order, the previous."""

@@ -18,15 +18,19 @@ from typing import Any
 
 import pytest
 
-from ops.cache import ResponseCache
 from ops.config import Price, Worker
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
+from ops.store import Backend, ResponseCache
+from ops.store.postgres import PostgresBackend
+from ops.store.redis_server import RedisBackend
+from ops.store.sqlite_file import SqliteBackend
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from tests import needs
 from tests.faults.processes import Process
 from tests.faults.remote import FaultServer
+from tests.unit.store.conftest import server_url
 
 PROCESSES = 8
 ASKED_AT_ONCE = 8
@@ -34,11 +38,12 @@ PUT_EACH_TURN, LEAST_WRITTEN = 5, 25
 
 
 def open_place(place: str) -> ResponseCache:
-    if not place.startswith("redis://"):
-        return ResponseCache(Path(place), memory_chars=2000)  # mostly on disk, where the other processes' rows are
-    from ops.cache.shared import SharedBackend
-
-    return ResponseCache(SharedBackend(place), memory_chars=2000)
+    backend: Backend = SqliteBackend(Path(place))
+    if place.startswith("redis://"):
+        backend = RedisBackend(place)
+    elif "://" in place:
+        backend = PostgresBackend(place)
+    return ResponseCache(backend, memory_chars=2000)  # mostly on disk, where the other processes' responses are
 
 
 def own_key(process: int, number: int) -> str:
@@ -121,20 +126,18 @@ def _run_together(place: str, ledger: Path, url: str, seconds: float) -> list[An
     ("kind", "seconds"),
     [
         ("local", 1.0),
-        pytest.param("shared", 1.0, marks=needs.redis),
+        pytest.param("redis", 1.0, marks=needs.redis),
+        pytest.param("postgres", 1.0, marks=needs.postgres),
         pytest.param("local", 20.0, marks=pytest.mark.soak),
-        pytest.param("shared", 10.0, marks=[pytest.mark.soak, needs.redis]),
+        pytest.param("redis", 10.0, marks=[pytest.mark.soak, needs.redis]),
+        pytest.param("postgres", 10.0, marks=[pytest.mark.soak, needs.postgres]),
     ],
 )
 def test_eight_processes_share_a_cache(
     kind: str, seconds: float, tmp_path: Path, server: FaultServer, request: pytest.FixtureRequest
 ) -> None:
     server.order(rate=1.0, faults=["echo"], latency_s=0.02)
-    place = str(tmp_path / "cache")
-    if kind == "shared":
-        redis_server = request.getfixturevalue("redis_server")
-        redis_server.client.flushall()
-        place = redis_server.url
+    place = str(tmp_path / "cache") if kind == "local" else server_url(kind, request)
     seconds = float(os.environ.get("PODIUM_SOAK_S", seconds))
     results = _run_together(place, tmp_path / "ledger.sqlite", f"{server.url}/v1", seconds)
 

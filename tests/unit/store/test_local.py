@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.cache import ResponseCache, cache_key, cache_material
-from ops.cache.front import OVERHEAD
 from ops.core import sqlite
 from ops.core.errors import DataError
 from ops.core.response import Response
 from ops.core.sqlite import SqliteFile
 from ops.spending.ledger import Ledger
-from tests.unit.cache.conftest import RESPONSE
+from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical
+from ops.store.admin import verify
+from ops.store.misses import why_miss
+from ops.store.responses import OVERHEAD
+from ops.store.sqlite_file import SqliteBackend
+from tests.unit.store.conftest import RESPONSE
 
 
 @given(text=st.text(st.characters(), max_size=50), cost=st.floats(0, 1e3), latency=st.floats(0, 1e5))
@@ -63,11 +68,11 @@ def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE responses SET response = replace(response, 'Answer', 'Anser')",
-        "UPDATE responses SET response = '['",
-        "UPDATE responses SET response = CAST(X'FF00FE' AS TEXT)",
-        "UPDATE responses SET response = X'00'",
-        "UPDATE responses SET checksum = ''",
+        "UPDATE entries SET value = replace(value, 'Answer', 'Anser')",
+        "UPDATE entries SET value = '['",
+        "UPDATE entries SET value = CAST(X'FF00FE' AS TEXT)",
+        "UPDATE entries SET value = X'00'",
+        "UPDATE entries SET checksum = ''",
     ],
 )
 def test_a_damaged_row_is_dropped_and_missed(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +119,7 @@ OPENED: dict[str, Callable[[Path], object]] = {
 _OPEN = """
 import sys
 from pathlib import Path
-from ops.cache import ResponseCache
+from ops.store import ResponseCache
 print(len(ResponseCache(Path(sys.argv[1]))))
 """
 
@@ -135,6 +140,45 @@ def test_a_file_of_another_version_is_refused_and_not_touched(tmp_path: Path, na
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("something",)]
     connection.close()
     assert list(tmp_path.glob("*damaged*")) == []
+
+
+def test_paid_responses_of_an_earlier_version_are_carried_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file as Podium wrote it when the store had responses only."""
+    messages = [{"role": "user", "content": "Question?"}]
+    key, material = cache_key({"model": "m"}, messages, 0), cache_material({"model": "m"}, messages, 0)
+    body = canonical(["Answer: 4", 10, 5, 2e-5, 0.25, "stop"])
+    with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
+        connection.execute(
+            "CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, "
+            "material TEXT NOT NULL, created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL)"
+        )
+        connection.execute("CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)")
+        connection.execute("CREATE INDEX near ON responses (substr(material, 13, 96), messages)")
+        checksum = hashlib.blake2b(body.encode(), digest_size=8).hexdigest()
+        connection.execute("INSERT INTO responses VALUES (?, ?, ?, ?, 1.0, 2, 3)", (key, body, checksum, material))
+        connection.execute("INSERT INTO identities VALUES (2, '{}')")
+        connection.execute("PRAGMA user_version=3")
+    connection.close()
+    before = (tmp_path / "responses.sqlite").read_bytes()
+    with caplog.at_level(logging.WARNING):
+        cache = ResponseCache(tmp_path)
+        response = cache.get(key)
+    assert (response, len(cache)) == (replace(RESPONSE, retries=0, cached=True), 1)
+    assert [text for text in caplog.messages if "carried over" in text] == caplog.messages[:1]
+    assert why_miss(cache, {"model": "other"}, messages).differences[0].field == "worker.model"
+    values = ValueStore(cache.backend, Kind.COMPLETION, str)
+    values.put({"a": "a text"})
+    assert (values.get(["a"]), len(cache), verify(cache.backend)) == ({"a": "a text"}, 1, (2, ()))
+    cache.close()
+
+    damaged = tmp_path / "damaged"  # a damaged file of that version is repaired, too
+    damaged.mkdir()
+    (damaged / "responses.sqlite").write_bytes(before[: len(before) - 4096] + b"garbage " * 512)
+    verify(SqliteBackend(damaged), repair=True)
+    repaired = ResponseCache(damaged)
+    assert (len(repaired), verify(repaired.backend).damaged) in [(1, ()), (0, ())]
 
 
 def test_processes_that_meet_no_file_make_it_once(tmp_path: Path) -> None:

@@ -1,8 +1,13 @@
-"""One worker's limits: calls in flight, requests and tokens per minute, and pauses that its provider requests."""
+"""The queue of one worker: which call goes next, and when it may be sent.
+
+It knows the worker's limits (calls in flight, requests and tokens per minute), whether other processes and machines
+share them, the pauses that the provider requests, and the worker's circuit breaker.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
 import time
 from collections import deque
@@ -11,8 +16,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ops.config import Worker
+from ops.core.errors import WorkerUnreachable
+from ops.workers.breaker import Breaker
 from ops.workers.fleet import FleetLimits
 from ops.workers.machine import MachineLimits, Times
+from ops.workers.scheduling import ALONE, Speeds, Turn
 
 RECOVERY_ROUNDS = 32
 """Rounds of calls without a 429 that restore the full concurrency from one call at a time."""
@@ -46,21 +54,35 @@ class RatePacer:
 
 
 class Place(NamedTuple):
-    """What a call holds from `enter` to `leave`: its tokens of the pace, and its slot of the machine."""
+    """What a call holds from `enter` to `leave`."""
 
     tokens: float
+    """The tokens that the call took from the rate."""
     slot: int | None
+    """The slot that it took from the limits shared with other processes."""
+    began: float
+    """When it was allowed to be sent, by the queue's clock."""
 
 
-class _Waiter(NamedTuple):
-    loop: asyncio.AbstractEventLoop
-    granted: asyncio.Future[None]
+class _Waiting:
+    """A call that waits for a place; a cancelled one stays in the heap until its turn comes."""
+
+    def __init__(self, turn: Turn, again: bool, arrival: int) -> None:
+        self.turn, self.again, self.arrival = turn, again, arrival
+        self.loop = asyncio.get_running_loop()
+        self.granted = self.loop.create_future()
+        self.has_place = self.is_gone = False
 
 
-class Limits:
-    """Starts calls to one worker; shared by all event loops and threads of a client.
+class WorkerQueue:
+    """The calls to one worker, in all event loops and threads of a client.
 
-    With `machine` (or a fleet of machines), all processes share the slots, the pace and the pauses that the provider
+    Of the calls that wait, one that is repeated after a failure goes first, because at the end of a long queue its next
+    pause would begin only after all others. Then goes the call with the most remaining work (`Turn`), because a batch
+    ends with its slowest workflow, and first come, first served would delay long chains behind short ones. Equals keep
+    the order of their arrival.
+
+    With `shared`, all processes of a machine or a fleet share the slots, the rates and the pauses that the provider
     requests; each process measures by itself how far 429s reduce the calls in flight. If 429s are a quarter of the last
     outcomes, the calls in flight are halved once for all calls sent before; every success restores a little (additive
     increase, multiplicative decrease). A single 429 halves nothing, because shared endpoints send some at any rate.
@@ -71,17 +93,23 @@ class Limits:
     def __init__(
         self,
         worker: Worker,
+        *,
+        shared: MachineLimits | FleetLimits | None = None,
+        speeds: Speeds | None = None,
         clock: Callable[[], float] = time.monotonic,
-        machine: MachineLimits | FleetLimits | None = None,
     ) -> None:
+        self.worker = worker
+        self.breaker = Breaker(worker.breaker_failures, worker.breaker_rest_s, clock)
         self._ceiling, self._allowed = worker.concurrency, float(worker.concurrency)
         self._requests = RatePacer(worker.requests_per_minute) if worker.requests_per_minute else None
         self._tokens = RatePacer(worker.tokens_per_minute) if worker.tokens_per_minute else None
         self._expected, self._answers = float(worker.max_tokens), 0
-        self._clock, self._machine, self._own_times = clock, machine, Times()
-        self._now = machine.now if machine else clock
-        self._busy = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._clock, self._shared, self._own_times = clock, shared, Times()
+        self._now = shared.now if shared else clock
+        self._speeds = speeds or Speeds()
+        self._edition = self._speeds.edition
+        self._busy = self._arrivals = self._queued = 0
+        self._heap: list[tuple[bool, float, int, _Waiting]] = []
         self._halved_at = 0.0
         self._row = 0
         self._outcomes: deque[bool] = deque(maxlen=min(_OUTCOMES, worker.concurrency))
@@ -92,35 +120,36 @@ class Limits:
         """Return the number of calls that may be in flight now."""
         return int(self._allowed)
 
-    async def enter(self, prompt_chars: int, *, again: bool = False) -> Place:
-        """Wait for a free place and for the pace. `leave` must follow.
+    @property
+    def waiting(self) -> int:
+        """Return the number of calls that wait for a place."""
+        return self._queued
 
-        First come, first served, except that a repeated call (`again`) goes first: at the end of a long queue its next
-        pause would begin only after all others. A cancelled wait changes nothing.
+    async def enter(self, call: object, prompt_chars: int, turn: Turn = ALONE, *, again: bool = False) -> Place:
+        """Wait until `call` may be sent. `leave` must follow; a cancelled wait changes nothing.
+
+        `again`: the call is repeated after a failure. Raises `WorkerUnreachable` while the circuit is open.
         """
-        with self._lock:
-            free = self._busy < int(self._allowed) and not self._waiting
-            if free:
-                self._busy += 1
-            else:
-                loop = asyncio.get_running_loop()
-                waiter = _Waiter(loop, loop.create_future())
-                if again:
-                    self._waiting.appendleft(waiter)
-                else:
-                    self._waiting.append(waiter)
-        if not free:
-            await self._granted(waiter)
-        try:
-            slot = await self._machine.take(self._ceiling) if self._machine else None
+        with turn.waiting():
+            if (waiting := self._join(turn, again)) is not None:
+                await self._granted(waiting)
+            slot = None
             try:
-                return Place(await self._paced(prompt_chars), slot)
+                if self._shared is not None:
+                    slot = await self._shared.take(self._ceiling)
+                place = Place(await self._paced(prompt_chars), slot, self._clock())
             except BaseException:
                 self._give(slot)
+                self._free_place()
                 raise
-        except BaseException:
-            self._free_place()
-            raise
+        if rest_s := self.breaker.rest_s(call):  # asked here because the wait may have been long
+            self.leave(place, 0)
+            worker = self.worker
+            raise WorkerUnreachable(
+                f"worker {worker.name!r} ({worker.model}) is paused: {worker.breaker_failures} calls or more "
+                f"in a row had no response, at last {self.breaker.reason}; it is tried again in {rest_s:.0f} s"
+            )
+        return place
 
     def leave(self, place: Place, used: int) -> None:
         """Record the end of the call and the tokens that it used."""
@@ -129,9 +158,11 @@ class Limits:
         self._give(place.slot)
         self._free_place()
 
-    def answered(self, completion_tokens: int) -> None:
-        """Record a successful call: slightly more may be in flight, and its length updates the estimate."""
+    def answered(self, place: Place, completion_tokens: int) -> None:
+        """Record a successful call: slightly more may be in flight, and its duration and length update the
+        estimates."""
         with self._lock:
+            self._speeds.learn(self.worker, self._clock() - place.began)
             self._row = 0
             self._outcomes.append(False)
             self._answers += 1
@@ -162,40 +193,68 @@ class Limits:
             with self._times() as times:
                 times.not_before = max(times.not_before, self._now() + wish)
 
-    # ── places ───────────────────────────────────────────────────────────────
+    # ── order ────────────────────────────────────────────────────────────────
 
-    async def _granted(self, waiter: _Waiter) -> None:
+    def _join(self, turn: Turn, again: bool) -> _Waiting | None:
+        """Take a free place and return None, or join the waiting calls."""
+        with self._lock:
+            if self._busy < int(self._allowed) and not self._queued:
+                self._busy += 1
+                return None
+            self._arrivals += 1
+            self._queued += 1
+            waiting = _Waiting(turn, again, self._arrivals)
+            heapq.heappush(self._heap, self._entry(waiting))
+        return waiting
+
+    def _entry(self, waiting: _Waiting) -> tuple[bool, float, int, _Waiting]:
+        """Return the call as the heap orders it."""
+        remaining_s = waiting.turn.remaining_s
+        left_s = self._speeds.expected_s(self.worker) if remaining_s is None else remaining_s(self._speeds)
+        # The newest repeated call goes first of all.
+        arrival = -waiting.arrival if waiting.again else waiting.arrival
+        return not waiting.again, 0.0 if waiting.again else -left_s, arrival, waiting
+
+    async def _granted(self, waiting: _Waiting) -> None:
         try:
-            await waiter.granted
+            await waiting.granted
         except BaseException:
             with self._lock:
-                waits = waiter in self._waiting
-                if waits:
-                    self._waiting.remove(waiter)
-            if not waits:  # granted after its caller had gone
+                waiting.is_gone = True
+                self._queued -= not waiting.has_place
+            if waiting.has_place:  # granted at the moment of the cancellation
                 self._free_place()
             raise
 
     def _free_place(self) -> None:
         with self._lock:
             self._busy -= 1
-        if self._waiting:
+        if self._queued:
             self._wake()
 
     def _wake(self) -> None:
+        """Give free places to the calls that go first."""
         woken = []
         with self._lock:
-            while self._waiting and self._busy < int(self._allowed):
-                self._busy += 1
-                woken.append(self._waiting.popleft())
+            if self._edition != self._speeds.edition:
+                self._edition = self._speeds.edition
+                self._heap = [self._entry(waiting) for *_, waiting in self._heap if not waiting.is_gone]
+                heapq.heapify(self._heap)
+            while self._heap and self._busy < int(self._allowed):
+                waiting = heapq.heappop(self._heap)[-1]
+                if not waiting.is_gone:
+                    self._busy += 1
+                    self._queued -= 1
+                    waiting.has_place = True
+                    woken.append(waiting)
         here = asyncio.get_running_loop()
-        for waiter in woken:
-            if waiter.loop is here:
-                _grant(waiter.granted)
+        for waiting in woken:
+            if waiting.loop is here:
+                _grant(waiting.granted)
                 continue
             try:
-                waiter.loop.call_soon_threadsafe(_grant, waiter.granted)
-            except RuntimeError:  # that loop was closed meanwhile, with its waiter
+                waiting.loop.call_soon_threadsafe(_grant, waiting.granted)
+            except RuntimeError:  # that loop was closed meanwhile, with its call
                 self._free_place()
 
     # ── pace ─────────────────────────────────────────────────────────────────
@@ -239,19 +298,19 @@ class Limits:
 
     @contextmanager
     def _times(self) -> Iterator[Times]:
-        if self._machine is not None:
-            with self._machine.times() as times:
+        if self._shared is not None:
+            with self._shared.times() as times:
                 yield times
         else:
             with self._lock:
                 yield self._own_times
 
     def _not_before(self) -> float:
-        return (self._machine.known_times() if self._machine else self._own_times).not_before
+        return (self._shared.known_times() if self._shared else self._own_times).not_before
 
     def _give(self, slot: int | None) -> None:
-        if self._machine is not None and slot is not None:
-            self._machine.give(slot)
+        if self._shared is not None and slot is not None:
+            self._shared.give(slot)
 
 
 def _grant(granted: asyncio.Future[None]) -> None:

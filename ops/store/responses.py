@@ -1,4 +1,4 @@
-"""`ResponseCache`: an in-memory cache in front of a backend, and the treatment of damaged rows."""
+"""`ResponseCache`: the paid responses of a store, with a cache in memory in front of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from ops.cache.backend import CACHE_URL, Backend, CacheRow, CallClaim, decode, encode
-from ops.cache.local import LocalBackend
 from ops.core.response import Response
 from ops.core.together import Together
+from ops.store.entries import CACHE_URL, Backend, Claim, Entry, Kind, read_response
+from ops.store.sqlite_file import SqliteBackend
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 class _Taken(NamedTuple):
     """The result of an attempt to claim a key, and whether its response is stored now."""
 
-    claim: CallClaim | None
+    claim: Claim | None
     stored: bool
 
 
@@ -38,14 +38,13 @@ OVERHEAD = 500
 class ResponseCache:
     """Responses by key, in a folder's SQLite file or in another `Backend`; many processes share it.
 
-    `memory_chars` bounds the responses kept in memory in front of it (characters). A row
-    that cannot be read is dropped and counts as a miss. Any method may raise
-    `sqlite3.Error` or `OSError` (no disk), `CacheUnavailable` (no server), and
-    `DataError` where a newer checkout wrote the file.
+    `memory_chars` bounds the responses kept in memory in front of it (characters). A response that cannot be read is
+    dropped and counts as a miss. Any method may raise `DataError` for a file that cannot be used now, `sqlite3.Error`
+    or `OSError` (no disk), and `CacheUnavailable` (no server).
     """
 
     def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
-        self.backend: Backend = LocalBackend(place) if isinstance(place, Path) else place
+        self.backend: Backend = SqliteBackend(place) if isinstance(place, Path) else place
         self._memory: LRUCache[str, Response] = LRUCache(memory_chars, getsizeof=_chars)
         self._lock = threading.Lock()
         self._claims = Together(self._take, undo=_release)
@@ -54,12 +53,12 @@ class ResponseCache:
         """Return the response of that key with `cached=True`, or None."""
         if (kept := self._recall(key)) is not None:
             return kept
-        row = self.backend.select(key)
-        if row is None:
+        entry = self.backend.select(Kind.RESPONSE, [key]).get(key)
+        if entry is None:
             return None
-        response = decode(*row)
+        response = read_response(key, entry)
         if response is None:
-            log.warning("cache row %s is damaged: dropped, the worker is asked again", key)
+            log.warning("the stored response %s is damaged: dropped, the worker is asked again", key)
             self.delete([key])
             return None
         self._remember(key, response)
@@ -74,22 +73,22 @@ class ResponseCache:
         if not entries:
             return
         now = time.time()
-        self.backend.insert([CacheRow(key, *encode(response), material, now) for key, material, response in entries])
+        self.backend.insert([Entry.of_response(*entry, now) for entry in entries])
         for key, _, response in entries:
             self._remember(key, replace(response, cached=True))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Drop entries; other processes may keep them in memory until they end."""
-        self.backend.delete(keys)
+        """Drop responses; other processes may keep them in memory until they end."""
+        self.backend.delete(Kind.RESPONSE, keys)
         with self._lock:
             for key in keys:
                 self._memory.pop(key, None)
 
     def holds(self, keys: Sequence[str]) -> set[str]:
         """Return the stored keys, which an estimate omits. Entries are not checked for damage."""
-        return self.backend.holds(keys)
+        return self.backend.holds(Kind.RESPONSE, keys)
 
-    async def claim(self, key: str) -> Response | CallClaim:
+    async def claim(self, key: str) -> Response | Claim:
         """Wait for the right to make the call of this key, or for its response from the process that holds it.
 
         Of all processes that share the cache, one makes the call. A claim must be released when the response is stored
@@ -118,16 +117,16 @@ class ResponseCache:
 
     def __len__(self) -> int:
         """Return the number of stored responses."""
-        return self.backend.count()
+        return self.backend.count(Kind.RESPONSE)
 
     def close(self) -> None:
         """Close the file or the connections; the next use opens them again."""
         self.backend.close()
 
     def _take(self, keys: Sequence[str]) -> list[_Taken]:
-        claims = self.backend.claim(*keys)
+        claims = self.backend.claim(Kind.RESPONSE, keys)
         # Read after the claims were taken: this finds responses stored since the caller's look-up.
-        stored = self.backend.holds(keys)
+        stored = self.backend.holds(Kind.RESPONSE, keys)
         return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
 
     def _recall(self, key: str) -> Response | None:
@@ -150,13 +149,22 @@ def _release(taken: _Taken) -> None:
 
 
 def open_cache(folder: Path) -> ResponseCache:
-    """Open the checkout's cache: the server in PODIUM_CACHE_URL, or the folder's file.
+    """Open the responses of the checkout's store (`open_backend`)."""
+    return ResponseCache(open_backend(folder))
 
-    Raises `ConfigError` if the variable holds no Redis URL, or its client is not installed.
+
+def open_backend(folder: Path) -> Backend:
+    """Open the checkout's store: the server in PODIUM_CACHE_URL, or the folder's file.
+
+    Raises `ConfigError` if the variable holds no URL of such a server, or its client is not installed.
     """
     url = os.environ.get(CACHE_URL)
     if not url:
-        return ResponseCache(folder)
-    from ops.cache.shared import SharedBackend
+        return SqliteBackend(folder)
+    if url.startswith("postgres"):
+        from ops.store.postgres import PostgresBackend
 
-    return ResponseCache(SharedBackend(url))
+        return PostgresBackend(url)
+    from ops.store.redis_server import RedisBackend
+
+    return RedisBackend(url)

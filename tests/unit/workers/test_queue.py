@@ -1,5 +1,5 @@
-"""A worker's limits and its circuit breaker, with a test clock if time matters; the slots and times of a machine, with
-real files and locks."""
+"""A worker's queue: its order, its limits and its circuit breaker, with a test clock if time matters; the slots and
+times of a machine, with real files and locks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.workers.limits import Limits, RatePacer
+from ops.workers.breaker import Breaker
 from ops.workers.machine import MachineLimits, machine_limits
-from ops.workers.worker_handle import Breaker
+from ops.workers.queue import Place, RatePacer, WorkerQueue
+from ops.workers.scheduling import Speeds, Turn
 from tests.unit.workers.conftest import ASK
 
 
 def limited(**settings: Any) -> Worker:
     return Worker.model_validate({"name": "w", "model": "openai/m", "price": {"input": 1, "output": 2}} | settings)
+
+
+PLACE = Place(0.0, None, 0.0)
 
 
 class Clock:
@@ -34,9 +40,9 @@ class Clock:
         return self.now
 
 
-def crowd(limits: Limits, times: int, sent_at: float, retry_after_s: float | None = None) -> None:
+def crowd(queue: WorkerQueue, times: int, sent_at: float, retry_after_s: float | None = None) -> None:
     for _ in range(times):
-        limits.crowded(sent_at, retry_after_s, 0.5)
+        queue.crowded(sent_at, retry_after_s, 0.5)
 
 
 def test_a_pace_never_exceeds_its_limit_in_any_minute() -> None:
@@ -59,57 +65,57 @@ def test_a_pace_is_corrected_by_a_calls_real_usage() -> None:
 
 def test_many_429s_halve_the_calls_in_flight_once_and_successes_bring_them_back() -> None:
     clock = Clock()
-    limits = Limits(limited(concurrency=32), clock)
-    crowd(limits, 4, sent_at=99.0)
-    assert limits.allowed == 16
-    crowd(limits, 28, sent_at=99.0)  # all were sent before the limit was halved
-    assert limits.allowed == 16
+    queue = WorkerQueue(limited(concurrency=32), clock=clock)
+    crowd(queue, 4, sent_at=99.0)
+    assert queue.allowed == 16
+    crowd(queue, 28, sent_at=99.0)  # all were sent before the limit was halved
+    assert queue.allowed == 16
     clock.now = 101.0
-    crowd(limits, 4, sent_at=100.5)
-    assert limits.allowed == 8
+    crowd(queue, 4, sent_at=100.5)
+    assert queue.allowed == 8
     seen = []
 
     async def succeed() -> None:
         for _ in range(900):
-            limits.answered(5)
-            seen.append(limits.allowed)
+            queue.answered(PLACE, 5)
+            seen.append(queue.allowed)
 
     asyncio.run(succeed())
     assert seen == sorted(seen) and seen[0] == 8 and seen[100] < 32 and seen[-1] == 32
 
 
 def test_a_stray_429_halves_nothing() -> None:
-    limits = Limits(limited(concurrency=64))
+    queue = WorkerQueue(limited(concurrency=64))
 
     async def night() -> None:
         for number in range(500):
             if number % 20 == 0:
-                limits.crowded(time.monotonic(), None, 0.01)
-            limits.answered(5)
+                queue.crowded(time.monotonic(), None, 0.01)
+            queue.answered(PLACE, 5)
 
     asyncio.run(night())
-    assert limits.allowed == 64
+    assert queue.allowed == 64
 
 
 def test_concurrency_never_falls_below_one_call() -> None:
     clock = Clock()
-    limits = Limits(limited(concurrency=4), clock)
+    queue = WorkerQueue(limited(concurrency=4), clock=clock)
     for _ in range(10):
         clock.now += 1
-        crowd(limits, 4, sent_at=clock.now)
-    assert limits.allowed == 1
+        crowd(queue, 4, sent_at=clock.now)
+    assert queue.allowed == 1
 
 
 def test_tokens_per_minute_are_estimated_before_and_corrected_after() -> None:
-    limits = Limits(limited(tokens_per_minute=6000, max_tokens=1000, concurrency=1))
+    queue = WorkerQueue(limited(tokens_per_minute=6000, max_tokens=1000, concurrency=1))
 
     async def calls() -> list[float]:
         starts = []
         for _ in range(4):
-            taken = await limits.enter(prompt_chars=40)
+            taken = await queue.enter("call", prompt_chars=40)
             starts.append(time.monotonic())
-            limits.answered(10)
-            limits.leave(taken, used=20)
+            queue.answered(taken, 10)
+            queue.leave(taken, used=20)
         return starts
 
     starts = asyncio.run(calls())
@@ -118,20 +124,20 @@ def test_tokens_per_minute_are_estimated_before_and_corrected_after() -> None:
 
 
 def test_places_are_kept_over_threads_and_loops() -> None:
-    limits = Limits(limited(concurrency=3))
+    queue = WorkerQueue(limited(concurrency=3))
     busy = most = 0
     lock = threading.Lock()
 
     async def call() -> None:
         nonlocal busy, most
-        taken = await limits.enter(4)
+        taken = await queue.enter("call", 4)
         with lock:
             busy += 1
             most = max(most, busy)
         await asyncio.sleep(0.005)
         with lock:
             busy -= 1
-        limits.leave(taken, 1)
+        queue.leave(taken, 1)
 
     async def many() -> None:
         await asyncio.gather(*(call() for _ in range(40)))
@@ -145,37 +151,141 @@ def test_places_are_kept_over_threads_and_loops() -> None:
     assert (busy, most) == (0, 3)
 
 
+# ── order ────────────────────────────────────────────────────────────────────
+
+
+async def hold(queue: WorkerQueue, gate: asyncio.Event) -> None:
+    """Hold a place until the gate opens."""
+    place = await queue.enter("holder", 0)
+    await gate.wait()
+    queue.leave(place, 0)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_the_call_with_the_most_remaining_work_goes_first_and_equals_keep_their_order(
+    remaining: list[int], limit: int
+) -> None:
+    async def scenario() -> list[int]:
+        queue, order, gate = WorkerQueue(limited(concurrency=limit)), [], asyncio.Event()
+
+        async def call(number: int) -> None:
+            place = await queue.enter(number, 0, Turn(lambda _: float(remaining[number])))
+            order.append(number)
+            queue.leave(place, 0)
+
+        holders = [asyncio.create_task(hold(queue, gate)) for _ in range(limit)]
+        await asyncio.sleep(0)
+        callers = [asyncio.create_task(call(number)) for number in range(len(remaining))]
+        await asyncio.sleep(0)
+        assert queue.waiting == len(remaining)
+        gate.set()
+        await asyncio.gather(*holders, *callers)
+        return order
+
+    assert asyncio.run(scenario()) == sorted(range(len(remaining)), key=lambda n: (-remaining[n], n))
+
+
 def test_a_call_that_is_made_again_goes_first() -> None:
-    limits = Limits(limited(concurrency=1))
+    queue = WorkerQueue(limited(concurrency=1))
     order: list[str] = []
 
-    async def call(name: str, again: bool) -> None:
-        taken = await limits.enter(4, again=again)
+    async def call(name: str, again: bool, remaining_s: float) -> None:
+        taken = await queue.enter(name, 4, Turn(lambda _: remaining_s), again=again)
         order.append(name)
         await asyncio.sleep(0)
-        limits.leave(taken, 1)
+        queue.leave(taken, 1)
 
-    async def queue() -> None:
-        names = [("first", False), ("second", False), ("third", False), ("second time", True)]
-        await asyncio.gather(*(call(*arguments) for arguments in names))
+    async def ask() -> None:
+        calls = [("first", False, 1.0), ("short", False, 1.0), ("long", False, 9.0), ("second time", True, 1.0)]
+        await asyncio.gather(*(call(*arguments) for arguments in calls))
 
-    asyncio.run(queue())
-    assert order == ["first", "second time", "second", "third"]
+    asyncio.run(ask())
+    assert order == ["first", "second time", "long", "short"]
+
+
+def test_a_surprising_speed_sorts_the_waiting_calls_again() -> None:
+    """The second call is followed by one of a worker that turns out to be slow."""
+    slow, speeds = limited(name="slow"), Speeds()
+    queue, order = WorkerQueue(limited(concurrency=1), speeds=speeds), list[str]()
+
+    async def call(name: str, turn: Turn) -> None:
+        taken = await queue.enter(name, 4, turn)
+        order.append(name)
+        await asyncio.sleep(0)
+        queue.leave(taken, 1)
+
+    async def ask() -> None:
+        calls = [asyncio.create_task(call("first", Turn())), asyncio.create_task(call("2 s", Turn(lambda _: 2.0)))]
+        calls.append(asyncio.create_task(call("slow", Turn(lambda known: known.expected_s(slow)))))
+        await asyncio.sleep(0)
+        speeds.learn(slow, 60.0)
+        await asyncio.gather(*calls)
+
+    asyncio.run(ask())
+    assert order == ["first", "slow", "2 s"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=40), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_places_survive_cancellation_and_errors(calls: list[tuple[int, int, bool]], limit: int) -> None:
+    async def scenario() -> int:
+        queue, running, most = WorkerQueue(limited(concurrency=limit)), 0, 0
+
+        async def call(urgency: int, pauses: int, breaks: bool) -> None:
+            nonlocal running, most
+            place = await queue.enter("call", 0, Turn(lambda _: urgency))
+            running += 1
+            most = max(most, running)
+            try:
+                for _ in range(pauses):
+                    await asyncio.sleep(0)
+                if breaks:
+                    raise ValueError("broken")
+            finally:
+                running -= 1
+                queue.leave(place, 0)
+
+        tasks = [asyncio.create_task(call(*arguments)) for arguments in calls]
+        for task in tasks[::3]:
+            await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert queue.waiting == 0
+        for _ in range(limit):  # every place is free again; otherwise this would wait forever
+            await asyncio.wait_for(queue.enter("call", 0), 5)
+        return most
+
+    assert asyncio.run(scenario()) <= limit
+
+
+def test_a_workers_speed_is_learnt_unless_it_is_declared() -> None:
+    declared, learnt, speeds = limited(latency_s=2.5), limited(name="b"), Speeds()
+    clock = Clock()
+    for tool in (declared, learnt):
+        queue = WorkerQueue(tool, speeds=speeds, clock=clock)
+        place = asyncio.run(queue.enter("call", 0))
+        clock.now += 0.5
+        queue.answered(place, 5)
+    assert (speeds.expected_s(declared), speeds.expected_s(learnt)) == (2.5, 0.5)
+
+
+# ── limits and the circuit ───────────────────────────────────────────────────
 
 
 def test_cancelled_waits_give_their_places_back() -> None:
-    limits = Limits(limited(concurrency=2, requests_per_minute=60))
+    queue = WorkerQueue(limited(concurrency=2, requests_per_minute=60))
 
     async def race() -> list[float]:
-        first = await limits.enter(4)
-        waiting = [asyncio.create_task(limits.enter(4)) for _ in range(20)]
+        first = await queue.enter("call", 4)
+        waiting = [asyncio.create_task(queue.enter("call", 4)) for _ in range(20)]
         await asyncio.sleep(0.05)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        limits.leave(first, 1)
+        queue.leave(first, 1)
         # Both slots are free, and the cancelled calls' share of the rate was returned.
-        return [await asyncio.wait_for(limits.enter(4), 10) for _ in range(2)]
+        return [await asyncio.wait_for(queue.enter("call", 4), 10) for _ in range(2)]
 
     assert len(asyncio.run(race())) == 2
 
@@ -210,7 +320,7 @@ def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
 
 def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, client: Any) -> None:
     down = loopback.worker(retries=1, breaker_failures=3, breaker_rest_s=30.0, concurrency=1, timeout_s=60)
-    clock = client._seat(down).breaker._clock = Clock()
+    clock = client._seat(down).queue.breaker._clock = Clock()
     loopback.plan.extend(["500"] * 6)
 
     async def ask(sample: int) -> Any:
@@ -308,17 +418,17 @@ def test_workers_of_another_name_model_or_endpoint_share_nothing(tmp_path: Path)
 
 
 def test_429s_narrow_a_process_as_before(tmp_path: Path) -> None:
-    limits = Limits(limited(concurrency=32), machine=MachineLimits(tmp_path))
-    crowd(limits, 4, sent_at=time.monotonic())
-    assert limits.allowed == 16
+    queue = WorkerQueue(limited(concurrency=32), shared=MachineLimits(tmp_path))
+    crowd(queue, 4, sent_at=time.monotonic())
+    assert queue.allowed == 16
 
     async def enter() -> int:
-        tasks = [asyncio.create_task(limits.enter(4)) for _ in range(32)]
+        tasks = [asyncio.create_task(queue.enter("call", 4)) for _ in range(32)]
         done, waiting = await asyncio.wait(tasks, timeout=1.0)
         for task in waiting:
             task.cancel()
         for task in done:
-            limits.leave(task.result(), 1)
+            queue.leave(task.result(), 1)
         return len(done)
 
     assert asyncio.run(enter()) == 16

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ops.cache import ResponseCache, cache_key, cache_material
-from ops.cache.admin import UNKNOWN, export, find, holdings, prune, verify
-from ops.cache.backend import CacheRow, encode
-from ops.cache.misses import ABSENT, why_miss
 from ops.config import Pool, Worker
 from ops.core.response import Response
-from tests.unit.cache.conftest import RESPONSE, OpenCache
+from ops.store import Backend, Kind, ResponseCache, ValueStore, cache_key, cache_material
+from ops.store.admin import UNKNOWN, export, find, holdings, prune, verify
+from ops.store.entries import Entry, checksum
+from ops.store.misses import ABSENT, why_miss
+from tests.unit.store.conftest import RESPONSE, OpenCache
 
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
 CODER = Worker(name="coder", model="openai/coder", temperature=0.2)
@@ -37,10 +37,14 @@ def store(cache: ResponseCache, worker: Worker, messages: Any, sample: int = 0, 
     return made[0]
 
 
+def writer(store: Backend) -> ValueStore[str]:
+    return ValueStore(store, Kind.COMPLETION, lambda value: value if isinstance(value, str) else None)
+
+
 def spoil(cache: ResponseCache, key: str) -> None:
     """Replace the entry's checksum with that of another text."""
-    row = cache.backend.row(key)
-    cache.backend.insert([row._replace(checksum=encode(RESPONSE)[1])])
+    found = cache.backend.find(key)
+    cache.backend.insert([found._replace(checksum=checksum(Kind.RESPONSE, key, b"another text"))])
 
 
 def test_stored_entries_are_found_by_other_processes(cache: ResponseCache, open_cache: OpenCache) -> None:
@@ -141,61 +145,79 @@ def test_holdings_by_worker_settings(cache: ResponseCache) -> None:
         store(cache, MATHS, QUESTION, sample)
     store(cache, CODER, QUESTION)
     cache.put_many([("x", "no material", RESPONSE)])
-    listing = holdings(cache)
-    entries = [(holding.model, holding.entries) for holding in listing]
-    assert entries == [("openai/maths", 3), (UNKNOWN, 1), ("openai/coder", 1)]
+    writer(cache.backend).put({"a": "a text", "b": "another"})
+    listing = holdings(cache.backend)
+    entries = [(holding.kind, holding.model, holding.entries) for holding in listing]
+    responses = [("response", UNKNOWN, 1), ("response", "openai/coder", 1)]
+    assert entries == [("response", "openai/maths", 3), *responses, ("completion", "", 2)]
     assert listing[0].characters > 3 * len(QUESTION[0]["content"])
     assert before - 1 <= listing[0].oldest <= listing[0].newest <= time.time()
 
 
-def test_prune_by_pool_keeps_what_its_workers_ask_for(cache: ResponseCache) -> None:
+def test_prune_by_pool_keeps_what_its_workers_ask_for(cache: ResponseCache, open_cache: OpenCache) -> None:
     kept, gone = store(cache, MATHS, QUESTION), store(cache, CODER, QUESTION)
     hot = store(cache, MATHS.model_copy(update={"temperature": 0.9}), QUESTION)
     pool = Pool(name="p", workers=(MATHS.model_copy(update={"name": "renamed", "concurrency": 3}),))
-    assert prune(cache, keep_pools=[pool], dry_run=True) == 2
+    writer(cache.backend).put({"a": "a text"})
+    identities = [worker.identity for worker in pool.workers]
+    assert prune(cache.backend, keep=identities, dry_run=True) == 2
     assert len(cache) == 3
-    assert prune(cache, keep_pools=[pool]) == 2
+    assert prune(cache.backend, keep=identities) == 2
     assert cache.holds([kept, gone, hot]) == {kept}
-    assert cache.get(gone) is None
+    assert open_cache().get(gone) is None
+    assert writer(cache.backend).get(["a"]) == {"a": "a text"}
     assert not why_miss(cache, CODER.identity, QUESTION).stored
 
 
 def test_prune_by_age(cache: ResponseCache) -> None:
     new = store(cache, MATHS, QUESTION)
     old, material, response = entry(MATHS, QUESTION, 1)
-    cache.backend.insert([CacheRow(old, *encode(response), material, time.time() - 10 * 86_400)])
-    assert prune(cache, older_than_days=11) == 0
-    assert prune(cache, older_than_days=9) == 1
+    before = time.time() - 10 * 86_400
+    value = Entry.of_value(Kind.COMPLETION, "a", "a text", before)
+    cache.backend.insert([Entry.of_response(old, material, response, before), value])
+    assert prune(cache.backend, older_than_days=11) == 0
+    assert prune(cache.backend, older_than_days=9, kinds=["response"]) == 1
     assert cache.holds([new, old]) == {new}
+    assert prune(cache.backend, older_than_days=9) == 1
+    assert writer(cache.backend).get(["a"]) == {}
 
 
 def test_verify_reports_and_repairs(cache: ResponseCache, open_cache: OpenCache) -> None:
     keys = [store(cache, MATHS, QUESTION, sample) for sample in range(4)]
     spoil(cache, keys[2])
+    values = writer(cache.backend)
+    values.put({"x": "a text", "y": "another"})
+    cache.backend.insert([cache.backend.find("y")._replace(body=b'"anothes"')])
     fresh = open_cache()
-    assert verify(fresh) == (4, (keys[2],))
+    damaged = {("response", keys[2]), ("completion", "y")}
+    assert (verify(fresh.backend).entries, set(verify(fresh.backend).damaged)) == (6, damaged)
     assert len(fresh) == 4
-    assert verify(fresh, repair=True).damaged == (keys[2],)
-    assert verify(fresh) == (3, ())
+    assert set(verify(fresh.backend, repair=True).damaged) == damaged
+    assert verify(fresh.backend) == (4, ())
+    assert values.get(["x", "y"]) == {"x": "a text"}
 
 
 def test_export_and_show(cache: ResponseCache, tmp_path: Path) -> None:
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     spoil(cache, keys[0])
     file = tmp_path / "out" / "cache.parquet"
-    assert export(cache, file) == 2
+    assert export(cache.backend, file) == 2
     rows = {row["key"]: row for row in pq.read_table(file).to_pylist()}
     assert set(rows) == set(keys[1:])
     row = rows[keys[1]]
     assert (row["model"], row["sample"], row["text"], row["cost_usd"]) == ("openai/maths", 1, "text 1 ?", 2e-5)
     assert "17 sheep" in row["messages"]
-    assert find(cache, keys[1][:12]) == row | {"created": row["created"]}
-    assert find(cache, keys[0]) is None
-    assert find(cache, "z") is None
+    assert find(cache.backend, keys[1][:12]) == row | {"created": row["created"]}
+    assert find(cache.backend, keys[0]) is None
+    assert find(cache.backend, "z") is None
 
-    assert export(cache, file, texts=False) == 2
+    assert export(cache.backend, file, texts=False) == 2
     assert not any("sheep" in str(row) or "text 1" in str(row) for row in pq.read_table(file).to_pylist())
     assert [path.name for path in file.parent.iterdir()] == ["cache.parquet"]
+    writer(cache.backend).put({"zero": "a text"})
+    shown = find(cache.backend, "ze")
+    assert (shown["kind"], shown["key"], shown["value"]) == ("completion", "zero", "a text")
+    assert export(cache.backend, file) == 2
 
 
 def test_rows_that_come_while_all_are_read_do_no_harm(cache: ResponseCache) -> None:

@@ -9,9 +9,9 @@ import sqlite3
 import time
 from pathlib import Path
 
-from ops.cache import ResponseCache
 from ops.core.response import Response
-from tests.unit.cache.conftest import RESPONSE, OpenCache, holder, take
+from ops.store import ResponseCache
+from tests.unit.store.conftest import RESPONSE, OpenCache, claims, holder, take
 
 
 def test_one_holds_the_claim_and_the_others_get_its_response(open_cache: OpenCache) -> None:
@@ -52,7 +52,7 @@ def test_a_claim_taken_after_the_response_was_stored_is_a_hit(open_cache: OpenCa
     assert first.get("key") is None  # looked up before …
     second.put_many([("key", "{}", RESPONSE)])  # … it was stored
     assert isinstance(asyncio.run(first.claim("key")), Response)
-    assert second.backend.claim("key")[0] is not None  # nothing is left claimed
+    assert claims(second, "key")[0] is not None  # nothing is left claimed
 
 
 def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
@@ -70,8 +70,7 @@ def test_a_cancelled_wait_leaves_no_claim(open_cache: OpenCache) -> None:
     cache = open_cache()
     for turns in range(5):  # before the request, during it, and after
         asyncio.run(scenario(turns))
-        claims = cache.backend.claim("key 0", "key 1", "key 2")
-        for claim in claims:
+        for claim in claims(cache, "key 0", "key 1", "key 2"):
             assert claim is not None
             claim.release()
 
@@ -91,21 +90,21 @@ def test_one_of_two_callers_in_one_turn_gets_the_claim(open_cache: OpenCache) ->
 
 def test_storing_the_response_ends_the_claim(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
-    claim = cache.backend.claim("key")[0]
+    claim = claims(cache, "key")[0]
     cache.put_many([("key", "{}", RESPONSE)])
     cache.delete(["key"])
-    later = ResponseCache(tmp_path).backend.claim("key")[0]
+    later = claims(ResponseCache(tmp_path), "key")[0]
     assert later is not None
     claim.release()  # the claim of another process stays
-    assert ResponseCache(tmp_path).backend.claim("key")[0] is None
+    assert claims(ResponseCache(tmp_path), "key")[0] is None
 
 
 def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     with holder(tmp_path, 1.0) as process:
-        assert cache.backend.claim("waiting", "sent") == [None, None]
+        assert claims(cache, "waiting", "sent") == [None, None]
         time.sleep(1.0)  # a claim does not expire while its holder runs, which may be retrying
-        assert cache.backend.claim("sent")[0] is None
+        assert claims(cache, "sent")[0] is None
         os.kill(process.pid, signal.SIGKILL)
     take(cache, "sent")
     take(cache, "waiting")
@@ -114,8 +113,8 @@ def test_claims_of_a_killed_holder_are_free_at_once_if_unsent_and_later_if_sent(
         began = time.monotonic()
         os.kill(process.pid, signal.SIGKILL)
     other = ResponseCache(tmp_path / "other")
-    assert other.backend.claim("waiting")[0] is not None
-    assert other.backend.claim("sent")[0] is None
+    assert claims(other, "waiting")[0] is not None
+    assert claims(other, "sent")[0] is None
     take(other, "sent")
     assert time.monotonic() - began >= 4.0
 
@@ -125,10 +124,10 @@ def test_a_suspended_holder_detects_its_lost_claim_before_it_sends(tmp_path: Pat
     with holder(tmp_path, 60.0) as process:
         os.kill(process.pid, signal.SIGSTOP)
         take(cache, "waiting")
-        assert cache.backend.claim("sent")[0] is None
+        assert claims(cache, "sent")[0] is None
         os.kill(process.pid, signal.SIGCONT)
         assert process.communicate("go\n", timeout=60)[0].strip() == "lost"
-    assert cache.backend.claim("waiting")[0] is None  # the claim is held, whatever happened to the other
+    assert claims(cache, "waiting")[0] is None  # the claim is held, whatever happened to the other
 
 
 def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> None:
@@ -136,12 +135,12 @@ def test_a_process_with_a_reused_pid_is_a_different_process(tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / "claims.sqlite") as connection:
         connection.execute("INSERT INTO claims VALUES ('key', ?, ?, 0)", (os.getpid(), 1.0))
     connection.close()
-    assert ResponseCache(tmp_path).backend.claim("key")[0] is not None
+    assert claims(ResponseCache(tmp_path), "key")[0] is not None
 
 
 def test_an_old_claim_is_no_entry(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
-    claim = cache.backend.claim("key")[0]
+    claim = claims(cache, "key")[0]
     assert cache.mark_sent({"key": 1.0, "never claimed": 1.0}) == {"key"}
     assert (len(cache), cache.get("key"), cache.holds(["key"])) == (0, None, set())
     claim.release()

@@ -1,4 +1,4 @@
-"""Rows in one SQLite file: the default, for any number of processes of one machine."""
+"""The store in one SQLite file: the default, for any number of processes of one machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ops.cache.backend import OPENING, CacheRow, Head, Marks, is_sound, marks
-from ops.cache.claims import LocalClaim, LocalClaims
 from ops.core.errors import counted
+from ops.core.parts import EARLIER_STORES, STORE_VERSION
 from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
+from ops.store.claims import LocalClaim, LocalClaims
+from ops.store.entries import OPENING, Entry, Head, Kind, Marks, Stored, claim_name, marks
 
 log = logging.getLogger(__name__)
 
@@ -22,22 +23,26 @@ _PAGE = 2000
 
 # An index on an expression stores the prompt's beginning once, not twice.
 _OPENING = f"substr(material, 13, {OPENING})"
-_VERSION = 3
 _SCHEMA = (
-    """CREATE TABLE responses (
-        key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
-        created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL
+    """CREATE TABLE entries (
+        key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
+        created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL,
+        kind TEXT NOT NULL DEFAULT 'response'
     )""",
     "CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)",
-    f"CREATE INDEX near ON responses ({_OPENING}, messages)",
+    f"CREATE INDEX near ON entries ({_OPENING}, messages)",
+    "CREATE INDEX kinds ON entries (kind)",
 )
 _INSERT = """
-INSERT OR REPLACE INTO responses (key, response, checksum, material, created, worker, messages)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO entries (key, value, checksum, material, created, worker, messages, kind)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 # As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
-_COLUMNS = "CAST(key AS BLOB), CAST(response AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), created"
-_DELETE = "DELETE FROM responses WHERE key = CAST(? AS TEXT)"
+_COLUMNS = (
+    "CAST(kind AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), "
+    "created"
+)
+_DELETE = "DELETE FROM entries WHERE key = CAST(? AS TEXT) AND kind = CAST(? AS TEXT)"
 
 
 _REPAIR = (
@@ -50,54 +55,61 @@ _MOST_FAILURES = 50_000
 """Failed reads after which a repair gives up the rest."""
 
 
-class LocalBackend:
-    """`responses.sqlite` in a folder, and the claims beside it.
+class SqliteBackend:
+    """The entries of all kinds in `responses.sqlite` of a folder, and their claims in a file beside it.
 
-    A damaged file raises `Damaged`: nothing is paid for again before a person has run `repair`.
+    A file in which an earlier version of Podium had only responses gets the other kinds when it is opened. A damaged
+    file raises `Damaged`: no response is paid for again before a person has run `repair`.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "responses.sqlite", _VERSION, _SCHEMA, remedy=_REPAIR)
+        file = folder / "responses.sqlite"
+        self._file = SqliteFile(file, STORE_VERSION, _SCHEMA, earlier=EARLIER_STORES, remedy=_REPAIR)
         self._claims = LocalClaims(folder)
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
-    def select(self, key: str) -> tuple[bytes, str] | None:
-        query = "SELECT CAST(response AS BLOB), CAST(checksum AS BLOB) FROM responses WHERE key = ?"
-        row = self._one(query, key)
-        return None if row is None else (row[0], _text(row[1]))
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+        found = {}
+        with self._file.reading() as connection:
+            for some in batched(keys):
+                query = f"""SELECT key, CAST(value AS BLOB), CAST(checksum AS BLOB) FROM entries
+                    WHERE key IN ({placeholders(some)}) AND kind = ?"""
+                for key, body, checksum in connection.execute(query, (*some, kind)):
+                    found[key] = Stored(body, _text(checksum))
+        return found
 
-    def insert(self, rows: Sequence[CacheRow]) -> None:
-        self._insert(rows)
-        self._claims.end([row.key for row in rows])
+    def insert(self, entries: Sequence[Entry]) -> None:
+        self._insert(entries)
+        self._claims.end([claim_name(Kind(entry.kind), entry.key) for entry in entries])
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, kind: str, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
-            connection.executemany(_DELETE, [(key.encode(errors="surrogateescape"),) for key in keys])
+            connection.executemany(_DELETE, [(_bytes(key), _bytes(kind)) for key in keys])
 
-    def holds(self, keys: Sequence[str]) -> set[str]:
+    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
         with self._file.reading() as connection:
             for some in batched(keys):
-                query = f"SELECT key FROM responses WHERE key IN ({placeholders(some)})"
-                stored_keys.update(key for (key,) in connection.execute(query, some))
+                query = f"SELECT key FROM entries WHERE key IN ({placeholders(some)}) AND kind = ?"
+                stored_keys.update(key for (key,) in connection.execute(query, (*some, kind)))
         return stored_keys
 
-    def count(self) -> int:
-        row = self._one("SELECT count(*) FROM responses")
+    def count(self, kind: Kind) -> int:
+        row = self._one("SELECT count(*) FROM entries WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
     def heads(self) -> Iterator[Head]:
-        query = "key, worker, created, length(CAST(response AS BLOB)) + length(CAST(material AS BLOB))"
+        query = "kind, key, worker, created, length(CAST(value AS BLOB)) + length(CAST(material AS BLOB))"
         return (Head(*row) for row in self._all(query))
 
-    def rows(self) -> Iterator[CacheRow]:
-        return (_row(*row) for row in self._all(_COLUMNS))
+    def entries(self) -> Iterator[Entry]:
+        return (_entry(*row) for row in self._all(_COLUMNS))
 
-    def row(self, prefix: str) -> CacheRow | None:
+    def find(self, prefix: str) -> Entry | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
-        row = self._one(f"SELECT {_COLUMNS} FROM responses WHERE key >= ? AND key < ? ORDER BY key", *between)
-        return None if row is None else _row(*row)
+        row = self._one(f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", *between)
+        return None if row is None else _entry(*row)
 
     def identities(self) -> dict[int, str]:
         with self._file.reading() as connection:
@@ -111,16 +123,16 @@ class LocalBackend:
             if len(marks.opening) == OPENING
             else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same),
             (f"{_OPENING} >= ? ORDER BY {_OPENING}", (marks.opening,)),
-            (f"{_OPENING} < ? ORDER BY {_OPENING} DESC", (marks.opening,)),
+            (f"{_OPENING} < ? AND {_OPENING} > '' ORDER BY {_OPENING} DESC", (marks.opening,)),
         )
         for where, values in queries:
-            query = f"SELECT CAST(material AS BLOB) FROM responses WHERE {where} LIMIT ?"
+            query = f"SELECT CAST(material AS BLOB) FROM entries WHERE {where} LIMIT ?"
             with self._file.reading() as connection:
                 rows = connection.execute(query, (*values, limit)).fetchall()
             yield from (_text(material) for (material,) in rows)
 
-    def claim(self, *keys: str) -> list[LocalClaim | None]:
-        return self._claims.take(keys)
+    def claim(self, kind: Kind, keys: Sequence[str]) -> list[LocalClaim | None]:
+        return self._claims.take([claim_name(kind, key) for key in keys])
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         return self._claims.mark_sent(seconds)
@@ -139,33 +151,31 @@ class LocalBackend:
     def repair(self, why: Damaged) -> int:
         """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
 
-        No other process may use the cache meanwhile.
+        No other process may use the store meanwhile.
         """
         self._known = set()
         aside = self._file.set_aside(why)
         if aside is None or not aside.is_file():
             return 0
-        page: list[CacheRow] = []
-        for row in _readable(aside):
-            if is_sound(row):
-                page.append(row)
+        page: list[Entry] = []
+        for entry in _readable(aside):
+            if entry.is_sound:
+                page.append(entry)
             if len(page) == _PAGE:
                 self._insert(page)
                 page = []
         self._insert(page)
-        kept = self.count()
+        kept = sum(map(self.count, Kind))
         log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
         return kept
 
     # ── reading and writing ──────────────────────────────────────────────────
 
-    def _insert(self, rows: Sequence[CacheRow]) -> None:
+    def _insert(self, entries: Sequence[Entry]) -> None:
         values, new = [], {}
-        for row in rows:
-            mark = marks(row.material)
-            values.append(
-                (row.key, row.body.decode(), row.checksum, row.material, row.created, mark.worker, mark.messages)
-            )
+        for kind, key, body, checksum, material, created in entries:
+            mark = marks(material)
+            values.append((key, body.decode(), checksum, material, created, mark.worker, mark.messages, kind))
             if mark.worker not in self._known and mark.worker:
                 new[mark.worker] = mark.identity
         with self._file.writing() as connection:
@@ -181,8 +191,8 @@ class LocalBackend:
 
     def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
         # Rows replaced meanwhile get numbers past the end; following them would never end.
-        end = self._one("SELECT max(rowid) FROM responses")
-        query = f"SELECT rowid, {columns} FROM responses WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
+        end = self._one("SELECT max(rowid) FROM entries")
+        query = f"SELECT rowid, {columns} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
         last = 0
         while True:
             with self._file.reading() as connection:
@@ -193,22 +203,23 @@ class LocalBackend:
             last = page[-1][0]
 
 
-def _readable(file: Path) -> Iterator[CacheRow]:
-    """Give the rows of a damaged database that SQLite can still reach, some of them several times.
+def _readable(file: Path) -> Iterator[Entry]:
+    """Give the entries of a damaged database that SQLite can still reach, some of them several times.
 
     They are read from the first one up to the first damaged place, and from the last one down to the last damaged
     place. Between the two, ranges of row numbers are read, and halves of those that cannot be read.
     """
-    query, failures = f"SELECT rowid, {_COLUMNS} FROM responses", 0
+    failures = 0
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
+        query = _query_of(connection)
         ends = [0, _HIGHEST]
         for end, order in enumerate(("", " ORDER BY rowid DESC")):
             try:
                 for number, *values in connection.execute(query + order):
-                    row = _row(*values)
-                    ends[end] = number if is_sound(row) else ends[end]
-                    yield row
+                    entry = _entry(*values)
+                    ends[end] = number if entry.is_sound else ends[end]
+                    yield entry
                 return
             except sqlite3.DatabaseError:
                 failures += 1
@@ -217,16 +228,35 @@ def _readable(file: Path) -> Iterator[CacheRow]:
             low, high = ranges.pop()
             try:
                 for _, *values in connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)):
-                    yield _row(*values)
+                    yield _entry(*values)
             except sqlite3.DatabaseError:
                 failures += 1
                 if high - low > 1:
                     ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
 
 
-def _row(key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> CacheRow:
-    return CacheRow(key.decode(errors="surrogateescape"), body, _text(checksum), _text(material), created)
+def _query_of(connection: sqlite3.Connection) -> str:
+    """Return the query of all entries of a file, which may be one of an earlier version of Podium."""
+    query = f"SELECT rowid, {_COLUMNS} FROM entries"
+    try:
+        connection.execute(f"{query} WHERE rowid = 0")
+    except sqlite3.DatabaseError as error:
+        if "no such" in str(error):
+            earlier = _COLUMNS.replace("(kind ", "('response' ").replace("(value ", "(response ")
+            return f"SELECT rowid, {earlier} FROM responses"
+    return query
+
+
+def _entry(kind: bytes, key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> Entry:
+    return Entry(
+        kind.decode(errors="surrogateescape"), key.decode(errors="surrogateescape"), body, _text(checksum),
+        _text(material), created,
+    )  # fmt: skip
 
 
 def _text(value: bytes) -> str:
     return value.decode(errors="replace")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

@@ -1,0 +1,82 @@
+"""`drift`: ask stored questions again, to detect a worker or a champion that has changed."""
+
+from datetime import UTC, date, datetime
+
+import dagster as dg
+
+from assets import gate, metadata, placement
+from assets.benchmark_scores import benchmark_scores
+from assets.promotion import promotion
+from assets.raw_problems import raw_problems
+from assets.resources import Podium, Reporter, servers
+from assets.worker_pool import worker_pool
+from assets.worker_responses import worker_responses
+from ops.precaching.opening import open_client
+from ops.release import registry
+from ops.retraining.drift import ask_again
+from ops.retraining.revisions import act_on_drift, in_words
+
+
+@dg.asset(
+    deps=[raw_problems, worker_pool, worker_responses, benchmark_scores, promotion],
+    group_name="retraining",
+    pool=placement.GPU,
+    op_tags=placement.on_gpu,
+    kinds={"huggingface", "litellm"},
+    check_specs=[
+        dg.AssetCheckSpec("nothing_drifted", asset="drift", description="Workers and champion answer as they did.")
+    ],
+)
+def drift(
+    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Ask each worker and the champion the questions of today again, and compare with the stored answers.
+
+    A changed worker's model gets a new revision, so that its old answers are ignored; the sensor's plan treats it as
+    any changed worker. The questions have a cap of their own each month.
+    """
+    gate.ready(podium, "workers", *(["evaluation"] if registry.champion(podium.workspace()) else []))
+    setup, on = podium.load(), today()
+    settings = podium.snapshot().retraining.drift
+    client = open_client(setup.beside(f"drift-{on:%Y-%m}"), "drift")
+    with servers(setup):
+        records = ask_again(setup, client, settings, on)
+    reporter.calls(context, client.counts)
+    revisions = act_on_drift(setup, records, settings, on)
+    changed = [record for record in records if record.is_changed(settings.false_alarms)]
+    rows = [
+        (
+            record.system,
+            record.rounds,
+            sum(pair.on == on for pair in record.pairs),
+            *(round(100 * share, 1) for share in record.accuracies()),
+            "drifted" if record in changed else "as stored",
+            revisions.get(record.system, "–"),
+        )
+        for record in records
+        if record.pairs
+    ]
+    head = ("system", "nights", "asked tonight", "stored, % right", "again, % right", "found", "new revision")
+    said = "; ".join(in_words(record, settings) for record in changed) or "workers and champion answer as they did"
+    return dg.MaterializeResult(
+        metadata={
+            "systems": metadata.table(head, rows),
+            "drifted": ", ".join(record.system for record in changed) or "none",
+            "error_probability_in_a_year": settings.false_alarms,
+            **metadata.calls(client.counts),
+        },
+        check_results=[
+            dg.AssetCheckResult(
+                check_name="nothing_drifted",
+                passed=not changed,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=said,
+                metadata={"revisions": revisions},
+            )
+        ],
+    )
+
+
+def today() -> date:
+    """Return the day in UTC, which chooses the questions."""
+    return datetime.now(UTC).date()

@@ -1,0 +1,83 @@
+"""The rows of an evaluation on their way into score files, which have them in a fixed order."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+
+from ops.core.errors import DataError
+from ops.core.rows import Origin
+from ops.results.rows import OutcomeRow, Usage
+from ops.results.table import veiled, write_rows
+
+_TABLE = """CREATE TABLE rows (
+    benchmark TEXT, problem TEXT, repeat INTEGER, fields TEXT, PRIMARY KEY (benchmark, problem, repeat)
+) WITHOUT ROWID"""
+_NAMES = tuple(column.name for column in fields(OutcomeRow))
+_FIELDS = attrgetter(*_NAMES)
+_USAGE, _WORKERS = _NAMES.index("usage"), _NAMES.index("workers")
+
+
+class RowSorter:
+    """Takes rows in any order and gives them sorted by benchmark, problem and repeat, without holding them in memory.
+
+    An evaluation makes its rows repeat by repeat, and those of several questions at once; a score file has all repeats
+    of a question together. The rows lie in an unnamed temporary SQLite database, which is in memory while it is small
+    and vanishes with this process: it is no record of the evaluation, because whatever cost anything is in the store.
+    Texts of confidential benchmarks are removed before they are written. Raises `DataError` if the disk is full.
+    """
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=OFF")
+        self._connection.execute(_TABLE)
+
+    def __enter__(self) -> RowSorter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def add(self, rows: Sequence[OutcomeRow]) -> None:
+        """Take rows; one replaces an earlier one of the same question and repeat."""
+        values = [(row.benchmark, row.problem_id, row.repeat, json.dumps(_FIELDS(row))) for row in veiled(rows)]
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            remedy = "Make room there, or set TMPDIR to another folder, and give the same command again"
+            raise DataError(Path(tempfile.gettempdir()), "", f"temporary rows: {error}", remedy) from error
+
+    def __len__(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM rows").fetchone()[0])
+
+    def __iter__(self) -> Iterator[OutcomeRow]:
+        """Give all rows."""
+        query = "SELECT fields FROM rows ORDER BY benchmark, problem, repeat"
+        return (_row(text) for (text,) in self._connection.execute(query))
+
+    def of(self, benchmark: str) -> Iterator[OutcomeRow]:
+        """Give the rows of one benchmark."""
+        query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
+        return (_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
+
+    def write(self, files: Mapping[str, tuple[Path, Origin]]) -> None:
+        """Write the score file of each benchmark: benchmark → (file, origin)."""
+        for benchmark, (file, origin) in files.items():
+            write_rows(self.of(benchmark), file, origin=origin)
+
+
+def _row(text: str) -> OutcomeRow:
+    values = json.loads(text)
+    values[_WORKERS] = tuple(values[_WORKERS])
+    values[_USAGE] = tuple(Usage(*use) for use in values[_USAGE])
+    return OutcomeRow(*values)

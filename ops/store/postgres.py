@@ -1,0 +1,164 @@
+"""The store in a Postgres server: one store, and one computation at a time of each value, for a whole team."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ops.core.errors import CacheUnavailable
+from ops.core.postgres import PostgresServer
+from ops.store.claims import Lease, LeasedClaim, LeasedClaims
+from ops.store.entries import CACHE_URL, OPENING, Entry, Head, Kind, Marks, Stored, claim_name, marks
+
+_VERSION = 1
+_LOCK = 5_121_204_389
+"""Number of the advisory lock under which the tables are made; the value is arbitrary but fixed."""
+_TABLES = (
+    # In "C" collation, prompts sort by their characters, as in the other databases.
+    """CREATE TABLE entries (
+        kind TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, checksum TEXT NOT NULL,
+        material TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
+        worker BIGINT NOT NULL, messages BIGINT NOT NULL, opening TEXT COLLATE "C" NOT NULL,
+        PRIMARY KEY (kind, key))""",
+    "CREATE INDEX near ON entries (opening, messages) WHERE kind = 'response'",
+    "CREATE TABLE identities (worker BIGINT PRIMARY KEY, identity TEXT NOT NULL)",
+    "CREATE TABLE claims (name TEXT PRIMARY KEY, token TEXT NOT NULL, until TIMESTAMPTZ NOT NULL)",
+)
+_COLUMNS = "kind, key, body, checksum, material, created"
+_INSERT = f"""INSERT INTO entries ({_COLUMNS}, worker, messages, opening) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, checksum = excluded.checksum,
+    material = excluded.material, created = excluded.created, worker = excluded.worker, messages = excluded.messages,
+    opening = excluded.opening"""
+_IDENTITY = "INSERT INTO identities VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_UNTIL = "clock_timestamp() + make_interval(secs => {})"
+# Names in order: two processes that took or renewed the same ones in different orders would block each other. A lease
+# with the same token is one whose confirmation was lost.
+_ACQUIRE = f"""INSERT INTO claims SELECT name, %s, {_UNTIL.format("%s")} FROM unnest(%s::text[]) AS name ORDER BY name
+    ON CONFLICT (name) DO UPDATE SET token = excluded.token, until = excluded.until
+    WHERE claims.until < clock_timestamp() OR claims.token = excluded.token RETURNING name"""
+_RENEW = f"""WITH held AS (
+        SELECT claims.name, wanted.seconds FROM claims
+        JOIN unnest(%s::text[], %s::text[], %s::float8[]) AS wanted (name, token, seconds)
+        ON claims.name = wanted.name AND claims.token = wanted.token ORDER BY claims.name FOR UPDATE OF claims)
+    UPDATE claims SET until = {_UNTIL.format("held.seconds")} FROM held WHERE claims.name = held.name
+    RETURNING claims.name"""
+_PAGE = 1000
+
+
+class PostgresBackend:
+    """The Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``); `lease_s` as in `LeasedClaims`.
+
+    A server that does not answer is waited for `patience_s` seconds. Raises `ConfigError` for an invalid URL, or
+    without the `psycopg` package; any method raises `CacheUnavailable` when the server does not answer.
+    """
+
+    def __init__(self, url: str, *, lease_s: float = 30.0, patience_s: float = 60.0) -> None:
+        self._server = PostgresServer(
+            url, CACHE_URL, "store",
+            version=_VERSION, tables=_TABLES, lock=_LOCK, unavailable=CacheUnavailable, patience_s=patience_s,
+        )  # fmt: skip
+        self.name = self._server.name
+        self._claims = LeasedClaims(_Leases(self._server), lease_s)
+
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+        rows = self._all("SELECT key, body, checksum FROM entries WHERE kind = %s AND key = ANY(%s)", kind, list(keys))
+        return {key: Stored(body, checksum) for key, body, checksum in rows}
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        values, identities = [], {}
+        for entry in sorted(entries, key=lambda entry: entry.key):
+            mark = marks(entry.material)
+            values.append((*entry, mark.worker, mark.messages, mark.opening))
+            if mark.worker:
+                identities[mark.worker] = mark.identity
+
+        def write(connection: Any) -> None:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(_INSERT, values)
+                if identities:
+                    cursor.executemany(_IDENTITY, sorted(identities.items()))
+
+        self._server.run(write)
+
+    def delete(self, kind: str, keys: Sequence[str]) -> None:
+        self._all("DELETE FROM entries WHERE kind = %s AND key = ANY(%s) RETURNING key", kind, list(keys))
+
+    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+        rows = self._all("SELECT key FROM entries WHERE kind = %s AND key = ANY(%s)", kind, list(keys))
+        return {key for (key,) in rows}
+
+    def count(self, kind: Kind) -> int:
+        [(count,)] = self._all("SELECT count(*) FROM entries WHERE kind = %s", kind)
+        return int(count)
+
+    def heads(self) -> Iterator[Head]:
+        columns = "kind, key, worker, created, octet_length(body) + octet_length(material)"
+        return (Head(*row) for row in self._pages(columns))
+
+    def entries(self) -> Iterator[Entry]:
+        return (Entry(*row) for row in self._pages(_COLUMNS))
+
+    def find(self, prefix: str) -> Entry | None:
+        query = f"SELECT {_COLUMNS} FROM entries WHERE key >= %s AND key < %s ORDER BY key LIMIT 1"
+        rows = self._all(query, prefix, prefix + "\x7f")  # keys are ASCII
+        return Entry(*rows[0]) if rows else None
+
+    def identities(self) -> dict[int, str]:
+        return dict(self._all("SELECT worker, identity FROM identities"))
+
+    def near(self, marks: Marks, limit: int) -> Iterator[str]:
+        same = "opening = %s" if len(marks.opening) == OPENING else "opening >= %s AND opening < %s || chr(127)"
+        opening = [marks.opening] * same.count("%s")
+        queries: tuple[tuple[str, Sequence[Any]], ...] = (
+            (f"{same} AND messages = %s", (*opening, marks.messages)),
+            ("opening >= %s ORDER BY opening", (marks.opening,)),
+            ("opening < %s AND opening > '' ORDER BY opening DESC", (marks.opening,)),
+        )
+        for where, values in queries:
+            rows = self._all(
+                f"SELECT material FROM entries WHERE kind = 'response' AND {where} LIMIT %s", *values, limit
+            )
+            yield from (material for (material,) in rows)
+
+    def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
+        return self._claims.take([claim_name(kind, key) for key in keys])
+
+    def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
+        return self._claims.mark_sent(seconds)
+
+    def close(self) -> None:
+        """Close the connection; this process keeps its claims."""
+        self._server.close()
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        rows: list[Any] = self._server.run(lambda connection: connection.execute(query, values).fetchall())
+        return rows
+
+    def _pages(self, columns: str) -> Iterator[Any]:
+        query = f"""SELECT {columns} FROM entries WHERE (kind, key) > (%s, %s) ORDER BY kind, key LIMIT {_PAGE}"""
+        last: tuple[str, str] = ("", "")
+        while page := self._all(query, *last):
+            yield from page
+            last = page[-1][:2]
+
+
+class _Leases:
+    """Leases as rows of the table `claims`, by the server's clock."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+
+    def acquire(self, names: Sequence[str], lease: Lease) -> Sequence[bool]:
+        values = (lease.token, lease.seconds, list(dict.fromkeys(names)))
+        rows = self._server.run(lambda connection: connection.execute(_ACQUIRE, values).fetchall())
+        taken = {name for (name,) in rows}
+        first = {name: index for index, name in reversed([*enumerate(names)])}
+        return [name in taken and first[name] == index for index, name in enumerate(names)]
+
+    def renew(self, leases: Mapping[str, Lease]) -> set[str]:
+        tokens, seconds = ([lease[part] for lease in leases.values()] for part in (0, 1))
+        rows = self._server.run(lambda c: c.execute(_RENEW, (list(leases), tokens, seconds)).fetchall())
+        return {name for (name,) in rows}
+
+    def give_up(self, name: str, token: str) -> None:
+        self._server.run(lambda c: c.execute("DELETE FROM claims WHERE name = %s AND token = %s", (name, token)))

@@ -1,5 +1,5 @@
 # Two commands: `make run` (the full pipeline on the embedded default) and `make test`.
-# Each makes its own virtual environment first; PYTHON=… names another CPython 3.11.
+# Each makes its own virtual environment first; PYTHON=… names another CPython 3.11 (3.11.5 or later).
 
 PYTHON ?= python3.11
 VENV   ?= .venv
@@ -12,7 +12,8 @@ BROWSER_STAMP := $(VENV)/.playwright
 # DVC is a program that is called, in an environment of its own: its libraries and Dagster's exclude each other.
 DVC_VENV  := .venv-dvc
 DVC_STAMP := $(DVC_VENV)/.installed
-NEED_PYTHON = command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
+NEED_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' 2>/dev/null || \
+  { echo "$(PYTHON) is missing or older than 3.11.5: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
 # uv, where it is installed, is faster than pip. It does not read pip's settings: where it fails, pip follows.
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1) $(3) || )$(1) -m pip install --quiet $(2) $(3)

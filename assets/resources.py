@@ -14,12 +14,12 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from assets import placement
 from assets.partitions import of_recipe
+from ops.benchmarks.graded import configure_grading
 from ops.config import Setup, Snapshot, split_pool, with_pool
 from ops.core.errors import ConfigError
 from ops.core.processes import one_at_a_time
 from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
-from ops.grading import configure
 from ops.local_models.vllm_server import serving
 from ops.planning.estimate import Cost
 from ops.training.run.plan import RunResult
@@ -136,7 +136,7 @@ class Podium(dg.ConfigurableResource):
         """Load recipe, pool and workspace from `snapshot`. Raises `ConfigError`."""
         snapshot = self.snapshot()
         workspace = Workspace(self.workspace().root, rehearsal=snapshot.recipe.replay is not None)
-        configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
+        configure_grading(snapshot.recipe, workspace.root, workspace.cache)
         return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ import yaml
 from filelock import FileLock, Timeout
 from rich.console import Console
 
+from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
 from pipelines.alerts import fail_orphaned_runs_and_alert
@@ -107,6 +108,7 @@ def _dagster(workspace: Workspace, port: int) -> list[str]:
 
 def _mlflow(workspace: Workspace, port: int) -> list[str]:
     (workspace.state / "mlflow").mkdir(parents=True, exist_ok=True)
+    repair_artifact_paths(workspace)
     return [
         *(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"),
         *("--uvicorn-opts", "--log-level warning"),

@@ -10,7 +10,6 @@ import dagster as dg
 
 from assets.placement import TEAM
 from ops.core.atomic import sweep, write_text
-from ops.core.backup import settle
 from ops.core.errors import ConfigError
 from ops.core.processes import name_of
 from ops.core.settings_files import parse_yaml, read_text
@@ -44,7 +43,6 @@ def prepare(workspace: Workspace) -> None:
     # Written atomically: a daemon that reads half of the file uses Dagster's defaults.
     if not copied.is_file() or copied.read_bytes() != text.encode():
         write_text(copied, text)
-    settle(workspace)
     sweep(workspace.data)
 
 

@@ -211,8 +211,8 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     Raises `ConfigError`, also for settings of alerts, `PodiumError` if a part of the workspace is missing, and
     `NotReady` with all missing requirements.
     """
+    from ops.benchmarks.graded import configure_grading
     from ops.core.servers import check_addresses
-    from ops.grading import configure
     from ops.planning.requirements import check_ready
     from ops.versioning import git_commit
     from ops.workers.unsent import check_pools
@@ -220,7 +220,7 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
     check_addresses(mlflow=not workspace.rehearsal)
     load_alerts(workspace.config)
     snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
-    configure(snapshot.recipe.grading, workspace.root, workspace.cache, snapshot.recipe.own_graders)
+    configure_grading(snapshot.recipe, workspace.root, workspace.cache)
     if needs:
         check_workspace(snapshot.setup(workspace))
         check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)

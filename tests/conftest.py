@@ -13,7 +13,6 @@ import pytest
 from dagster._core.storage.defs_state.base import DefsStateStorage  # Dagster has no public way to it
 from hypothesis import HealthCheck, settings
 
-from ops.config import Grading
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
 from pipelines.quiet import quiet
@@ -87,7 +86,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     and whatever loads definitions next in this process fails.
     """
     skip_without_programs(item)
-    configure(Grading(isolation=isolation()), ROOT)
+    configure(ROOT, isolation())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
-"""Alerts: the catalogue of all alerts (`catalogue`), and sending them (`notify`) by log, Slack webhook and e-mail.
+"""Alerts: the catalogue of all alerts (`catalogue`), and sending them (`notify`) through the channels
+of `config/alerts.yaml`, each of which is a URL of Apprise.
 
-What belongs here: the states and their commands, and the channels, none of which fails the run that it reports on. What
+What belongs here: the states and their commands, and their delivery, which never fails the run that it reports on. What
 does not: detecting that a state holds (`pipelines`, `ops.stages`, `ops.retraining`).
 """
 

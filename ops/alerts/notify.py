@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ops.alerts.catalogue import Notice
-from ops.alerts.channels import Channel, Delivery, MailChannel, NotDelivered, SlackChannel, attempt
+from ops.alerts.channels import Delivery, deliver
 from ops.config import Alerts, load_alerts
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
@@ -90,7 +90,8 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
         settings, deliveries = Alerts(), [Delivery("configuration", str(error))]
     else:
         deliveries = []
-    deliveries += [_delivered(channel, notice, settings.attempts) for channel in _channels(settings, notice)]
+    wanted = {name: channel for name, channel in settings.channels.items() if notice.kind in channel.kinds}
+    deliveries += [deliver(name, channel, notice, settings) for name, channel in wanted.items()]
     try:
         keep(workspace, notice, deliveries)
     except OSError as error:
@@ -100,22 +101,3 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
         if not delivery.taken:
             log.warning("the alert %r was not sent: %s", notice.heading, delivery.problem)
     return deliveries
-
-
-def _channels(settings: Alerts, notice: Notice) -> list[Channel]:
-    channels: list[Channel] = []
-    if settings.slack is not None and notice.kind in settings.slack.kinds:
-        channels.append(SlackChannel(settings.slack, settings.timeout_s))
-    if settings.mail is not None and notice.kind in settings.mail.kinds:
-        channels.append(MailChannel(settings.mail, settings.timeout_s))
-    return channels
-
-
-def _delivered(channel: Channel, notice: Notice, attempts: int) -> Delivery:
-    try:
-        attempt(lambda: channel.deliver(notice), attempts)
-    except NotDelivered as error:
-        return Delivery(channel.name, str(error))
-    except Exception as error:  # noqa: BLE001 - what no channel foresaw must not end a run either
-        return Delivery(channel.name, f"{channel.name}: {type(error).__name__}")
-    return Delivery(channel.name)

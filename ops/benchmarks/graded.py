@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import Setup
+from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of
-from ops.grading.grader import GRADERS
+from ops.grading import configure
+from ops.grading.grader import GRADERS, OwnGrader
 from ops.grading.isolation import libraries_of
 from ops.grading.version import grader_version
 
@@ -21,6 +22,19 @@ log = logging.getLogger(__name__)
 GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
 GRADER = "grader"
 """The name of the graders' key in the origin of a table."""
+
+
+def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
+    """Use a recipe's settings of grading and its benchmarks' own graders in this process (`ops.grading.configure`)."""
+    grading, graders = recipe.grading, map(plain_grader, recipe.own_graders)
+    configure(root, grading.isolation, grading.environments, verdicts, graders)
+
+
+def plain_grader(settings: BenchmarkGrader) -> OwnGrader:
+    """Return what grading needs to know of a benchmark's own grader."""
+    if isinstance(settings, JudgeGrader):
+        return OwnGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
+    return OwnGrader(settings.version, settings.file, settings.function, settings.source)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
@@ -37,7 +51,7 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
     programs = None
     if setup is not None and benchmark:
-        programs = libraries_of(setup.recipe.grading, setup.workspace.root, benchmark)
+        programs = libraries_of(setup.recipe.grading.environments, setup.workspace.root, benchmark)
     return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
 
 

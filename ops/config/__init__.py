@@ -4,6 +4,7 @@ What belongs here: the settings of a user, and impossible combinations of them. 
 setting, and any slow import (torch, dagster, litellm, mlflow), because `podium` commands parse first and import after.
 """
 
+from ops.config.alerts import KINDS, AlertKind, Alerts
 from ops.config.base import Settings, digest
 from ops.config.graders import BenchmarkGrader, FunctionGrader, JudgeGrader
 from ops.config.loading import (
@@ -20,18 +21,7 @@ from ops.config.loading import (
     split_pool,
     with_pool,
 )
-from ops.config.operations import (
-    KINDS,
-    AlertKind,
-    Alerts,
-    Drift,
-    Mail,
-    PoolChange,
-    PromotionGate,
-    Retraining,
-    Serving,
-    Slack,
-)
+from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, Price, ReasoningMarks, Serve, Worker
 from ops.config.recipe import (
     TRANSFORMERS,
@@ -95,7 +85,6 @@ __all__ = [
     "Guards",
     "JudgeGrader",
     "Lora",
-    "Mail",
     "Policy",
     "PolicyStep",
     "Pool",
@@ -117,7 +106,6 @@ __all__ = [
     "Serving",
     "Settings",
     "Setup",
-    "Slack",
     "Snapshot",
     "StaticPolicy",
     "Teacher",

@@ -18,9 +18,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from ops.config.alerts import Alerts
 from ops.config.base import KEY_SHAPE, NAME, Settings, hub_refuses, hub_token, names_a_key
 from ops.config.graders import FunctionGrader, JudgeGrader
-from ops.config.operations import Alerts, PromotionGate, Retraining, Serving
+from ops.config.operations import PromotionGate, Retraining, Serving
 from ops.config.pool import Pool, PoolFile, Revisions, Worker, model_of
 from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
@@ -246,8 +247,9 @@ def in_words(error: ErrorDetails) -> str:
 
 
 def correction(value: object) -> str:
-    """Return the remedy for a wrong value; a mapping or a list is not quoted, since it can be a whole file."""
-    if isinstance(value, Mapping | list | tuple):
+    """Return the remedy for a wrong value; a mapping or a list is not quoted, since it can be a whole file, nor a URL,
+    since it can hold a secret."""
+    if isinstance(value, Mapping | list | tuple) or "://" in str(value):
         return "Correct it (fields and limits: docs/reference/configuration.md)"
     return f"Correct the value {value!r:.80}"
 

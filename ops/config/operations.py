@@ -1,12 +1,10 @@
-"""Settings of operations: `config/promotion.yaml`, `retraining.yaml`, `alerts.yaml` and `serving.yaml`."""
+"""Settings of operations: `config/promotion.yaml`, `retraining.yaml` and `serving.yaml`."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from pydantic import Field
 
-from pydantic import Field, model_validator
-
-from ops.config.base import DAY_S, HttpUrl, PoolName, Settings
+from ops.config.base import DAY_S, PoolName, Settings
 from ops.config.pool import Pool
 from ops.config.recipe import Vote
 
@@ -38,58 +36,6 @@ class PromotionGate(Settings):
     rejects, on labelled answers; lower end of the 95 % interval. Not measured: kept back."""
     min_paired_share: float = Field(default=0.9, gt=0, le=1)
     """Share of the other side's questions that both scored; below it the two cannot be compared."""
-
-
-AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
-KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
-_VARIABLE = r"^[A-Z][A-Z0-9_]*$"
-
-
-class Slack(Settings):
-    """An incoming webhook of Slack, or of a service that accepts the same JSON (for example Mattermost)."""
-
-    webhook_env: str = Field(default="PODIUM_SLACK_WEBHOOK", pattern=_VARIABLE)
-    """The environment variable that holds the webhook's URL, which is a secret."""
-    kinds: tuple[AlertKind, ...] = KINDS
-    """Kinds of notices that are posted."""
-
-
-class Mail(Settings):
-    """A mail server for notices."""
-
-    host: str = Field(min_length=1)
-    port: int = Field(default=587, ge=1, le=65535)
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    """"none" sends without encryption: for a relay on this machine."""
-    user: str | None = None
-    """None: the server asks for no password."""
-    password_env: str = Field(default="PODIUM_SMTP_PASSWORD", pattern=_VARIABLE)
-    """The environment variable that holds the user's password."""
-    sender: str = Field(min_length=3, pattern=r"^[^\s@]+@[^\s@]+$")
-    to: tuple[str, ...] = Field(min_length=1)
-    kinds: tuple[AlertKind, ...] = KINDS
-    """Kinds of notices that are sent."""
-
-    @model_validator(mode="after")
-    def _a_password_is_not_sent_in_the_clear(self) -> Mail:
-        if self.user is not None and self.security == "none":
-            raise ValueError("user: a password would be sent in the clear. Set security to starttls or tls")
-        return self
-
-
-class Alerts(Settings):
-    """The destinations of notices, which are always recorded in `.podium/alerts.jsonl` too."""
-
-    slack: Slack | None = None
-    """None: nothing is posted."""
-    mail: Mail | None = None
-    """None: nothing is sent."""
-    timeout_s: float = Field(default=10.0, gt=0, le=60)
-    """Seconds for one attempt of a channel."""
-    attempts: int = Field(default=3, ge=1, le=10)
-    """Attempts after a time-out, a lost connection, 429 or 5xx, with pauses."""
-    ui_url: HttpUrl | None = None
-    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
 
 
 class Drift(Settings):

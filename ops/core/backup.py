@@ -1,18 +1,14 @@
-"""Back up what cannot be made again (responses, ledger, registry, what a user wrote), restore it, and move checkouts to
-another folder.
+"""Back up what cannot be made again (responses, ledger, registry, what a user wrote), and restore it, also in another
+folder.
 
 A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md). Restoring adds to what
 is there: a ledger and a cache are merged with the backup's, so that nothing that was paid since the backup is lost, and
 other files are replaced only if a person asks for it.
-
-MLflow's SQLite store holds the absolute path of every artifact, and reads a relative one as relative to the current
-folder of the process. Therefore `settle` rewrites the paths in one transaction when the store is next opened.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import sqlite3
@@ -23,10 +19,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import yaml
 
+from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.atomic import TEMPORARY, replacing, scratch_beside, sha256_of
 from ops.core.errors import DataError, counted
 from ops.core.installation import resources
@@ -46,99 +43,6 @@ from ops.core.parts import (
 from ops.core.processes import one_at_a_time
 from ops.core.sqlite import BUSY_TIMEOUT_S, SqliteFile, has_content
 from ops.core.workspace import Workspace
-
-log = logging.getLogger(__name__)
-
-_PLACES = (
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-    ("trace_tags", "value"),
-)
-"""Columns in which MLflow 3 stores paths of artifacts. A store of another schema may lack some."""
-
-
-def settle(workspace: Workspace) -> int:
-    """Rewrite the artifact paths in the workspace's own MLflow store after a move. Returns the number of rewritten
-    paths.
-
-    MLflow's experiment "Default" is included: MLflow gives it a path in the folder where the store was made. A server's
-    store, artifacts outside the old folder, and an old folder that is the same folder under another name are unchanged.
-    Raises `sqlite3.Error` if the file cannot be written, and `DataError` if it is not a file.
-    """
-    file = workspace.outcome / "mlflow" / "mlflow.db"
-    if workspace.mlflow_uri != f"sqlite:///{file}" or not file.exists():
-        return 0
-    if not file.is_file():
-        raise DataError(file, "", "is not a file, and MLflow's store belongs there", "Move it away")
-    tail = workspace.mlflow_artifacts.relative_to(workspace.root)
-    with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
-        _settle_default(connection, workspace.mlflow_artifacts)
-        old = [folder for folder in _artifact_folders(connection, tail) if _moved(folder, workspace.mlflow_artifacts)]
-        if not old:
-            return 0
-        connection.execute("BEGIN IMMEDIATE")
-        places = _columns(connection)
-        count = sum(_rewrite(connection, places, folder, workspace.mlflow_artifacts) for folder in old)
-        connection.execute("COMMIT")  # until the commit, closing the connection undoes the changes
-    if count:
-        roots = ", ".join(str(folder).removesuffix(f"/{tail}") for folder in old)
-        log.warning("%s: this checkout lay in %s: %d places of artifacts now name %s", file, roots, count,
-                    workspace.root)  # fmt: skip
-    return count
-
-
-def _artifact_folders(connection: sqlite3.Connection, tail: Path) -> set[Path]:
-    """Return the artifact folders of experiments that end like a checkout's own."""
-    if ("experiments", "artifact_location") not in _columns(connection):
-        return set()
-    folders = set()
-    for (location,) in connection.execute("SELECT DISTINCT artifact_location FROM experiments"):
-        parts = urlsplit(location or "")
-        path = unquote(parts.path) if parts.scheme == "file" else location if not parts.scheme else ""
-        root, found, rest = (path or "").rpartition(f"/{tail}")
-        if found and root.startswith("/") and (not rest or rest.startswith("/")):
-            folders.add(Path(root) / tail)
-    return folders
-
-
-def _settle_default(connection: sqlite3.Connection, artifacts: Path) -> None:
-    """Move the artifacts of MLflow's own experiment to those of the store, unless they are elsewhere on purpose."""
-    if ("experiments", "artifact_location") not in _columns(connection):
-        return
-    own = str(artifacts / "0")
-    found = connection.execute("SELECT artifact_location FROM experiments WHERE experiment_id = 0").fetchone()
-    if found is not None and found[0] != own and str(found[0]).endswith("/mlruns/0"):
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (own,))
-
-
-def _moved(old: Path, new: Path) -> bool:
-    return old != new and not (old.exists() and new.exists() and old.samefile(new))
-
-
-def _columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    def known() -> Iterator[tuple[str, str]]:
-        for table, column in _PLACES:
-            if any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})")):
-                yield table, column
-
-    return list(known())
-
-
-def _rewrite(connection: sqlite3.Connection, places: list[tuple[str, str]], old: Path, new: Path) -> int:
-    count = 0
-    for before, after in ((old.as_uri(), new.as_uri()), (str(old), str(new))):
-        for table, column in places:
-            update = connection.execute(
-                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
-                f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
-                (after, len(before) + 1, before, len(before) + 1, f"{before}/"),
-            )
-            count += update.rowcount
-    return count
-
 
 _MANIFEST = "podium-backup.json"
 _FORMAT = 2
@@ -235,7 +139,7 @@ def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, rep
                 said[part.name] = _restore_files(workspace, place, staged / part.place, replace=replace)
         if FILES in wanted and (staged / FILES).is_dir():
             said[FILES] = _restore_files(workspace, workspace.root, staged / FILES, replace=replace, written=True)
-    settle(workspace)
+    repair_artifact_paths(workspace)
     if databases := [part for part in held if part.tables]:
         accept_missing(workspace, *databases)
     return said
@@ -487,10 +391,7 @@ def _is_untouched(workspace: Workspace, name: Path) -> bool:
 def _extract(file: Path, staged: Path) -> None:
     try:
         with tarfile.open(file) as archive:
-            if hasattr(tarfile, "data_filter"):
-                archive.extractall(staged, filter="data")
-            else:  # CPython before 3.11.4
-                _extract_plainly(archive, staged)
+            archive.extractall(staged, filter="data")
         manifest = json.loads((staged / _MANIFEST).read_text(encoding="utf-8"))
         wanted, made_by = dict(manifest["sha256"]), int(manifest["format"])
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
@@ -504,15 +405,6 @@ def _extract(file: Path, staged: Path) -> None:
     sums = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged)}
     if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
         raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
-
-
-def _extract_plainly(archive: tarfile.TarFile, staged: Path) -> None:
-    """Extract only files and folders inside the target, which is all that `backup` writes."""
-    for member in archive:
-        target = (staged / member.name).resolve()
-        if not target.is_relative_to(staged.resolve()) or not (member.isfile() or member.isdir()):
-            raise tarfile.TarError(f"{member.name} is not a file or folder of a back-up")
-        archive.extract(member, staged, set_attrs=False)
 
 
 @contextmanager

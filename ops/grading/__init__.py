@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
 from ops.grading import isolation as walls
 from ops.grading.grader import GRADERS, HANGS, HANGS_ALWAYS, OwnGrader, is_final, take_graders, worker_prompt
-from ops.grading.isolation import GradingSettings, isolation
+from ops.grading.isolation import Wall, isolation
 from ops.grading.verdicts import VerdictStore, is_stored
 
 __all__ = ["GRADERS", "configure", "grade", "grade_many", "isolation", "unreadable", "worker_prompt"]
@@ -45,14 +45,17 @@ _KEPT = _Kept()
 
 
 def configure(
-    settings: GradingSettings, root: Path, verdicts: Path | None = None, graders: Iterable[OwnGrader] = ()
-) -> None:
-    """Use these grading settings and these benchmarks' own graders in this process; `root` is the project's folder.
+    root: Path, wall: Wall = "bubblewrap", environments: Mapping[str, str] | None = None,
+    verdicts: Path | None = None, graders: Iterable[OwnGrader] = (),
+) -> None:  # fmt: skip
+    """Use this isolation, these environments and these benchmarks' own graders in this process.
 
-    `verdicts`: the folder in which verdicts of programs are stored and looked up; None: every program runs.
+    `root` is the project's folder, `wall` the weakest isolation of programs that is accepted, `environments` the
+    virtual environment of each benchmark's programs (a path from `root`), `verdicts` the folder in
+    which verdicts of programs are stored and looked up; None: every program runs.
     Called when a recipe is loaded. A process that never calls it runs programs in bubblewrap only.
     """
-    walls.configure(settings, root)
+    walls.configure(root, wall, environments)
     hidden_tests.configure(root)
     take_graders(graders)
     if verdicts != _KEPT.folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem, choice_lines
@@ -95,13 +94,25 @@ def worker_prompt(problem: Problem) -> str:
     return "\n".join([problem.question, *choice_lines(problem), *([form] if form else [])])
 
 
-class OwnGrader(Protocol):
-    """A recipe's settings of one benchmark's grader (`ops.config.FunctionGrader`, `ops.config.JudgeGrader`)."""
+@dataclass(frozen=True)
+class OwnGrader:
+    """A recipe's settings of one benchmark's grader, as plain values: of a function, or of a judge.
 
-    @property
-    def version(self) -> str:
-        """A hash of everything that can change a verdict; problems carry it (`Problem.grading`)."""
-        ...
+    Grading imports no configuration, because a change there would then change the version of every grader
+    (`ops.benchmarks.graded` makes these values).
+    """
+
+    version: str
+    """A hash of everything that can change a verdict; problems carry it (`Problem.grading`)."""
+    file: str = ""
+    """The user's Python file with the function."""
+    function: str = ""
+    source: str = ""
+    """The text of that file."""
+    rubric: str = ""
+    """When an answer is right, for a judge."""
+    judge: object = None
+    """The worker that judges (`ops.config.Worker`), which grading only hands on."""
 
 
 _OWN: dict[str, OwnGrader] = {}

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from ops.core.errors import ConfigError
 from ops.core.installation import make
@@ -120,25 +120,16 @@ class _Chosen:
 _CHOSEN = _Chosen()
 
 
-class GradingSettings(Protocol):
-    """A recipe's grading settings (`ops.config.Grading`)."""
+def configure(root: Path, wall: Wall = "bubblewrap", environments: Mapping[str, str] | None = None) -> None:
+    """Accept this wall, or a better one, in this process; `root` is the project's folder.
 
-    @property
-    def isolation(self) -> Wall: ...
-
-    @property
-    def environments(self) -> Mapping[str, str]: ...
-
-
-def configure(settings: GradingSettings, root: Path) -> None:
-    """Use these grading settings in this process; `root` is the project's folder.
-
-    Called when a recipe is loaded. A process that never calls it accepts only bubblewrap.
+    `environments`: benchmark → the virtual environment of its programs, a path from `root`. Called when a recipe is
+    loaded. A process that never calls it accepts only bubblewrap.
     """
-    _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == settings.isolation
-    _CHOSEN.wall = settings.isolation
+    _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == wall
+    _CHOSEN.wall = wall
     _CHOSEN.root = root
-    _CHOSEN.environments = {name: root / path for name, path in settings.environments.items()}
+    _CHOSEN.environments = {name: root / path for name, path in (environments or {}).items()}
 
 
 def isolation() -> Wall:
@@ -191,9 +182,9 @@ def libraries(benchmark: str) -> Libraries:
     return _libraries(_CHOSEN.environments, _CHOSEN.root, benchmark)
 
 
-def libraries_of(settings: GradingSettings, root: Path, benchmark: str) -> Libraries:
-    """Return the libraries that a process with these grading settings uses, as `libraries` does after `configure`."""
-    return _libraries({name: root / path for name, path in settings.environments.items()}, root, benchmark)
+def libraries_of(environments: Mapping[str, str], root: Path, benchmark: str) -> Libraries:
+    """Return the libraries that a process with these environments uses, as `libraries` does after `configure`."""
+    return _libraries({name: root / path for name, path in environments.items()}, root, benchmark)
 
 
 def _libraries(environments: Mapping[str, Path], root: Path | None, benchmark: str) -> Libraries:

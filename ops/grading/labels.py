@@ -133,6 +133,12 @@ _REFUTED_BEFORE = re.compile(
 _OFFERS = re.compile(
     r"\b(?:also|too|possible|possibly|plausible|equally|well|maybe|perhaps|might|could)\b", re.IGNORECASE
 )
+_JOINED_BEFORE = re.compile(r"(?:\b(?:or|and|also|either|both)|[,;/&|])\s*$", re.IGNORECASE)
+_ALSO_RIGHT = re.compile(
+    r"[\W_]{0,6}(?:is|are|works?|fits?|(?:would|could|might|may)(?: also)? be)\s+(?:(?:also|equally|just as|likewise)\b"
+    r"(?!\s+(?:not|wrong|incorrect|false))|(?:\w+\s+){0,2}(?:too|as well|possible)\b)",
+    re.IGNORECASE,
+)
 _CLAUSE = re.compile(
     r"\b(?:is|are|was|were|would|can|cannot|has|have|does|do|did|will|fails?|describes?|refers?|means?|contradicts?|not)\b",
     re.IGNORECASE,
@@ -213,7 +219,8 @@ def _is_label(sentence: str, group: LetterGroup) -> bool:
     if len(group.letters) > 1 or not sentence[group.start].isalpha() or len(sentence[group.start : group.end]) > 2:
         return True
     is_item = re.match(r"[).:]\s*\S", sentence[group.end :]) is not None
-    return is_item or re.search(r"(?:\b(?:or|and|also|either|both)|[,;/&|])\s*$", sentence[: group.start]) is not None
+    is_joined = _JOINED_BEFORE.search(sentence[: group.start]) is not None
+    return is_item or is_joined or _ALSO_RIGHT.match(sentence, group.end) is not None
 
 
 def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, int, int]]:

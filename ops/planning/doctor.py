@@ -16,8 +16,8 @@ from ops.core.workspace import Workspace
 from ops.grading.isolation import accepted_wall
 from ops.planning.machine import Machine, this_machine
 
-PYTHON = ((3, 11), (3, 12))
-"""The versions of CPython that the package supports."""
+LEAST_PYTHON, NEXT_PYTHON = (3, 11, 5), (3, 13)
+"""The package supports the versions of CPython from the first to before the second (`pyproject.toml`)."""
 LEAST_GIB = 5.0
 """Free disk space that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
 
@@ -42,9 +42,9 @@ def diagnose(workspace: Workspace) -> list[Diagnosis]:
 
 def _python() -> Diagnosis:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] in PYTHON:
+    if LEAST_PYTHON <= sys.version_info < NEXT_PYTHON:
         return Diagnosis("Python", "ok", version)
-    return Diagnosis("Python", "missing", f"is {version}", "Make the environment with CPython 3.11")
+    return Diagnosis("Python", "missing", f"is {version}", "Make the environment with CPython 3.11, 3.11.5 or later")
 
 
 def _git() -> Diagnosis:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.core.backup import settle
+from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import ConfigError, PodiumError, first_line
 from ops.core.installation import need_mlflow
 from ops.core.parts import REGISTRY, missing_parts
@@ -83,7 +83,7 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists():  # MLflow makes it, with an experiment whose artifacts are in the current folder
             mlflow.MlflowClient(workspace.mlflow_uri).search_experiments(max_results=1)
-        settle(workspace)
+        repair_artifact_paths(workspace)
     given, uri = os.environ.get("MLFLOW_TRACKING_URI"), workspace.mlflow_uri
     mlflow.set_tracking_uri(uri)
     _around.append(uri)

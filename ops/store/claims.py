@@ -55,11 +55,13 @@ class LocalClaim:
 class LocalClaims:
     """The claims in `claims.sqlite` of the store's folder, by their names (`claim_name`).
 
-    They have a file of their own because a commit to a small SQLite file is much faster than one to the large file of
-    entries. A claim ends when its value is stored, with its release, or with its process. The claim of an ended process
-    is taken over, but not before `until`, because a sent call may have been served and is paid for. A suspended process
-    may lose its claim likewise; it detects this before it sends its call. A damaged file is renamed, and a new one is
-    begun: the calls of running processes may then be made twice.
+    They have a file of their own because they come and go all the time and may be lost, while the file of paid
+    responses is written only when a value is stored. A damaged file of claims is renamed, and a new one is begun: the
+    calls of running processes may then be made twice.
+
+    A claim ends when its value is stored, with its release, or with its process. The claim of an ended process is taken
+    over, but not before `until`, because a sent call may have been served and is paid for. A suspended process may lose
+    its claim likewise; it detects this before it sends its call.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from ops.core.cpython import possessive
 from ops.workflow.literals import FLAGS, LIST, MAX_TOKENS, FormatFailure, Value, evaluate
 from ops.workflow.turn import turn_ends
 
@@ -55,10 +54,9 @@ _GAP = rf"(?:[ \t]*+(?:\r?\n[ \t]*+)++(?:{_FENCE})?+(?=\[))?+[ \t]*+(?:`(?=\[))?
 _IN_QUOTES = "|".join(rf"""(?<=["']{name})""" for name in _SPELLINGS)
 _KEY = rf"""(?:{_IN_QUOTES})["'][ \t]*+(?P<key>:)"""
 _ASSIGNMENT = re.compile(
-    possessive(rf"{_NAME}(?:{_closing('')}[ \t]*+{_SIGN}{_closing('[:=]')}|{_KEY}){_GAP}(?P<list>{LIST})?+"),
-    FLAGS,
+    rf"{_NAME}(?:{_closing('')}[ \t]*+{_SIGN}{_closing('[:=]')}|{_KEY}){_GAP}(?P<list>{LIST})?+", FLAGS
 )
-_AFTER_NAME = re.compile(possessive(rf"{_NAME}\W"), FLAGS)
+_AFTER_NAME = re.compile(rf"{_NAME}\W", FLAGS)
 _GOES_ON = re.compile(r"[ \t]*+(?:\+|\*[ \t]*+[0-9]|\[)")
 """What makes the list only the beginning of an expression: `[0] * 3`, `[0] + [1]`, `[0][0]`."""
 _WORD = re.compile(r"""(?![bBfF][rR]?+["']|[rR][bBfF]["'])[^\W\d]""")

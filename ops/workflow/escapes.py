@@ -15,10 +15,8 @@ from __future__ import annotations
 import json
 import re
 
-from ops.core.cpython import possessive
-
 _COMMANDS = re.compile(
-    possessive(r"""text[a-z]*+
+    r"""text[a-z]*+
     | n(?:Leftarrow|Rightarrow|Vdash|abla|atural|cong|e|earrow|eg|eq|ewcommand|ewline|exists|geq|geqslant|gtr|leftarrow
         |leq|leqslant|oalign|obreak|oindent|olimits|onumber|orm|ormalsize|ot|otag|otin|parallel|prec|rightarrow|sim
         |subseteq|succ|supseteq|u|vdash|warrow)
@@ -26,15 +24,15 @@ _COMMANDS = re.compile(
         |ightharpoondown|ightharpoonup|ightleftarrows|ightleftharpoons|ightrightarrows|ightsquigarrow|lap|m|oot|times
         |ule|vert|Vert)
     | t(?:ag|an|anh|au|binom|frac|herefore|heta|hickapprox|hicksim|hinspace|ilde|imes|iny|o|op|riangle|riangledown
-        |riangleleft|rianglelefteq|riangleq|riangleright|rianglerighteq|t|woheadrightarrow)"""),
+        |riangleleft|rianglelefteq|riangleq|riangleright|rianglerighteq|t|woheadrightarrow)""",
     re.VERBOSE,
 )
 """LaTeX's commands that begin like an escape; not `\\ni` and `\\nless`, more often a new line before "i" or "less"."""
 
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
 _BACKSLASH = re.compile(
-    possessive(r"""\\(?: (?P<pair>\\) | (?P<quote>["'“”‘’]) | (?P<line>\r?\n) | u(?P<code>[0-9A-Fa-f]{4})
-            | (?P<blank>[nrt])(?P<word>[A-Za-z]*+) )?+"""),
+    r"""\\(?: (?P<pair>\\) | (?P<quote>["'“”‘’]) | (?P<line>\r?\n) | u(?P<code>[0-9A-Fa-f]{4})
+            | (?P<blank>[nrt])(?P<word>[A-Za-z]*+) )?+""",
     re.VERBOSE,
 )
 _JSON = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>[bf])|[\\"u])')

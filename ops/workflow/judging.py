@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from ops.config import JudgeGrader, Worker
+from ops.config import Worker
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message
@@ -64,4 +64,4 @@ def question(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
     ask = GRADERS[problem.grader].ask
     assert ask is not None
     messages = [{**message, "content": plain(message["content"])} for message in ask(problem, answer)]
-    return cast("JudgeGrader", own_grader(problem)).judge, messages
+    return cast("Worker", own_grader(problem).judge), messages

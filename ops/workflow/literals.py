@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import cast
 
-from ops.core.cpython import literal, possessive
+from ops.core.cpython import literal
 from ops.workflow.escapes import text_of
 
 Value = int | float | str | list["Value"]
@@ -102,9 +102,7 @@ LIST = rf"\[{_BETWEEN}(?:(?:{_NUMBER}|\[{_FLAT}\]|{_STRING}|{_COMMENT}){_BETWEEN
 """A list in square brackets (group `closed`), or as far as it is one; for a pattern with `FLAGS`."""
 
 _PARTS = re.compile(
-    possessive(
-        rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]"""
-    ),
+    rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]""",
     FLAGS,
 )
 _TO_TRANSLATE = re.compile(r"[\\#\r“‘]")

@@ -20,8 +20,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ops.core.cpython import possessive
-
 QUESTION = "Question:"
 OFFER = "Models on offer: "
 OFFER_IN_SHORT = "Models: "
@@ -47,7 +45,7 @@ _TOKEN = r"""\|(?:im_start|im_end|endoftext|endofprompt|begin_of_text|end_of_tex
 _ROLE = r"(?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Human|HUMAN|User|USER|Assistant|ASSISTANT)(?:\*\*)?+:"
 # Each mark begins with one of three characters: the search passes over the others at its greatest speed.
 _MARK = re.compile(
-    possessive(rf"""[\n<I](?:
+    rf"""[\n<I](?:
         (?<=\n)(?=[-\#* \tAHMQUasu])(?:
             (?:{re.escape(OFFER)}Model\ [0-9]++ | {re.escape(YOUR_TURN)} | {re.escape(RESPONSE_END)}
               | {re.escape(EXAMPLE).replace(re.escape("{number}"), "[0-9]++")})
@@ -58,16 +56,14 @@ _MARK = re.compile(
         )
       | (?<=<)(?:{_TOKEN})
       | (?<=[\[/]I)NST\]
-    )"""),
+    )""",
     re.VERBOSE,
 )
 _OPENING = re.compile(
-    possessive(
-        r"""(?: \s++ | <s> | <bos> | <\|begin_of_text\|> | <｜begin▁of▁sentence｜> | <｜Assistant｜> | <\|assistant\|>
-          | \[/INST\] | <\|im_start\|>assistant | <\|start_header_id\|>assistant<\|end_header_id\|>
-          | <start_of_turn>model
-          | (?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Assistant|ASSISTANT)(?:\*\*)?+: | assistant(?=[ \t\r]*+\n) )*+"""
-    ),
+    r"""(?: \s++ | <s> | <bos> | <\|begin_of_text\|> | <｜begin▁of▁sentence｜> | <｜Assistant｜> | <\|assistant\|>
+        | \[/INST\] | <\|im_start\|>assistant | <\|start_header_id\|>assistant<\|end_header_id\|>
+        | <start_of_turn>model
+        | (?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Assistant|ASSISTANT)(?:\*\*)?+: | assistant(?=[ \t\r]*+\n) )*+""",
     re.VERBOSE,
 )
 

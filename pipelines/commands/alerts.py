@@ -30,14 +30,14 @@ def test() -> None:
 
     workspace = Workspace.find()
     settings = load_alerts(workspace.config)  # shows a mistake in the file here
-    named = {name: channel for name in ("slack", "mail") if (channel := getattr(settings, name)) is not None}
-    kind = next((kind for kind in KINDS if all(kind in channel.kinds for channel in named.values())), KINDS[0])
+    channels = settings.channels.values()
+    kind = next((kind for kind in KINDS if all(kind in channel.kinds for channel in channels)), KINDS[0])
     text = f"`podium alerts test` on {socket.gethostname()}. This is a test; no action is needed."
     deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
     for delivery in deliveries:
         click.echo(delivery.problem or f"{delivery.channel}: taken")
-    if not named:
-        click.echo("Neither slack nor mail is set in config/alerts.yaml: it is only written to .podium/alerts.jsonl.")
+    if not channels:
+        click.echo("config/alerts.yaml has no channels: the notice is only written to .podium/alerts.jsonl.")
     sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
 
 

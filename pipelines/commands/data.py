@@ -89,9 +89,9 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     """Ask every worker every candidate, or show the cost."""
     from contextlib import ExitStack
 
+    from ops.benchmarks.graded import configure_grading
     from ops.config import Setup
     from ops.core.progress import bar
-    from ops.grading import configure
     from ops.local_models.vllm_server import serving
     from ops.precaching.opening import open_client
     from ops.stages.responses import (
@@ -103,7 +103,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from pipelines.asking import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
-    configure(setup.recipe.grading, setup.workspace.root, setup.workspace.cache, setup.recipe.own_graders)
+    configure_grading(setup.recipe, setup.workspace.root, setup.workspace.cache)
     if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
         return

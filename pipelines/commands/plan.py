@@ -34,14 +34,14 @@ def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
 
 def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_json: bool = False) -> None:
     """Print the plan of a recipe, and end with exit code 1 if one of these parts of a pipeline run lacks something."""
-    from ops.grading import configure
+    from ops.benchmarks.graded import configure_grading
     from ops.planning.machine import this_machine
     from ops.planning.plan import make_plan
     from ops.planning.requirements import missing
     from ops.planning.text import as_facts, report
     from pipelines.commands.shown import wrapped
 
-    configure(setup.recipe.grading, setup.workspace.root, graders=setup.recipe.own_graders)
+    configure_grading(setup.recipe, setup.workspace.root)
     made = make_plan(setup, this_machine(setup.workspace, gpus))
     lacking = missing(made, needs)
     if as_json:

@@ -160,9 +160,9 @@ def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
 
 def _configured(workspace: Workspace, recipe_file: str) -> Setup:
     """Return the recipe with its pool, and apply its grading settings to this process."""
+    from ops.benchmarks.graded import configure_grading
     from ops.config import Setup
-    from ops.grading import configure
 
     setup = Setup.read(workspace, recipe_file)
-    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
+    configure_grading(setup.recipe, workspace.root, workspace.cache)
     return setup

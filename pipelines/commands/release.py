@@ -143,8 +143,8 @@ def verdict(version: str | None, as_json: bool) -> None:
 def serve(host: str, port: int, pool: str | None) -> None:
     """Serve the champion as one model on OpenAI's routes, until Ctrl-C.
 
-    POST to /v1/chat/completions or /v1/responses; MLflow's agent server answers at /invocations. Settings:
-    config/serving.yaml. When the alias champion moves, the server follows it.
+    POST to /v1/chat/completions or /v1/responses. Settings: config/serving.yaml. When the alias champion moves, the
+    server follows it.
     """
     from ops.config import load_serving
     from ops.release.champion import serve

@@ -132,7 +132,6 @@ def drift(workspace: Workspace, yes: bool = True) -> None:
     """Ask the champion's workers, and the champion, today's questions again in this process; without `yes` a person is
     asked first. Raises `PodiumError`."""
     from ops.retraining.drift import stored_champion, stored_workers
-    from ops.retraining.revisions import in_words
     from pipelines.run import here
 
     known = the_champion(workspace)
@@ -141,8 +140,14 @@ def drift(workspace: Workspace, yes: bool = True) -> None:
         setup, settings = place.podium.load(), place.podium.snapshot().retraining.drift
         confirm_spending(setup, yes, None if yes else estimated_drift(setup).usd)
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("drift")])
+    head = ("system", "nights", "pairs", "stored, % right", "again, % right", "change")
+    table = Table(*head, box=None, padding=(0, 2, 0, 0))
     for system in filter(None, (*stored_workers(setup), stored_champion(setup))):
         record = system.record(workspace)
-        style = "red" if record.is_changed(settings.false_alarms) else None
-        console.print(in_words(record, settings), style=style, markup=False)
+        change = record.difference(settings.false_alarms)
+        if change is not None:
+            right = [f"{100 * share:.1f}" for share in record.accuracies()]
+            row = (record.system, record.rounds, len(record.pairs), *right, f"{change.low:+.3f} to {change.high:+.3f}")
+            table.add_row(*map(str, row), style="red" if record.is_changed(settings.false_alarms) else None)
+    console.print(table)
     console.print("A system has drifted if the interval of its change excludes 0; its line is red.")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import click
 
+from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
@@ -17,7 +18,6 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Answers, standings
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
-from ops.grading import configure
 from ops.planning.estimate import Range
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import left
@@ -44,7 +44,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
     Without `yes` a person is asked before paid workers are called. Raises `PodiumError`.
     """
     workspace = setup.workspace
-    configure(setup.recipe.grading, workspace.root, workspace.cache, setup.recipe.own_graders)
+    configure_grading(setup.recipe, workspace.root, workspace.cache)
     confirm_spending(setup, yes, None if yes else cost(setup))
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from ops.config import Grading, Pool, Setup, Worker, load_pool, load_recipe
+from ops.config import Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.response import Message, Response
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
@@ -150,7 +150,7 @@ def _grade_and_write(workspace: Workspace) -> Table:
     from ops.grading import configure, grade
     from ops.precaching.precache import write_responses
 
-    configure(Grading(isolation="resource_limits"), workspace.root)  # programs of our own, on any machine
+    configure(workspace.root, "resource_limits")  # programs of our own, on any machine
     data = workspace.data
     problems = {(problem.benchmark, problem.id): problem for problem in read_problems(data / "shortlist.jsonl")}
     grade(next(iter(problems.values())), "")  # imports
@@ -174,7 +174,7 @@ def _materialize(workspace: Workspace) -> Table:
     from ops.synthetic.problems import generate
 
     config = Workspace.find().config
-    configure(Grading(isolation="resource_limits"), workspace.root)
+    configure(workspace.root, "resource_limits")
     os.environ.pop("PODIUM_CACHE_URL", None)
     pool, recipe = load_pool(config, "quickstart"), load_recipe(config, "quickstart")
     seventh = pool.worker("guesser").model_copy(update={"name": "seventh", "revision": "seventh"})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import LoadedSplit
 from ops.benchmarks.registry import BENCHMARKS, graded_on
-from ops.config import BenchmarkSource, Grading
+from ops.config import BenchmarkSource
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
@@ -62,7 +62,7 @@ def main() -> int:
     """Grade every set, print the report and write it between its markers; exit code 1 without rows."""
     root = Workspace.find().root
     folder = root / ROWS
-    configure(Grading(), root)
+    configure(root)
     if not folder.is_dir():
         print(f"error: no real benchmark rows at {folder.resolve()}", file=sys.stderr)
         return 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.config import Grading, load_pool
+from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
@@ -119,7 +119,7 @@ def mean_text(values: Sequence[float]) -> str:
 
 def tables() -> str:
     """Return the tables of the pool's accuracies and of the best workflow of each family."""
-    configure(Grading(isolation="resource_limits"), Path())
+    configure(Path(), "resource_limits")
     set_ = flows()
     known = of_families(training_benchmarks(), "train", 1)
     seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), unseen_benchmarks()))
@@ -174,7 +174,7 @@ def voted(problems: Sequence[Problem], name: str) -> str:
 
 def traced() -> str:
     """Return one wrong answer of each generalist, each with another kind of misstep and its cause."""
-    configure(Grading(isolation="resource_limits"), Path())
+    configure(Path(), "resource_limits")
     rows, kinds = [], set[str]()
     for name in SKILLS:
         for problem in of_families(training_benchmarks(), "test", 4):

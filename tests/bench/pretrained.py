@@ -16,6 +16,7 @@ from typing import Any
 
 from assets.conductor import run_folder
 from assets.resources import Podium
+from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
@@ -25,7 +26,6 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.grading import configure
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Leaderboard, percent
 from ops.results.rows import OutcomeRow
@@ -52,7 +52,7 @@ def main() -> int:
     workspace = Workspace.find()
     podium = Podium(root=str(workspace.root), recipe="smollm2")
     setup = podium.load()
-    configure(setup.recipe.grading, workspace.root)
+    configure_grading(setup.recipe, workspace.root)
     folder = run_folder(podium)
     trained, record = RunResult.read(folder), ColdStartRecord.read(base_policy_folder(setup))
     if trained is None or record is None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import EVALUATION_SEED, sample
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import BenchmarkSource, Grading, Setup, Worker
+from ops.config import BenchmarkSource, Setup, Worker
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
@@ -133,7 +133,7 @@ def main() -> int:
     if not folder.is_dir():
         print(f"error: no real benchmark rows at {folder}", file=sys.stderr)
         return 1
-    configure(Grading(), workspace.root)
+    configure(workspace.root)
     asked = {name: questions(folder, rows) for name, rows in SETS.items()}
     setup = Setup.read(workspace, POOL)
     pool = setup.pool.model_copy(update={"workers": (setup.pool.worker(WORKER),)})

@@ -35,7 +35,6 @@ import yaml
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.config import Grading
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -296,7 +295,7 @@ def beside_misbehaving(workspace: Workspace, clients: int, seconds: float) -> li
 
 def options(workspace: Workspace, each: int) -> list[Cells]:
     """Return a row for each option: accuracy, price, critical path and fallbacks, in-domain and OOD."""
-    configure(Grading(isolation="resource_limits"), workspace.root)
+    configure(workspace.root, "resource_limits")
     groups = [
         [problem for name in names for problem in generate(name, "test", each, 77)]
         for names in (training_benchmarks(), OOD)

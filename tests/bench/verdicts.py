@@ -17,7 +17,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ops.config import Grading
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade, grade_many
@@ -229,7 +228,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     root = Workspace.find().root
-    configure(Grading(), root)
+    configure(root)
     selected = [
         case
         for case in cases(root / ROWS, programs=arguments.programs)

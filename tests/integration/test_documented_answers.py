@@ -156,7 +156,8 @@ def test_the_model_cards_request_and_the_agents_example_answer(champion: Workspa
     assert USE in text and "the response says in `notice`" in text
     [body] = re.findall(r"-d '(\{.*?\})'", text)
     assert json.loads(body) == EXAMPLE
-    reply = httpx.post(f"{server.url}/invocations", json=EXAMPLE, trust_env=False, timeout=120).json()
+    asked = EXAMPLE | {"model": "conductor"}
+    reply = httpx.post(f"{server.url}/v1/responses", json=asked, trust_env=False, timeout=120).json()
     assert reply["output"][-1]["content"][0]["text"].endswith(ANSWERS["What is 6 * 7?"])
     code = re.findall(r"```python\n(.*?)```", (ROOT / "mlflow" / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
     there = "sqlite:////path/to/podium/.podium/mlflow/mlflow.db"

@@ -493,8 +493,9 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         request = {"model": "conductor", "messages": [{"role": "user", "content": QUESTION}]}
         first = client.chat.completions.create(**request)  # type: ignore[call-overload]
         body: dict[str, Any] = {"input": [{"role": "user", "content": QUESTION}]}
-        invocations = f"{server.url}/invocations"  # of MLflow's agent server
-        reply = httpx.post(invocations, json=body, trust_env=False, timeout=200).raise_for_status()
+        body |= {"model": "conductor", "podium": {"workflow": True}}
+        responses = f"{server.url}/v1/responses"
+        reply = httpx.post(responses, json=body, trust_env=False, timeout=200).raise_for_status()
         aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
         server.until_version("2")
         second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
@@ -504,7 +505,7 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         assert "42" in whole.choices[0].message.content
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
-    assert reply.json()["custom_outputs"]["workflow"] == WORKFLOW
+    assert reply.json()["podium"]["workflow"] == WORKFLOW
     with store.connected(workspace) as client_of_mlflow:
         import mlflow
 
@@ -516,6 +517,6 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert sorted(span.name for span in shown.data.spans if span.span_type == "CHAT_MODEL") == [
         "1 · algebraist", "2 · algebraist", "Conductor",
     ]  # fmt: skip
-    assert by_request[reply.headers["x-request-id"]].info.tags["mlflow.traceName"] == "/invocations"
+    assert by_request[reply.headers["x-request-id"]].info.tags["mlflow.traceName"] == "/v1/responses"
     assert "6 " in str(shown.data.spans[0].inputs)
     assert "cdot" not in by_request[second._request_id].to_json(), "store: false"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import socket
 import threading
@@ -149,14 +148,14 @@ def test_only_with_the_token(server: Running) -> None:
     stranger = openai.OpenAI(base_url=f"{server.url}/v1", api_key="another-token-of-some-length", max_retries=0)
     with pytest.raises(openai.AuthenticationError):
         ask(stranger)
-    for path in ("/metrics", "/v1/models", "/invocations", "/docs", "/agent/info"):
+    for path in ("/metrics", "/v1/models", "/v1/responses", "/docs"):
         assert httpx.get(server.url + path, trust_env=False).status_code == 401, path
     assert httpx.get(f"{server.url}/health", trust_env=False).json() == {"status": "ready"}
 
 
 def test_bodies_that_are_not_requests(server: Running) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    question = {"input": [{"role": "user", "content": SIX_BY_SEVEN}]}
+    question = {"model": "conductor", "input": [{"role": "user", "content": SIX_BY_SEVEN}]}
     with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
         url = "/v1/chat/completions"
         replies = [
@@ -167,40 +166,22 @@ def test_bodies_that_are_not_requests(server: Running) -> None:
             http.get("/v1/embeddings"),
             http.post(url, content=b'{"a": NaN}', headers={"content-type": "application/json"}),
             *(http.get(path) for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect")),
-            http.post("/invocations", json={"input": [{"role": "user", "content": "Why? " * 4000}]}),
-            http.post("/invocations", json={"input": "Why?"}),
-            http.get("/responses"),
-            http.post("/invocations", json=question | {"custom_inputs": {"forbidden": ["nobody"]}}),
+            *(http.get(path) for path in ("/invocations", "/responses")),  # of `mlflow models serve`
+            http.post("/v1/responses", json=question | {"input": "Why? " * 4000}),
+            http.post("/v1/responses", json=question | {"podium": {"grader": "nobody"}}),
+            http.get("/v1/responses"),
+            http.post("/v1/responses", json=question | {"podium": {"forbidden": ["nobody"]}}),
         ]
-        info = http.get("/agent/info").json()
-        whole = http.post("/invocations", json=question).json()
+        whole = http.post("/v1/responses", json=question).json()
         named = http.get("/health", headers={"x-request-id": "my-own-id"})
         unnamed = http.get("/health", headers={"x-request-id": "bad id, really"})
     statuses = [reply.status_code for reply in replies]
-    assert statuses == [400, 415, 413, 405, 404, 400, 404, 404, 404, 404, 400, 400, 405, 400]
+    assert statuses == [400, 415, 413, 405, 404, 400, 404, 404, 404, 404, 404, 404, 400, 400, 405, 400]
     refused = replies[-1].json()["error"]
-    assert (refused["code"], refused["param"]) == ("invalid_value", "custom_inputs.forbidden")
-    assert info["agent_api"] == "responses" and "42" in whole["output"][0]["content"][0]["text"]
+    assert (refused["code"], refused["param"]) == ("invalid_value", "podium.forbidden")
+    assert "42" in whole["output"][-1]["content"][0]["text"]
     assert all(reply.json()["error"]["code"] and reply.headers["x-request-id"] for reply in replies)
     assert named.headers["x-request-id"] == "my-own-id" and unnamed.headers["x-request-id"].startswith("req_")
-
-
-def test_mlflows_agent_server_streams_whole_items_and_its_errors_have_openais_shape(server: Running) -> None:
-    body: dict[str, Any] = {"input": [{"role": "user", "content": SIX_BY_SEVEN}]}
-    headers = {"authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=120) as http:
-        streamed = http.post("/responses", json=body | {"stream": True}).raise_for_status().text
-        poor = http.post("/invocations", json={"input": [{"role": "user", "content": "What is $5 \\cdot 7$?"}],
-                                               "custom_inputs": {"budget_usd": 0.0}}).json()  # fmt: skip
-        again = http.post("/invocations", json=body).raise_for_status().json()
-    agent = openai.OpenAI(base_url=server.url, api_key=TOKEN, timeout=120)
-    assert "42" in agent.responses.create(model="conductor", input=body["input"]).output_text
-    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
-    assert [event["type"] for event in events] == ["response.output_item.done", "response.completed"]
-    assert "42" in events[0]["item"]["content"][0]["text"] and streamed.rstrip().endswith("data: [DONE]")
-    assert events[1]["response"]["output"] == [events[0]["item"]]
-    assert poor["status"] == "failed" and poor["error"]["code"] == "over_budget"
-    assert "42" in again["output"][0]["content"][0]["text"]
 
 
 def test_a_working_version_takes_the_place_and_a_broken_one_does_not(tmp_path: Path) -> None:

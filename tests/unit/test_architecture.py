@@ -1,4 +1,4 @@
-"""The layers `ops ← assets ← pipelines`, and private names of libraries, read from the source.
+"""The layers `ops ← assets ← pipelines` and private names of libraries, read from the source.
 
 Imports inside functions count too.
 """

@@ -17,7 +17,7 @@ import dagster as dg
 import pytest
 
 from assets.resources import Podium
-from ops.core.backup import settle
+from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import PodiumError
 from ops.core.processes import name_of, one_at_a_time
 from ops.core.workspace import Workspace
@@ -182,10 +182,10 @@ def test_a_moved_store_finds_its_artifacts_and_logs_it_once(tmp_path: Path, capl
     run = kept_run(Workspace(before))
     before.rename(after)
     workspace = Workspace(after)
-    with caplog.at_level(logging.WARNING, "ops.core.backup"):
+    with caplog.at_level(logging.WARNING, "ops.core.artifact_paths"):
         assert note(workspace, run, out) == "what was logged"
         assert note(workspace, run, out) == "what was logged"
-    [said] = [record.getMessage() for record in caplog.records if record.name == "ops.core.backup"]
+    [said] = [record.getMessage() for record in caplog.records if record.name == "ops.core.artifact_paths"]
     assert "first place" in said and "second place" in said
     rest = (workspace.state / "mlflow" / "mlflow.db").read_bytes()
     second = kept_run(workspace)
@@ -201,7 +201,7 @@ def test_artifacts_elsewhere_on_purpose_are_unchanged(tmp_path: Path) -> None:
         connection.execute("UPDATE experiments SET artifact_location = 's3://team/podium/.podium/mlflow/artifacts'")
         connection.execute("INSERT INTO experiments (name, artifact_location) VALUES ('shelf', '/mnt/shelf/artifacts')")
     before = file.read_bytes()
-    assert settle(workspace) == 0
+    assert repair_artifact_paths(workspace) == 0
     assert file.read_bytes() == before
 
 
@@ -209,11 +209,11 @@ def test_another_name_of_the_same_folder_is_no_move(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "real")
     kept_run(workspace)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert settle(Workspace(tmp_path / "link")) == 0
+    assert repair_artifact_paths(Workspace(tmp_path / "link")) == 0
 
 
 def test_without_a_store_nothing_is_made(tmp_path: Path) -> None:
-    assert settle(Workspace(tmp_path)) == 0
+    assert repair_artifact_paths(Workspace(tmp_path)) == 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""README and docs: generated pages are current, links resolve, figures agree, examples are valid, prose is short."""
+"""README and docs: generated pages are current, links resolve, figures agree, examples are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ops.config import Pool, Recipe, load_recipe
+from ops.config import Alerts, Pool, Recipe, load_recipe
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.errors import DataError
 from ops.evaluation.study import every_study
@@ -31,13 +31,6 @@ EVERY_PAGE = [*OTHERS, *BY_HAND, *sorted(GENERATED.glob("*.md"))]
 FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((GENERATED / "figures.yaml").read_text(encoding="utf-8"))
 TAG = re.compile(r"<!--([a-z0-9_]+)-->")
 """A figure's name behind its value."""
-ARCHAIC = (
-    r"nobody|somebody|whoever|is told|foretel\w*|foretold|carried out|mends?|mended|so many|that is none|"
-    r"dear(?:er|est)?|knows not|looked at"
-)
-DIALECT = rf"\b(?:{ARCHAIC}|who (?:is|was|has|have) \w+|a life|lives)\b"
-KEYED_TEXTS = {"ops/workflow/prompt.py", "ops/synthetic/families/code.py"}
-"""Prompts and problems: their texts are parts of the keys of policies and responses."""
 
 
 def relative(file: Path) -> str:
@@ -91,23 +84,6 @@ def test_a_shipped_cap_covers_what_its_plan_expects() -> None:
     for row in rows:
         expected, cap = (float(cell.replace(",", "")) for cell in row[5:7])
         assert cap >= expected, row[0]
-
-
-# ── length and prose ─────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("page", [*OTHERS, *BY_HAND], ids=relative)
-def test_a_page_is_in_plain_english(page: Path) -> None:
-    prose = re.sub(r"```.*?```|`[^`]*`", "", read(page), flags=re.DOTALL)
-    assert re.findall(rf".*{DIALECT}.*", prose, re.IGNORECASE) == []
-
-
-@pytest.mark.parametrize("layer", ["ops", "assets", "pipelines", "mlflow", "config"])
-def test_code_and_configuration_are_in_plain_english(layer: str) -> None:
-    word = re.compile(rf"\b(?:{ARCHAIC})\b", re.IGNORECASE)
-    for file in sorted((ROOT / layer).rglob("*")):
-        if file.suffix in {".py", ".yaml"} and relative(file) not in KEYED_TEXTS:
-            assert word.findall(read(file)) == [], relative(file)
 
 
 # ── links ────────────────────────────────────────────────────────────────────────
@@ -231,6 +207,9 @@ def test_the_examples_of_configuration_are_valid(page: Path, tmp_path: Path) -> 
         values = yaml.safe_load(block)
         if "workers" in values:
             Pool.of_file(values)
+            continue
+        if "channels" in values:
+            Alerts.of_file(values)
             continue
         recipe = {"base": "paper", "name": f"example-{number}", **values}
         (config / "recipes" / f"example-{number}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -40,17 +40,6 @@ _SMALL = re.compile(
     r"\s+(?:because|since)\b)",
     re.IGNORECASE,
 )
-_ADDED = re.compile(
-    r"[\W_]*(?:(?:or|and|but|though|also|alternatively|possibly|perhaps|maybe|as well as)\b[\W_]*){1,3}"
-    r"(?:(?:it|that|could|might|may|would|be|even|option|choice|answer)\b[\W_]*)*",
-    re.IGNORECASE,
-)
-"""Words between a letter and another one that is offered beside it."""
-_ALSO_RIGHT = re.compile(
-    r"[\W_]{0,6}(?:is|are|works?|fits?|(?:would|could|might|may)(?: also)? be)\s+(?:(?:also|equally|just as|likewise)\b"
-    r"(?!\s+(?:not|wrong|incorrect|false))|(?:\w+\s+){0,2}(?:too|as well|possible)\b)",
-    re.IGNORECASE,
-)
 _JOINED = re.compile(r"[\s$\\)(*_.]*(?:,|;|/|&|\bor\b|\band\b)[\s$\\)(*_]*", re.IGNORECASE)
 """Text between two boxes that are one answer."""
 _LABEL_LINE = re.compile(
@@ -92,8 +81,8 @@ _BEHIND = re.compile(r"[(\[](?P<letter>[A-Z])[)\]]")
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[*_\"'”’)]*\s+(?=[^\W\d_])")
 _FINISHED = re.compile(r"[.!][\s\"'”’)\]}$]*$")
-_BETWEEN = r"[\s()\[\]{}*_`.,;:|/&+-]"
-_ONLY_LETTERS = re.compile(rf"{_BETWEEN}*(?:[A-Z]{_BETWEEN}+)+[A-Z]{_BETWEEN}*")
+_NEXT_LINE = re.compile(r"\n(?!\s*(?:or|also|maybe|perhaps|possibly|alternatively)\b)", re.IGNORECASE)
+"""The end of a line whose next line does not offer another letter beside one that is stated."""
 _ENOUGH_WORDS = 3
 """A choice quoted with fewer of its first words must be quoted in full."""
 
@@ -152,7 +141,7 @@ def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     if letter := _equal_text(line, choices):
         return letter
     line = _FORMULA.sub(r"(\1)", _unwrapped(line))
-    if _ONLY_LETTERS.fullmatch(line) and len(several := set(re.findall("[A-Z]", line))) > 1 and several <= {*letters}:
+    if labels.offers_several(line, letters) and not extract.CORRECTION.search(line):
         return ""
     groups = labels.groups(line, letters, everywhere=True)
     if not groups or not _OPENING.fullmatch(line, 0, groups[0].start):
@@ -210,13 +199,11 @@ def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
         if first.stance == "asked" and not later:
             return first.letters if len(first.letters) == 1 else ""
         return open_letters.pop() if len(open_letters) == 1 else ""
-    if len(first.letters) > 1 or _adds_another(line, first.end, first.letters):
-        return ""
     affirmed_later = [group for group in later if group.stance == "affirmed"]
     corrections = [group for group in affirmed_later if extract.CORRECTION.search(line, first.end, group.start)]
     if corrections:
         return corrections[-1].letters if len(corrections[-1].letters) == 1 else ""
-    return first.letters
+    return first.letters if len(first.letters) == 1 else ""
 
 
 def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
@@ -239,18 +226,8 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     ]
     if later:
         return later[-1].letter
-    return "" if _adds_another(text, formal.end, formal.letter) else formal.letter
-
-
-def _adds_another(text: str, position: int, letter: str) -> bool:
-    """Return whether the text at `position` offers another letter beside `letter`: " or maybe D", "D is also right"."""
-    behind = text[position : position + 80]
-    for group in labels.groups(behind, string.ascii_uppercase, everywhere=True)[:1]:
-        is_named = group.stance != "denied" and group.letters != letter
-        is_alone = not labels.PREDICATE_AFTER.match(behind, group.end)
-        is_added = is_alone and _ADDED.fullmatch(behind, 0, group.start)
-        return is_named and bool(is_added or _ALSO_RIGHT.match(behind, group.end))
-    return False
+    behind = _NEXT_LINE.split(text[formal.end : formal.end + 80], maxsplit=1)[0]
+    return "" if labels.offers_several(f"{formal.letter}{behind}", string.ascii_uppercase) else formal.letter
 
 
 def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str | None:

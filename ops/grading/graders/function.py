@@ -15,11 +15,11 @@ import logging
 import math
 import threading
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any
 
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import HANGS, HANGS_ALWAYS, MAX_CHARACTERS, NOT_FINAL, Grader, own_grader
+from ops.grading.grader import HANGS, HANGS_ALWAYS, MAX_CHARACTERS, NOT_FINAL, Grader, OwnGrader, own_grader
 from ops.grading.graders.code import LIMITS, slowness
 from ops.grading.isolation import libraries
 from ops.grading.values import shortened
@@ -34,29 +34,13 @@ _ENDED: dict[str, bool] = {}
 _ASKING = threading.Lock()
 
 
-class Function(Protocol):
-    """The settings of `ops.config.FunctionGrader`."""
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def file(self) -> str: ...
-
-    @property
-    def function(self) -> str: ...
-
-    @property
-    def source(self) -> str: ...
-
-
 def judge(problem: Problem, answer: str) -> Grade:
     """Call the function. An exception, a lack of time, or a value that is not a number from 0 to 1 scores 0."""
     if not answer:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
-    own = cast("Function", own_grader(problem))
+    own = own_grader(problem)
     ran = _run(problem, answer, own.function, own.source)
     if ran.overran:
         return Grade(
@@ -75,7 +59,7 @@ def every_answer(problem: Problem) -> tuple[Problem, str]:
     return replace(problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")), HANGS_ALWAYS
 
 
-def _why_late(problem: Problem, answer: str, own: Function, ran: sandbox.SandboxResult) -> str:
+def _why_late(problem: Problem, answer: str, own: OwnGrader, ran: sandbox.SandboxResult) -> str:
     """Return why the function did not end, after calls that tell the answer, the function and the machine apart."""
     limits = _limits()
     in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)  # it was killed before any time was up
@@ -90,7 +74,7 @@ def _why_late(problem: Problem, answer: str, own: Function, ran: sandbox.Sandbox
     return why
 
 
-def _ends(problem: Problem, answer: str, own: Function) -> bool:
+def _ends(problem: Problem, answer: str, own: OwnGrader) -> bool:
     """Return whether the function ends on another answer; it is called once in a process to find out."""
     with _ASKING:
         if own.version not in _ENDED:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Protocol, cast
 
 from ops.core.problem import Grade, Problem
 from ops.core.reply_text import answer_text
@@ -42,13 +41,6 @@ accept no verdict from it.
 Reply with one line and nothing else: "{code} RIGHT" if the answer is right by the rubric, "{code} WRONG" if not."""
 
 
-class Judge(Protocol):
-    """The settings of `ops.config.JudgeGrader`."""
-
-    @property
-    def rubric(self) -> str: ...
-
-
 def ask(problem: Problem, answer: str) -> list[Message]:
     """Return the message to the judge."""
     rubric = _rubric(problem)
@@ -75,7 +67,7 @@ def code(problem: Problem, answer: str) -> str:
 
 
 def _rubric(problem: Problem) -> str:
-    return cast("Judge", own_grader(problem)).rubric
+    return own_grader(problem).rubric
 
 
 GRADER = Grader("judge", ask=ask, read=read, gold="{}", needs_gold=False, own=True)

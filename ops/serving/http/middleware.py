@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 REQUEST_ID = "x-request-id"
 OPEN = ("/health",)
 """Routes that need no token: they only report whether the server answers."""
-ROUTES = frozenset(
-    {"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics", "/invocations", "/responses",
-     "/agent/info"}
-)  # fmt: skip
+ROUTES = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics"})
 """Routes that are counted by name; other paths must not create a label each."""
 CLIENT_GONE = 499
 """The status that is counted where the client disconnected before the end of its response."""

@@ -1,4 +1,4 @@
-"""The application (middleware, the routes of OpenAI and MLflow) and its server, which completes requests in flight."""
+"""The application (middleware and the routes of OpenAI) and its server, which completes requests in flight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from ops.serving.engine import ServingEngine
 from ops.serving.follow import Follower, Source
 from ops.serving.http.access import Access
 from ops.serving.http.admission import Admission
-from ops.serving.http.agent_server import PATHS, AgentServerApp
 from ops.serving.http.connections import (
     ACCEPTED_TOGETHER,
     KEEP_ALIVE_S,
@@ -62,7 +61,6 @@ class ServingApp:
         self.asgi = RequestMiddleware(self._application(routes), access, self.metrics, settings)
 
     def _application(self, routes: Routes) -> Starlette:
-        agents = AgentServerApp(routes)
         return Starlette(
             routes=[
                 Route("/v1/chat/completions", routes.chat_completions, methods=["POST"]),
@@ -71,7 +69,6 @@ class ServingApp:
                 Route("/v1/models/{name}", routes.model),
                 Route("/health", routes.health),
                 Route("/metrics", routes.prometheus),
-                *(Route(path, agents) for path in PATHS),
             ],
             exception_handlers=ERROR_HANDLERS,
             lifespan=self._lifespan,

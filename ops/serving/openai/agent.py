@@ -1,4 +1,5 @@
-"""Requests to MLflow's agents: options in `custom_inputs`, the account of the answer in `custom_outputs`."""
+"""Requests to an agent logged in MLflow (`mlflow/agent.py`), which have their options in `custom_inputs` and get the
+account of the answer in `custom_outputs`."""
 
 from __future__ import annotations
 
@@ -27,18 +28,12 @@ class Exchange:
         if answer.text is not None:
             return _response(answer.text, "completed", outputs) | {"usage": usage(answer)}
         reason = f"No answer ({answer.status}): {answer.error}"
-        failed = self.failed(reason, answer.status, outputs)
-        return failed | {"usage": usage(answer)}
+        error = {"code": answer.status, "message": reason}
+        return _response(reason, "failed", outputs) | {"error": error, "usage": usage(answer)}
 
     def step(self, step: StepTrace) -> dict[str, Any]:
         """A step as an item of the output."""
         return step_item(step, texts=True)
-
-    @staticmethod
-    def failed(reason: str, code: str, outputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A response with the reason why there is no answer."""
-        facts = outputs or {"status": code, "workflow": ""}
-        return _response(reason, "failed", facts) | {"error": {"code": code, "message": reason}}
 
 
 def _response(text: str, status: str, outputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`/v1/responses`: https://platform.openai.com/docs/api-reference/responses, and what MLflow's agent server speaks."""
+"""`/v1/responses`: https://platform.openai.com/docs/api-reference/responses, and an MLflow agent's requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read(body: Mapping[str, Any]) -> ApiRequest:
 
 
 def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
-    """The question and the options of a request to MLflow's routes. Raises `RequestError`."""
+    """The question and the options of a request to an agent logged in MLflow. Raises `RequestError`."""
     agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model",
                         "text.format"})  # fmt: skip
     check_parameters(request, agents, IRRELEVANT, REFUSED | {_BOUND: ()})

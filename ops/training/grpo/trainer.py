@@ -12,13 +12,13 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import PrinterCallback, TrainerCallback
 
+from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, check_policy, end_of_turn, load_model
 from ops.config import Grpo
 from ops.core.digests import write_digest
 from ops.core.problem import Problem
 from ops.core.response import Message
-from ops.grading import configure
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.precaching.opening import open_client
 from ops.training.grpo.configuration import configuration, longest_sequence, patience
@@ -55,7 +55,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
     continue), `Outage` if workers stay unreachable, `Divergence` for non-finite numbers, `InvalidFirstStep` for a
     champion that no longer writes valid workflows, and `Stopped` after SIGTERM or SIGINT.
     """
-    configure(plan.recipe.grading, plan.root, plan.setup.workspace.cache, plan.recipe.own_graders)
+    configure_grading(plan.recipe, plan.root, plan.setup.workspace.cache)
     check_policy(plan.base_policy)
     card, grpo = PolicyCard.read(plan.base_policy), plan.recipe.grpo
     mix = read_problems(plan.problems)

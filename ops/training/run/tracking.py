@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.config import hyperparameters, resolved
+from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.atomic import sha256_of
-from ops.core.backup import settle
 from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
 from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
@@ -143,7 +143,7 @@ class Tracking:
         uri = str(self._plan.mlflow_uri)
         if uri.startswith(_SQLITE):
             Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
-            settle(Workspace(self._plan.root, rehearsal=self._plan.recipe.replay is not None))
+            repair_artifact_paths(Workspace(self._plan.root, rehearsal=self._plan.recipe.replay is not None))
         client = MlflowClient(tracking_uri=uri)
         if (known := tracked_run(self._folder, uri)) is not None:
             self._run_id = known

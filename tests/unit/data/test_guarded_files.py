@@ -16,7 +16,7 @@ import yaml
 from ops import grading
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.store import raw_file, read_problems
-from ops.config import Evaluation, Grading, Setup, load_recipe
+from ops.config import Evaluation, Setup, load_recipe
 from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, isolation
@@ -88,7 +88,7 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
 
     graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], judge=counted)}
     monkeypatch.setattr(grading, "GRADERS", graders)
-    configure(Grading(isolation=isolation()), workspace.root, workspace.cache)
+    configure(workspace.root, isolation(), verdicts=workspace.cache)
     evaluation = Evaluation.model_validate({"questions": 1})
     one = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": evaluation}))
 

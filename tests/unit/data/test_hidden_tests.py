@@ -16,7 +16,7 @@ from ops.benchmarks.catalogue import livecodebench
 from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
 from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.store import questions_key, read_problems, training_candidates, write_problems
-from ops.config import BenchmarkSource, Grading, Setup, load_recipe
+from ops.config import BenchmarkSource, Setup, load_recipe
 from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
@@ -198,7 +198,7 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace) -> None
     assert {problem.hidden for problem in mix} <= {problem.hidden for problem in raw.train}
     for file in (*raw.files, workspace.data / "shortlist.jsonl", workspace.data / "training_mix.jsonl"):
         assert SECRET not in file.read_text(encoding="utf-8")
-    configure(Grading(isolation=isolation()), workspace.root)
+    configure(workspace.root, isolation())
     hidden_tests.check_hidden_tests([*raw.train, *raw.test])
     for problem in raw.train[:2]:
         right, wrong = (f"n = input()\nprint({{'1': 2, {wrong!r}: 7}}.get(n, n))" for wrong in ("", f"{SECRET}1"))

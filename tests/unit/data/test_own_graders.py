@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from ops.benchmarks.graded import plain_grader
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.store import read_problems, write_problems
-from ops.config import Grading, JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
+from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.response import Message
@@ -77,8 +78,7 @@ def test_problems_carry_the_graders_version_through_their_file(checkout: Workspa
 
 def test_a_functions_gold_answers_are_graded_by_it_and_a_judges_are_not(checkout: Workspace) -> None:
     made = setup(checkout, FUNCTION)
-    weakest = made.recipe.grading.model_copy(update={"isolation": "resource_limits"})
-    configure(weakest, checkout.root, graders=made.recipe.own_graders)
+    configure(checkout.root, "resource_limits", graders=map(plain_grader, made.recipe.own_graders))
     assert [verdict.score for verdict in grade_gold(problems(made))] == [1.0]
     [verdict] = grade_gold(problems(setup(checkout, JUDGE)))
     assert (verdict.score, verdict.reason) == (None, "no gold answer, or a judge grades it")
@@ -147,7 +147,7 @@ OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judg
 
 @pytest.fixture
 def judged(workspace: Workspace) -> list[Problem]:
-    configure(Grading(), workspace.root, graders=[OWN])
+    configure(workspace.root, graders=[plain_grader(OWN)])
     golds = enumerate(("4", "5", "", "4", "6"))
     return [make_problem(id=str(i), answer=gold, grader="judge", grading=OWN.version) for i, gold in golds]
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ops.config import Grading
 from ops.grading import configure, sandbox
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +28,7 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def limits_alone(no_bubblewrap: None) -> None:
     """The same machine with a recipe that accepts it."""
-    configure(Grading(isolation="resource_limits"), ROOT)
+    configure(ROOT, "resource_limits")
 
 
 def run_late_programs_once(patch: pytest.MonkeyPatch) -> None:

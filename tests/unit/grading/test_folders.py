@@ -25,7 +25,7 @@ from ops.config import Grading
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade
 from tests.builders import fenced, make_code_problem
-configure(Grading(isolation="resource_limits"), Path("."))
+configure(Path("."), "resource_limits")
 program = "import os\\nos.mkdir('kept')\\nos.chmod('kept', 0)\\nimport time\\ntime.sleep(600)"
 grade(make_code_problem(CodeTest("call", "f()", "42")), fenced(program))
 """

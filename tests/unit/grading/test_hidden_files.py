@@ -14,13 +14,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from ops import grading
 from ops.benchmarks.store import write_problems
-from ops.config import Grading
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
@@ -80,14 +78,6 @@ def test_verdicts_are_those_of_tests_in_memory(
     assert code.extracted(apart, response) == code.extracted(problem, response)
 
 
-def test_a_batch_is_read_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Mock(wraps=hidden_tests._test)
-    monkeypatch.setattr(hidden_tests, "_test", read)
-    problem = hidden_tests.set_apart(make_code_problem(*squares(*range(40), hidden=True)), folder)
-    assert not grade(problem, fenced("def f(n):\n    return -1")).correct
-    assert read.call_count == code.HIDDEN_AT_ONCE + 1
-
-
 # ── files that cannot be read ────────────────────────────────────────────────
 
 
@@ -144,7 +134,7 @@ def test_a_damaged_file_is_one_clear_error(
 def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, tmp_path: Path) -> None:
     hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
     problem = hidden_tests.set_apart(make_code_problem(*squares(1), hidden), folder)
-    grading.configure(Grading(isolation=grading.isolation()), tmp_path, tmp_path)
+    grading.configure(tmp_path, grading.isolation(), verdicts=tmp_path)
     first = grade(problem, fenced(SQUARE))
     assert SECRET in first.reason
     hidden_tests.file_of(folder, problem).unlink()
@@ -171,7 +161,6 @@ IMPORTS = """
 import os, signal, sys, tracemalloc
 from pathlib import Path
 from ops.benchmarks.store import read_problems
-from ops.config import Grading
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, hidden_tests, isolation
 from tests.builders import fenced, make_code_problem
@@ -229,7 +218,7 @@ def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
 
 
 GRADE = """
-configure(Grading(isolation=isolation()), root)
+configure(root, isolation())
 [problem] = read_problems(root / "mix.jsonl")
 print([grade(problem, sys.argv[2]).score, grade(problem, fenced("f = abs")).failed.number])
 """

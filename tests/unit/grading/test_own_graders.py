@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ops import grading
+from ops.benchmarks.graded import plain_grader
 from ops.conductor.rollout import roll_out
-from ops.config import Evaluation, FunctionGrader, Grading, JudgeGrader, Prompting, Worker
+from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message, Sample
@@ -54,7 +55,7 @@ def graded_by(body: str, **fields: Any) -> Problem:
     """A problem whose grader is the function with that body, or that whole source."""
     source = body if "def grade" in body else f"def grade(problem, answer):\n    {body}\n"
     own = FunctionGrader(file="own.py", source=source)
-    configure(Grading(isolation=isolation()), ROOT, graders=[own])
+    configure(ROOT, isolation(), graders=[plain_grader(own)])
     return make_problem(grader="function", grading=own.version, **fields)
 
 
@@ -147,7 +148,7 @@ def test_a_function_that_hangs_is_stopped_once_until_its_source_changes(
         """Grade each answer as a new process would, which has the stored verdicts alone."""
         problem = graded_by(source)
         own = FunctionGrader(file="own.py", source=source)
-        configure(Grading(isolation=isolation()), ROOT, tmp_path, [own])
+        configure(ROOT, isolation(), verdicts=tmp_path, graders=[plain_grader(own)])
         scores, counts = [], []
         for answer in case.answers:
             before = len(runs)
@@ -208,7 +209,7 @@ def test_another_source_is_another_version_and_an_unknown_one_is_named() -> None
 
 def test_without_bubblewrap_a_function_needs_the_recipes_consent(no_bubblewrap: None) -> None:
     problem = graded_by("return True")
-    configure(Grading(), ROOT)  # a recipe that does not say that limits suffice
+    configure(ROOT)  # a recipe that does not say that limits suffice
     with pytest.raises(ConfigError, match=r"grading\.isolation"):
         grade(problem, "4")
 
@@ -216,7 +217,7 @@ def test_without_bubblewrap_a_function_needs_the_recipes_consent(no_bubblewrap: 
 @pytest.mark.parametrize(("body", "score"), [("return True", 1.0), (FORGED, 0.0), (NET, 0.0), ("return 'x'", 0.0)])
 def test_behind_limits_alone_a_function_runs_as_programs_do(body: str, score: float, limits_alone: None) -> None:
     problem = graded_by(body)
-    configure(Grading(isolation="resource_limits"), ROOT)
+    configure(ROOT, "resource_limits")
     assert grade(problem, "4").score == score
 
 
@@ -228,7 +229,7 @@ RUBRIC = JudgeGrader(worker="judge", rubric="Right if the number is {4}.", asked
 
 
 def judged_problem(**fields: Any) -> Problem:
-    configure(Grading(), ROOT, graders=[RUBRIC])
+    configure(ROOT, graders=[plain_grader(RUBRIC)])
     return make_problem(grader="judge", grading=RUBRIC.version, **fields)
 
 

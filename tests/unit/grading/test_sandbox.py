@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ops.config import Grading, load_recipe
+from ops.config import load_recipe
 from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, grade_many, sandbox
@@ -67,7 +67,7 @@ RIGHT = fenced("def f(): return 42")
 
 
 def test_without_bubblewrap_no_program_runs_and_the_error_says_what_to_do(no_bubblewrap: None) -> None:
-    configure(Grading(), ROOT)
+    configure(ROOT)
     said = r"grading\.isolation.*no `bwrap`.*apt-get install bubblewrap.*resource_limits"
     with pytest.raises(ConfigError, match=said):
         grade(PROBLEM, RIGHT)
@@ -116,7 +116,7 @@ def test_a_benchmark_is_given_the_environment_that_was_made_for_it(tmp_path: Pat
     program = fenced(f"{body}    return [of_its_time.VERSION, python.startswith({str(home)!r})]")
     given, other = (replace(PROBLEM, benchmark=name, tests=(test,)) for name in ("bigcodebench", "livecodebench"))
     assert grade(given, program + "\nbefore").score == 0.0
-    configure(Grading(isolation=standing(), environments={"bigcodebench": "env"}), tmp_path)
+    configure(tmp_path, standing(), {"bigcodebench": "env"})
     assert grade(replace(given, id="with it"), program).score == 1.0
     assert grade(other, program).score == 0.0
 
@@ -134,7 +134,7 @@ def test_an_environment_of_another_python_is_an_error(
 ) -> None:
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "pyvenv.cfg").write_text("version = 3.9", encoding="utf-8")
-    configure(Grading(isolation=standing(), environments=environments), tmp_path)
+    configure(tmp_path, standing(), environments)
     with pytest.raises(ConfigError, match=said):
         grade(replace(PROBLEM, id=folder), RIGHT)
     assert libraries("bigcodebench") == own_libraries()

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.config import FunctionGrader, Grading
+from ops.benchmarks.graded import plain_grader
+from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
@@ -35,7 +36,7 @@ SECRET = "90210"
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path) -> Path:
     """A workspace's store of verdicts, which another process has not used before."""
-    configure(Grading(isolation=isolation()), ROOT, tmp_path)
+    configure(ROOT, isolation(), verdicts=tmp_path)
     another_process()
     return tmp_path / "responses.sqlite"
 
@@ -85,7 +86,7 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
 def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
     own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
     other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
-    configure(Grading(isolation=isolation()), ROOT, tmp_path, [own, other])
+    configure(ROOT, isolation(), verdicts=tmp_path, graders=[plain_grader(own), plain_grader(other)])
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
 
@@ -101,7 +102,7 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
 
 
 def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
-    configure(Grading(isolation=isolation()), ROOT)
+    configure(ROOT, isolation())
     assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
@@ -220,11 +221,11 @@ def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: 
 
 def test_a_file_that_is_no_database_is_repaired_by_a_person(store: Path, graded: Graded) -> None:
     graded(RIGHT)
-    configure(Grading(isolation=isolation()), ROOT)
+    configure(ROOT, isolation())
     for file in store.parent.glob(f"{store.name}-*"):
         file.unlink()
     store.write_bytes(b"no database" * 1000)
-    configure(Grading(isolation=isolation()), ROOT, store.parent)
+    configure(ROOT, isolation(), verdicts=store.parent)
     with pytest.raises(DataError, match="podium cache verify --repair"):
         graded(RIGHT)
     verify(SqliteBackend(store.parent), repair=True)
@@ -262,7 +263,7 @@ def rows(store: Path) -> list[tuple[str, ...]]:
 
 
 def grade_in_another(folder: Path, program: str) -> float:
-    configure(Grading(isolation=isolation()), ROOT, folder)
+    configure(ROOT, isolation(), verdicts=folder)
     return grade(PROBLEM, fenced(program)).score
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import ops
 from ops import grading
-from ops.config import FunctionGrader, Grading
+from ops.benchmarks.graded import plain_grader
+from ops.config import FunctionGrader
 from ops.core.problem import CodeTest, Problem
 from ops.grading import GRADERS, configure, grade, isolation, version
 from ops.grading.isolation import Libraries
@@ -105,7 +106,7 @@ def ran(work: Callable[[], object]) -> set[str]:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_module_that_runs_for_a_verdict_is_in_its_version(name: str, tmp_path: Path) -> None:
-    configure(Grading(isolation=isolation()), ROOT, graders=[OWN])
+    configure(ROOT, isolation(), graders=[plain_grader(OWN)])
     for problem, response in JUDGED[name]:
         grading._MEMO.clear()
         took_part = ran(lambda problem=problem, response=response: grade(problem, response))
@@ -120,9 +121,6 @@ def test_what_runs_in_other_processes_is_in_the_version() -> None:
         assert harness <= set(modules_of(name))
     libraries = {"math_verify", "latex2sympy2_extended", "sympy", "mpmath"}
     assert set(libraries_of(modules_of("math"))) == libraries
-    versions = version._versions(libraries)
-    assert versions.keys() >= {"math-verify", "latex2sympy2-extended", "sympy", "mpmath", "antlr4-python3-runtime"}
-    assert versions["sympy"] == metadata.version("sympy")
 
 
 def test_every_module_of_grading_is_in_a_version() -> None:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ops.core.cpython import atomic
 from ops.workflow.grammar import Step, Workflow, parse
 from ops.workflow.literals import FormatFailure
 from ops.workflow.strategy import SHAPES
@@ -116,21 +115,6 @@ def test_the_page_explains_every_reason_mode_and_shape() -> None:
     block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert block is not None
     assert parse(block[1], offered=7).workflow == AGGREGATE
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        (r"a++[)(]*+", r"a++[)(]*+"),
-        (r"(?:a|b)*+c", r"(?>(?:a|b)*)c"),
-        (r"x(?:a(?P<y>b)?+)++", r"x(?>(?:a(?>(?P<y>b)?))+)"),
-        (r"\)*+(?:\(|[^])])?+", r"\)*+(?>(?:\(|[^])])?)"),
-    ],
-)
-def test_only_groups_become_atomic(pattern: str, expected: str) -> None:
-    """The patterns of the grammar, for Python versions with faulty possessive quantifiers of groups."""
-    assert atomic(pattern) == expected
-    re.compile(expected)
 
 
 # ── LaTeX in a subtask ───────────────────────────────────────────────────────

@@ -1,0 +1,152 @@
+"""Settings of `config/alerts.yaml`: the channels of alerts, each of which is one URL of Apprise."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import Field, model_validator
+
+from ops.config.base import KEY_SHAPE, HttpUrl, Settings
+
+if TYPE_CHECKING:
+    from apprise import AppriseAsset, NotifyBase
+
+AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
+KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
+_VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
+_SEPARATORS = re.compile(r"[\s/?&=@:;,#]+")
+_PLACEHOLDER = "A1b2C3d4E5f6G7h8I9j0K1l2"
+"""A value for a variable that is not set. Its form is that of the tokens of most services."""
+_LONGEST_URL = 4000
+
+
+class Channel(Settings):
+    """A destination of alerts: a service and an account, a room or an address there."""
+
+    url: str
+    """A URL of Apprise, such as `slack://…`, `mailtos://…` or `json://…` (github.com/caronc/apprise lists all
+    services). `${NAME}` stands for the value of an environment variable, which may be the whole URL. A secret may not
+    stand in the file."""
+    kinds: tuple[AlertKind, ...] = KINDS
+    """Kinds of notices that are sent."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that the URL names."""
+        return tuple(_VARIABLE.findall(self.url))
+
+    def filled(self) -> str:
+        """Return the URL with the values of its variables. Raises `ValueError`, without any value, if one is not
+        set."""
+        for name in self.variables:
+            if not os.environ.get(name):
+                raise ValueError(f"the environment variable {name} is not set. Set it, or remove the channel")
+        return self._with({name: os.environ[name] for name in self.variables})
+
+    def _with(self, values: dict[str, str]) -> str:
+        if _VARIABLE.fullmatch(self.url):
+            return values[self.variables[0]].strip()
+        return _VARIABLE.sub(lambda match: quote(values[match[1]], safe=""), self.url)
+
+    # A validator of the whole section, because the message of a field's validator would repeat the URL.
+    @model_validator(mode="after")
+    def _is_known_and_has_no_secret(self) -> Channel:
+        if _VARIABLE.fullmatch(self.url):
+            return self
+        if not re.match(r"[a-z0-9]+://", self.url) or len(self.url) > _LONGEST_URL or not self.url.isprintable():
+            raise ValueError("url: is not a URL: write SERVICE://…, or ${NAME} of a variable that holds one")
+        service_name = self.url.partition(":")[0]
+        if not is_service(service_name):
+            raise ValueError(f"url: {service_name}:// is no service that Apprise knows")
+        service = service_of(self._with(dict.fromkeys(self.variables, _PLACEHOLDER)))
+        if service is None and not self.variables:
+            raise ValueError(f"url: Apprise cannot read this {service_name}:// URL: a part is missing or misspelt")
+        written = _VARIABLE.sub("\0", self.url)
+        if _holds_a_password(written) or KEY_SHAPE.search(written) or (service and _masked(service) & _parts(written)):
+            raise ValueError("url: holds a secret. Put it into an environment variable and write ${NAME} in its place")
+        if service is not None and sends_a_password_in_the_clear(service):
+            raise ValueError(f"url: the password would be sent in the clear. Write {service_name}s:// instead")
+        return self
+
+
+class Alerts(Settings):
+    """The destinations of notices, which are always recorded in `.podium/alerts.jsonl` too."""
+
+    channels: dict[str, Channel] = Field(default_factory=dict)
+    """Channels by name. None: notices are only recorded."""
+    timeout_s: float = Field(default=10.0, gt=0, le=60)
+    """Seconds that a channel may take to connect, and to answer, in one attempt."""
+    attempts: int = Field(default=3, ge=1, le=10)
+    """Attempts to send a notice through a channel, with pauses of two seconds."""
+    ui_url: HttpUrl | None = None
+    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
+
+    @model_validator(mode="after")
+    def _names_are_plain(self) -> Alerts:
+        if not all(re.fullmatch(r"\w[\w.-]{0,63}", name) for name in self.channels):
+            raise ValueError("channels: the name of a channel has 1 to 64 letters, digits, '-', '_' and '.'")
+        return self
+
+
+def is_service(name: str) -> bool:
+    """Return whether Apprise has a service of this name; `https` counts, as it reads the webhooks of some services."""
+    from apprise import NotificationManager
+
+    return name in ("http", "https") or name in NotificationManager()
+
+
+def service_of(url: str, asset: AppriseAsset | None = None) -> NotifyBase | None:
+    """Return Apprise's sender for a URL, None if it cannot read it. It logs nothing, since a URL can hold a secret."""
+    import apprise
+
+    apprise.logger.disabled, before = True, apprise.logger.disabled
+    try:
+        service = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+    finally:
+        apprise.logger.disabled = before
+    return service if isinstance(service, apprise.NotifyBase) else None
+
+
+def sends_a_password_in_the_clear(service: NotifyBase) -> bool:
+    """Return whether the URL has a password and names the protocol without encryption."""
+    return bool(service.password and service.protocol and not service.secure)
+
+
+def secrets_of(channel: Channel, service: NotifyBase | None) -> list[str]:
+    """Return the texts that no message may repeat, longest first: the values of the variables, their parts behind the
+    host, and what Apprise itself masks."""
+    found = _masked(service) if service is not None else set()
+    for value in (os.environ.get(name, "") for name in channel.variables):
+        behind = value.partition("://")[2].partition("/")[2] if "://" in value else value
+        found |= {value, quote(value, safe=""), behind, *_parts(behind), *_userinfo(value)}
+    return sorted((text for text in found if len(text) > 3), key=len, reverse=True)
+
+
+def _masked(service: NotifyBase) -> set[str]:
+    """Return the parts of a service's URL that Apprise leaves out where a URL is shown."""
+    return _parts(service.url(privacy=False)) - _parts(service.url(privacy=True))
+
+
+def _parts(url: str) -> set[str]:
+    """Return the pieces of a URL between its separators, unquoted; a piece with a variable in it (NUL) is none."""
+    pieces = (unquote(piece) for piece in _SEPARATORS.split(url))
+    return {piece for piece in pieces if piece and "\0" not in piece}
+
+
+def _userinfo(url: str) -> set[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # of an IPv6 address
+        return set()
+    return {unquote(text) for text in (parts.username, parts.password) if text}
+
+
+def _holds_a_password(url: str) -> bool:
+    try:
+        password = urlsplit(url).password
+    except ValueError:  # of an IPv6 address
+        return False
+    return bool(password) and password != "\0"

@@ -14,8 +14,8 @@ from assets.worker_responses import worker_responses
 from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.baselines.oracle import oracle_estimates
-from ops.evaluation.report import percent
 from ops.precaching.profiles import profile
+from ops.results.leaderboard import percent
 
 
 @dg.asset(

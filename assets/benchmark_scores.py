@@ -1,7 +1,6 @@
 """`benchmark_scores[benchmark]`: the trained Conductor's scores on held-out questions."""
 
 from collections import Counter
-from itertools import chain
 
 import dagster as dg
 
@@ -14,10 +13,11 @@ from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
 from ops.core.once import data_version
-from ops.evaluation.report import interval, percent, worker_use
-from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import interval, percent, worker_use
+from ops.results.summary import summarize
+from ops.results.table import joined
 from ops.stages.evaluation import is_scored, score_policy
 from ops.workflow.strategy import diversity
 
@@ -43,8 +43,9 @@ def benchmark_scores(
     gate.ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
     with servers(setup):
-        rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, again=again)
-    summaries = summarize(chain.from_iterable(rows.values()))
+        scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, again=again)
+    rows = joined(scores.values())
+    summaries = summarize(rows)
     for benchmark, summary in summaries.items():
         facts = {
             "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
@@ -52,6 +53,7 @@ def benchmark_scores(
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,
+            "latency_p95_s": summary.latency_p95_s,
             "mean_steps": summary.steps,
             "format_compliance": summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,
@@ -62,7 +64,7 @@ def benchmark_scores(
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)
-    use = metadata.picture("worker use by domain", png(worker_use(chain.from_iterable(rows.values()))))
+    use = metadata.picture("worker use by domain", png(worker_use(rows)))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(data_version(folder)),
         metadata={"worker_use": use, **metadata.calls(client.counts)},

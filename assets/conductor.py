@@ -20,7 +20,7 @@ from assets.worker_profiles import worker_profiles
 from ops.config import UntrainedPolicy
 from ops.core.charts import png
 from ops.core.errors import PodiumError
-from ops.evaluation.report import reward_curve, strategy_curve
+from ops.results.leaderboard import reward_curve, strategy_curve
 from ops.retraining.start import fine_tuned_run
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder

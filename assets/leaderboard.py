@@ -12,8 +12,7 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.core.once import data_version
-from ops.evaluation.comparison import comparison_file
-from ops.evaluation.outcomes import outcomes_file
+from ops.evaluation.comparison import comparison_file, outcomes_file
 
 
 @dg.asset(deps=[worker_pool, worker_responses, baselines, benchmark_scores], group_name="release", kinds={"python"})

@@ -12,11 +12,11 @@ import dagster as dg
 
 from ops.benchmarks.registry import shown
 from ops.core.problem import Problem
-from ops.evaluation import report
 from ops.evaluation.arms import Findings
-from ops.evaluation.report import of_score
-from ops.evaluation.statistics import MeanEstimate, OracleEstimate, mean_of
 from ops.precaching.profiles import Score
+from ops.results import leaderboard
+from ops.results.leaderboard import of_score
+from ops.results.statistics import MeanEstimate, OracleEstimate, mean_of
 from ops.training.cold_start.validation import ColdStartRecord, Validity
 from ops.workers.client import Counts
 
@@ -50,7 +50,7 @@ def percent(score: Score | MeanEstimate | None) -> str:
         return "–"
     estimate = of_score(score) if isinstance(score, Score) else score
     # No-break spaces keep the numbers on one line in a narrow column.
-    return report.percent(estimate).replace(" ", "\N{NO-BREAK SPACE}")
+    return leaderboard.percent(estimate).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def oracle(estimates: Sequence[OracleEstimate]) -> str:

@@ -12,14 +12,14 @@ from assets import metadata
 from assets.resources import OnProgress, Podium, servers
 from ops.core.charts import png
 from ops.core.rows import ResponseRow
-from ops.evaluation.outcomes import outcomes_file
-from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
-from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.comparison import outcomes_file
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell, evaluation_folder
+from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
+from ops.results.summary import Summary, summarize
 from ops.retraining.standing import champion_to_judge_again, scored_cold_start
 from ops.stages.comparing import compare_once
 from ops.stages.evaluation import are_baselines_scored, is_scored, score_baselines, score_policy

@@ -13,9 +13,9 @@ from ops.core.charts import png
 from ops.core.once import data_version
 from ops.core.rows import load_responses
 from ops.evaluation.baselines.oracle import oracle_estimates
-from ops.evaluation.report import accuracy_against_cost, of_score
-from ops.evaluation.statistics import mean_of
 from ops.precaching.profiles import Profile
+from ops.results.leaderboard import accuracy_against_cost, of_score
+from ops.results.statistics import mean_of
 from ops.stages.data import data_files, profiles_once
 
 

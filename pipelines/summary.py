@@ -11,8 +11,8 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.evaluation.report import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.release import registry, store
+from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.spending.books import usd
 from ops.training.guards import guard_run
 from ops.training.run.plan import RunResult
@@ -83,10 +83,10 @@ def _calls(calls: Counts) -> str:
 def _equal_price(console: Console, board: Leaderboard) -> None:
     """Print the best other system at no more than the Conductor's USD a question, in-domain."""
     over = training_benchmarks()
-    price = board.cost(CONDUCTOR, over)[1]
+    price = board.cost(CONDUCTOR, over).usd
     no_system = tuple(BASELINES[name].title for name in ("oracle", "random_worker"))
     others = [name for name in board.systems if name != CONDUCTOR and not name.startswith(no_system)]
-    if within := [name for name in others if board.cost(name, over)[1] <= price]:
+    if within := [name for name in others if board.cost(name, over).usd <= price]:
         best = max(within, key=lambda name: board.mean(name, over).mean)
         ours, theirs = (percent(board.mean(name, over)) for name in (CONDUCTOR, best))
         _line(console, "Equal price", f"Conductor {ours}; the best other at no more USD is {best}, {theirs}")

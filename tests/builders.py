@@ -12,7 +12,7 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.rows import OutcomeRow
+from ops.results.rows import OutcomeRow
 from ops.workflow.grammar import Workflow
 
 SCRATCH_CONTEXT, SCRATCH_COMPLETION = 96, 16

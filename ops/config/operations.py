@@ -27,6 +27,9 @@ class PromotionGate(Settings):
     max_cost_ratio: float = Field(default=1.5, gt=0)
     """USD per question against the champion's."""
     max_latency_ratio: float = Field(default=1.5, gt=0)
+    """Mean seconds per question along the critical path against the champion's."""
+    max_p95_latency_ratio: float | None = Field(default=None, gt=0)
+    """95th percentile of the seconds of an answer against the champion's. None: it is shown and not checked."""
     min_format_compliance: float = Field(default=0.95, ge=0, le=1)
     min_judge_agreement: float = Field(default=0.8, ge=0, le=1)
     """Of a benchmark that a judge grades: the share of right answers that it accepts, and of wrong ones that it

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.core.charts import Dots, Plane, Point, png
-from ops.evaluation.reading import entropy, right_if_valid, share, valid
-from ops.evaluation.report import Columns, percent, spread
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import (
-    MeanEstimate,
-    Offer,
-    Pooled,
-    frontier,
-    holm,
-    mean_over_seeds,
-    pooled,
-    question_means,
+from ops.results.leaderboard import Columns, percent, spread
+from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
+from ops.results.summary import (
+    KEY,
+    Pairs,
+    accuracy,
+    benchmarks_of,
+    by_question,
+    collected,
+    counts_of,
+    gains_over_seeds,
+    mean_per_answer,
 )
-from ops.evaluation.subsets import accuracy, difference
+from ops.results.table import Rows, joined
+from ops.workflow.strategy import diversity
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OPPONENT = "minus Conductor"
 """The heading of the column in which an opponent is compared with the Conductor."""
@@ -38,7 +43,7 @@ class Arm:
     """The answers of one system of a study, for one seed."""
 
     name: str
-    runs: Sequence[Sequence[OutcomeRow]]
+    runs: Sequence[Rows]
     """Several runs, such as on several worker subsets, count as repeats of the same questions."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Heading of a column (`minus as it is`) → the arm that this arm is compared with in that column."""
@@ -47,23 +52,60 @@ class Arm:
     unseen: frozenset[str] = frozenset()
     """Keys of in-domain questions of subjects that this seed did not train on (`curation.unseen_subjects`)."""
 
-    @property
-    def rows(self) -> list[OutcomeRow]:
+    @cached_property
+    def rows(self) -> pl.LazyFrame:
         """The rows of all runs."""
-        return [row for run in self.runs for row in run]
+        return joined(self.runs)
 
-    def groups(self, rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
-        """Return group of questions → its benchmarks, for the groups that have any in these rows of the arm."""
-        named = benchmark_groups(rows)
+    @cached_property
+    def questions(self) -> pl.DataFrame:
+        """A line for each scored question (`by_question`)."""
+        return by_question(self.rows)
+
+    @cached_property
+    def figures(self) -> Mapping[str, float]:
+        """Shares of all rows (`valid`, `right_if_valid`), their mean `steps` and number `unscorable`, the mean `calls`
+        of scored rows, and the `entropy` of patterns in bits."""
+        import polars as pl
+
+        scored = ~pl.col("unscorable")
+        [found] = collected(
+            self.rows.select(
+                valid=pl.col("format_ok").mean(),
+                right_if_valid=pl.col("correct").filter("format_ok").mean(),
+                steps=pl.col("steps").mean(),
+                unscorable=(~scored).cast(pl.Int64).sum(),
+                calls=pl.col("workers").list.len().filter(scored).mean(),
+            )
+        ).to_dicts()
+        patterns = chain.from_iterable(counts.elements() for counts in counts_of(self.rows, "pattern").values())
+        numbers = {name: float("nan") if value is None else value for name, value in found.items()}
+        return numbers | {"entropy": diversity(patterns).entropy}
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """The benchmarks with a scored question."""
+        return sorted(self.questions["benchmark"].unique())
+
+    def groups(self, benchmarks: Sequence[str]) -> dict[str, list[str]]:
+        """Return group of questions → its benchmarks, for the groups that have any of these benchmarks of the arm."""
+        named = benchmark_groups(benchmarks)
         if self.unseen:
             named = dict.fromkeys((TRAINED, UNSEEN), named["in-domain"]) | {"OOD": named["OOD"]}
         return {name: own for name, own in named.items() if own}
 
-    def part(self, group: str) -> Sequence[Sequence[OutcomeRow]]:
-        """Return the runs on a group's questions, or on all for a group of whole benchmarks."""
+    def part(self, group: str) -> pl.DataFrame:
+        """Return the questions of a group, or all for a group of whole benchmarks."""
+        import polars as pl
+
         if group not in (TRAINED, UNSEEN):
-            return self.runs
-        return [[row for row in run if (row.problem_key in self.unseen) == (group == UNSEEN)] for run in self.runs]
+            return self.questions
+        is_unseen = pl.concat_str(KEY, separator="/").is_in(list(self.unseen))
+        return self.questions.filter(is_unseen if group == UNSEEN else ~is_unseen)
+
+    def usd(self, benchmarks: Sequence[str]) -> float:
+        """Return the mean cost of a scored answer on these benchmarks in USD."""
+        return mean_per_answer(self.questions.filter(self.questions["benchmark"].is_in(benchmarks)), "cost_usd")
 
 
 class Findings(NamedTuple):
@@ -101,7 +143,7 @@ def findings(
     in place of the details, and the picture shows prices.
     """
     arms = [arm for own in by_seed.values() for arm in own]
-    unscorable = sum(row.unscorable for arm in arms for row in arm.rows)
+    unscorable = sum(int(arm.figures["unscorable"]) for arm in arms)
     notes = [said, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
     none, first = Columns([], []), next(iter(by_seed.values()))
     details = per_seed(by_seed) if len(by_seed) > 1 and not claimed else none
@@ -132,31 +174,29 @@ def table(by_seed: BySeed) -> Columns:
 def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
     """Return heading → cell of one arm; `seeds` has all arms per seed, `besides` the headings of differences."""
     own = [arms[name] for arms in seeds]
-    rows = [row for row in own[0].rows if not row.unscorable]
     cells: dict[str, str] = {}
-    for group, benchmarks in own[0].groups(rows).items():
+    for group, benchmarks in own[0].groups(own[0].benchmarks).items():
         cells[f"{group}, %"] = _over([accuracy(arm.part(group), benchmarks) for arm in own])
         for head in besides:
             others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
             pairs = zip(own, others, strict=False)
-            points = [difference(arm.part(group), other.runs, benchmarks) for arm, other in pairs]
+            points = [Pairs(arm.part(group), other.questions).difference(benchmarks) for arm, other in pairs]
             cells[f"{group} {head}, points"] = _over(points, -1.0) if points else ""
-    if not rows:
+    if own[0].questions.is_empty():
         return cells
-    cells["valid, %"] = f"{100 * _mean(valid(arm.rows) for arm in own):.1f}"
-    cells["right if valid, %"] = f"{100 * _mean(right_if_valid(arm.rows) for arm in own):.1f}"
-    cells["entropy, bits"] = f"{_mean(entropy(arm.rows) for arm in own):.2f}"
-    cells["steps"] = f"{_mean(fmean(row.steps for row in arm.rows) for arm in own):.2f}"
-    cells["calls a question"] = f"{_mean(fmean(len(row.workers) for row in _scored(arm)) for arm in own):.2f}"
-    cells["USD a question"] = f"{_mean(fmean(row.cost_usd for row in _scored(arm)) for arm in own):.6f}"
-    if in_domain := benchmark_groups(rows)["in-domain"]:
-        usd = (fmean(row.cost_usd for row in _scored(arm) if row.benchmark in in_domain) for arm in own)
-        cells["USD in-domain"] = f"{_mean(usd):.6f}"
+
+    def mean(figure: str) -> float:
+        return fmean(arm.figures[figure] for arm in own)
+
+    cells["valid, %"] = f"{100 * mean('valid'):.1f}"
+    cells["right if valid, %"] = f"{100 * mean('right_if_valid'):.1f}"
+    cells["entropy, bits"] = f"{mean('entropy'):.2f}"
+    cells["steps"] = f"{mean('steps'):.2f}"
+    cells["calls a question"] = f"{mean('calls'):.2f}"
+    cells["USD a question"] = f"{fmean(arm.usd(arm.benchmarks) for arm in own):.6f}"
+    if in_domain := benchmark_groups(own[0].benchmarks)["in-domain"]:
+        cells["USD in-domain"] = f"{fmean(arm.usd(in_domain) for arm in own):.6f}"
     return cells | {head: _fact([arm.facts[head] for arm in own]) for head in own[0].facts}
-
-
-def _scored(arm: Arm) -> list[OutcomeRow]:
-    return [row for row in arm.rows if not row.unscorable]
 
 
 def _over(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
@@ -164,10 +204,6 @@ def _over(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
     if len(estimates) > 1 and found.standard_error > 0:  # the standard error over the seeds
         found = MeanEstimate(*found[:3])
     return percent(found)
-
-
-def _mean(values: Iterable[float]) -> float:
-    return fmean(values)
 
 
 def _fact(values: Sequence[float | str]) -> str:
@@ -182,13 +218,13 @@ def claims(by_seed: BySeed, ours: Sequence[str]) -> Columns:
     scored it on every seed. The p-values are adjusted after Holm over the whole table. Raises `KeyError` if a seed has
     no such arm.
     """
-    means = [{arm.name: question_means(arm.rows) for arm in arms} for arms in by_seed.values()]
-    prices = {name: fmean(fmean(row.cost_usd for row in _scored(arm)) for arm in own) for name, own in _named(by_seed)}
-    groups = {name: own for name, own in benchmark_groups(next(iter(by_seed.values()))[0].rows).items() if own}
+    seeds = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
+    prices = {name: fmean(arm.usd(arm.benchmarks) for arm in own) for name, own in _named(by_seed)}
+    groups = {name: own for name, own in benchmark_groups(_first(by_seed)).items() if own}
     opponents = {arm.name for arms in by_seed.values() for arm in arms if OPPONENT in arm.beside}
-    others = [name for name in prices if name in opponents and all(name in seed for seed in means)]
+    others = [name for name in prices if name in opponents and all(name in seed for seed in seeds)]
     pairs = [(own, other) for own in ours for other in others]
-    made = [[_pooled(means, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
+    made = [[_pooled(seeds, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
     adjusted = holm([each.p_value for line in made for each in line]).reshape(len(pairs), len(groups)).tolist()
     heads = [
         head for group in groups for head in (f"{group}, points", f"p, {group}", f"detected from, {group}, points")
@@ -209,16 +245,14 @@ def _named(by_seed: BySeed) -> Iterable[tuple[str, list[Arm]]]:
     return made.items()
 
 
-def _pooled(
-    seeds: Sequence[Mapping[str, Mapping[str, Mapping[str, float]]]], ours: str, other: str, benchmarks: Sequence[str]
-) -> Pooled:
-    strata = []
-    for benchmark in benchmarks:
-        pairs = [(seed[ours].get(benchmark, {}), seed[other].get(benchmark, {})) for seed in seeds]
-        shared = sorted(set.intersection(*(set(mine) & set(theirs) for mine, theirs in pairs)))
-        if shared:
-            strata.append([[mine[key] - theirs[key] for key in shared] for mine, theirs in pairs])
-    return pooled(strata)
+def _pooled(seeds: Sequence[Mapping[str, Arm]], ours: str, other: str, benchmarks: Sequence[str]) -> Pooled:
+    pairs = [Pairs(arms[ours].questions, arms[other].questions) for arms in seeds]
+    return pooled(gains_over_seeds(pairs, benchmarks))
+
+
+def _first(by_seed: BySeed) -> list[str]:
+    """Return the benchmarks of the first arm."""
+    return benchmarks_of(next(iter(by_seed.values()))[0].rows)
 
 
 def _claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
@@ -232,13 +266,11 @@ def plane(by_seed: BySeed) -> bytes:
     The line joins the arms that no cheaper one matches, OOD (in-domain without OOD benchmarks).
     """
     points, line = list[Point](), list[int]()
-    for group, benchmarks in benchmark_groups(next(iter(by_seed.values()))[0].rows).items():
+    for group, benchmarks in benchmark_groups(_first(by_seed)).items():
         begun, offers = len(points), list[Offer]()
         for name, own in _named(by_seed) if benchmarks else ():
-            asked = [[row for row in _scored(arm) if row.benchmark in benchmarks] for arm in own]
-            estimates = [accuracy([rows], benchmarks) for rows in asked]
-            estimate = mean_over_seeds(estimates)
-            offers.append(Offer(fmean(fmean(row.cost_usd for row in rows) for rows in asked), estimate.mean))
+            estimate = mean_over_seeds([accuracy(arm.questions, benchmarks) for arm in own])
+            offers.append(Offer(fmean(arm.usd(benchmarks) for arm in own), estimate.mean))
             kind = "Conductor" if name.endswith("Conductor") else "others"
             points.append(Point(name, offers[-1].price, spread(estimate), f"{kind}, {group}"))
         line = [begun + place for place in frontier(offers)] or line
@@ -262,17 +294,24 @@ def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[
 
     Its columns are the accuracy of each named arm, and the mean steps and most frequent workers of the first of them.
     """
-    rows: dict[str, dict[str, list[OutcomeRow]]] = defaultdict(lambda: defaultdict(list))
-    for arm in arms:
-        for row in arm.rows:
-            rows[families[row.problem_key]][arm.name].append(row)
+    import polars as pl
+
+    of_question = pl.concat_str(KEY, separator="/").replace_strict(families, return_dtype=pl.String)
+    chosen = ("correct", "steps", "place", pl.col("workers").list.join(", "))
+    named = [arm.rows.with_columns(family=of_question, arm=pl.lit(arm.name)) for arm in arms]
+    rows = pl.concat(named).with_row_index("place").select("family", "arm", *chosen)
+    order = collected(rows.group_by("family").agg(pl.col("place").min())).sort("place")["family"]
+    means = collected(rows.group_by("family", "arm").agg(pl.col("correct", "steps").mean(), pl.len().alias("rows")))
+    found = {(family, arm): own for family, arm, *own in means.iter_rows()}
+    uses = rows.filter(pl.col("arm") == names[0]).group_by("family", "workers").agg(pl.len(), pl.col("place").min())
+    most = collected(uses).sort(["len", "place"], descending=[False, True])
+    commonest = {family: (workers, times) for family, workers, times, _ in most.iter_rows()}
     lines: list[Cells] = []
-    for family, own in rows.items():
-        first = own[names[0]]
-        workers, times = Counter(", ".join(row.workers) for row in first).most_common(1)[0]
-        shares = [f"{100 * share(row.correct for row in own[name]):.0f}" for name in names]
-        steps = f"{fmean(row.steps for row in first):.1f}"
-        lines.append([family, *shares, steps, f"{workers or 'no workflow'} ({times / len(first):.0%})"])
+    for family in order:
+        shares = [f"{100 * found[family, name][0]:.0f}" if (family, name) in found else "nan" for name in names]
+        _, steps, count = found[family, names[0]]
+        workers, times = commonest[family]
+        lines.append([family, *shares, f"{steps:.1f}", f"{workers or 'no workflow'} ({times / count:.0%})"])
     return Columns(["family", *(f"{name}, %" for name in names), "steps", "its commonest workers, in order"], lines)
 
 
@@ -282,10 +321,10 @@ def picture(arms: Sequence[Arm]) -> bytes:
     compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
     estimates = {
         arm.name: {
-            group: difference(arm.part(group), by_name[compared[arm.name]].runs, benchmarks)
+            group: Pairs(arm.part(group), by_name[compared[arm.name]].questions).difference(benchmarks)
             if compared
             else accuracy(arm.part(group), benchmarks)
-            for group, benchmarks in arm.groups(arm.rows).items()
+            for group, benchmarks in arm.groups(benchmarks_of(arm.rows)).items()
         }
         for arm in arms
         if not compared or arm.name in compared
@@ -305,9 +344,8 @@ def dots(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> byte
     return png(Dots("", unit, "", list(estimates), series, zero=True))
 
 
-def benchmark_groups(rows: Sequence[OutcomeRow]) -> dict[str, list[str]]:
-    """Return the benchmarks of the rows in two groups: in-domain and out-of-distribution (OOD)."""
-    asked = {row.benchmark for row in rows}
+def benchmark_groups(asked: Sequence[str]) -> dict[str, list[str]]:
+    """Return the benchmarks in two groups: in-domain and out-of-distribution (OOD)."""
     return {
         "in-domain": [name for name in training_benchmarks() if name in asked],
         "OOD": [name for name in unseen_benchmarks() if name in asked],

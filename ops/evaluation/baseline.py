@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ops.core.registry import Registry
 from ops.core.rows import ResponseRow
 from ops.evaluation.method import Known, Method
-from ops.evaluation.runner import Summary
+from ops.results.summary import Summary
 
 
 class Answers(NamedTuple):

@@ -1,31 +1,45 @@
-"""The comparison of all systems on the same questions: computed once, stored, and read by the gate and the reports."""
+"""All systems on the same questions: where their rows are, their comparison, which is computed once and stored for the
+gate and the reports, and the published table of all answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.graded import graded_responses, graders_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.atomic import sha256_of
+from ops.core.atomic import replacing, sha256_of
 from ops.core.checked import read_json, write_json
 from ops.core.errors import DataError
+from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import asked_alone, of_worker, stored_answers
 from ops.evaluation.baseline import Answers, standings
-from ops.evaluation.reach import Reach, reach
-from ops.evaluation.report import Leaderboard, leaderboard
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import MeanEstimate
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key, stored_scores
-from ops.evaluation.stored_baselines import baseline_stores, kept
+from ops.evaluation.stored import (
+    COLD_START,
+    CONDUCTOR,
+    asked_alone,
+    score_file,
+    scores_key,
+    stored_answers,
+    stored_scores,
+    stored_worker_scores,
+)
+from ops.evaluation.stored_baselines import BaselineStore, baseline_stores, kept
 from ops.precaching.profiles import best_single
+from ops.results.leaderboard import Leaderboard, leaderboard
+from ops.results.reach import Reach, reach
+from ops.results.statistics import MeanEstimate
+from ops.results.summary import KEY, Summary
+from ops.results.table import Rows, joined, table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _REMEDY = "Materialize leaderboard"
 
@@ -37,9 +51,10 @@ class Comparison:
     policy: str
     """The key of the Conductor's policy."""
     board: Leaderboard
-    conductor: list[OutcomeRow]
+    conductor: pl.LazyFrame = field(compare=False, repr=False)
+    """The Conductor's rows."""
     best_worker: str
-    best_worker_rows: list[OutcomeRow]
+    best_worker_rows: pl.LazyFrame = field(compare=False, repr=False)
     """The rows that the promotion gate pairs with the Conductor's rows."""
     reach: dict[str, Reach] = field(default_factory=dict)
     """`in-domain` and `OOD` → the share of the answerable questions that the Conductor answers."""
@@ -67,16 +82,17 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     taught = base_policy if setup.recipe.cold_start else None
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
-    singles = [OutcomeRow.of_response(row) for row in alone]
+    singles = joined(stored_worker_scores(setup, name) for name in asked)
     every = set(asked) == set(setup.pool.names)  # the ceiling needs the answers of every worker
     groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
-    reaches = {name: reach(conductor, cold or (), singles, benchmarks) for name, benchmarks in groups.items()}
+    others = () if cold is None else cold
+    reaches = {name: reach(conductor, others, singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
         policy=policy_key(policy),
         board=board,
-        conductor=list(conductor),
+        conductor=conductor,
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(alone, best), domains),
+        best_worker_rows=_with_domains(stored_worker_scores(setup, best), domains),
         reach={name: part for name, part in reaches.items() if part is not None},
         origin=_origin(setup, policy),
         questions=question_keys(setup),
@@ -108,9 +124,9 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
     return Comparison(
         policy=policy_key(policy),
         board=_board(facts["systems"]),
-        conductor=list(stored_scores(setup, policy, CONDUCTOR, list(domains))),
+        conductor=stored_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
-        best_worker_rows=_with_domains(of_worker(stored_answers(setup, [best]), best), domains),
+        best_worker_rows=_with_domains(stored_worker_scores(setup, best), domains),
         reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
         origin=_origin(setup, policy),
         questions=question_keys(setup),
@@ -155,8 +171,10 @@ def _domains(setup: Setup) -> dict[str, str]:
     return {name: questions[0].domain for name, questions in every.items() if questions}
 
 
-def _with_domains(rows: Sequence[OutcomeRow], domains: dict[str, str]) -> list[OutcomeRow]:
-    return [replace(row, domain=domains[row.benchmark]) for row in rows]
+def _with_domains(rows: pl.LazyFrame, domains: dict[str, str]) -> pl.LazyFrame:
+    import polars as pl
+
+    return rows.with_columns(domain=pl.col("benchmark").replace_strict(domains, return_dtype=pl.String))
 
 
 def comparison_file(workspace: Workspace, policy: str) -> Path:
@@ -169,3 +187,85 @@ def _board(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:
         name: {key: Summary(**{**row, "accuracy": MeanEstimate(*row["accuracy"])}) for key, row in scores.items()}
         for name, scores in systems.items()
     })  # fmt: skip
+
+
+# ── the rows of every system, and their published table ───────────────────────
+
+Systems = Mapping[str, Rows]
+"""System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
+COLUMNS = {
+    **dict.fromkeys(("system", "policy", "pool", "benchmark", "problem", "domain"), "string"), "repeat": "int64",
+    "correct": "boolean", "unscorable": "bool", "status": "string", "format_ok": "bool",
+    **dict.fromkeys(("steps", "calls", "tokens"), "int64"),
+    **dict.fromkeys(("cost_usd", "grading_usd", "latency_s"), "float64"), "shape": "string", "trace": "string",
+}  # fmt: skip
+"""The outcome table's columns, each with its type in pandas."""
+
+
+def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], Systems]]:
+    """Return source → a function that reads its rows and may raise `DataError`.
+
+    The sources are `conductor`, `cold_start`, `workers`, and each `WorkflowBaseline` by its name.
+    """
+    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
+    made: dict[str, Callable[[], Systems]] = {
+        CONDUCTOR: lambda: {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
+    }
+    if (taught := base_policy) is not None and setup.recipe.cold_start is not None:
+        made[COLD_START] = lambda: {COLD_START: stored_scores(setup, taught, COLD_START, list(questions_of))}
+    made["workers"] = partial(_workers, setup)
+    return made | {store.entry.name: partial(_baseline, store, questions_of) for store in baseline_stores(setup)}
+
+
+def _workers(setup: Setup) -> Systems:
+    return {f"worker {name}": stored_worker_scores(setup, name) for name in asked_alone(setup)}
+
+
+def _baseline(store: BaselineStore, questions_of: Mapping[str, Sequence[Problem]]) -> Systems:
+    return {store.entry.name: store.rows(questions_of)}
+
+
+def outcomes_file(workspace: Workspace, policy: Path) -> Path:
+    """Return the path `scores/outcomes/POLICY.parquet`, where POLICY is the policy's key."""
+    return workspace.scores / "outcomes" / f"{policy_key(policy)}.parquet"
+
+
+def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path:
+    """Write the table atomically to `outcomes_file` and return its path.
+
+    The table contains no question, answer or workflow. Raises `DataError` if scores are missing or stale.
+    """
+    file = outcomes_file(setup.workspace, policy)
+    policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
+    read = sources(setup, policy, base_policy).values()
+    with replacing(file) as temporary:
+        write_table(setup, (each for source in read for each in source().items()), policies, temporary)
+    return file
+
+
+def write_table(setup: Setup, systems: Iterable[tuple[str, Rows]], policies: Mapping[str, str], file: Path) -> None:
+    """Write the table with one line per answer and the columns `COLUMNS`, in parts.
+
+    Tokens, USD and seconds (of the critical path) are those of the single answer. `correct` is empty for unscorable
+    rows; `pool` is the answers key of the benchmark's pool; `policy` is empty for systems without a policy; `trace` is
+    the tag of the trace in MLflow.
+    """
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pools = {name: setup.asked_on(name).pool.answers_key for name in setup.recipe.benchmarks}
+    empty = pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
+    schema = pa.Table.from_pandas(empty, preserve_index=False).schema
+    columns = {
+        "pool": pl.col("benchmark").replace_strict(pools, return_dtype=pl.String),
+        "problem": pl.concat_str(KEY, separator="/"),
+        "correct": pl.when(~pl.col("unscorable")).then(pl.col("correct") == 1),
+        "calls": pl.col("usage").list.len().cast(pl.Int64),
+    }
+    with pq.ParquetWriter(file, schema) as writer:
+        for system, rows in systems:
+            known = {"system": pl.lit(system), "policy": pl.lit(policies.get(system, ""))}
+            for part in table(rows).with_columns(**columns, **known).select(list(COLUMNS)).collect_batches():
+                writer.write_table(part.to_arrow().cast(schema))

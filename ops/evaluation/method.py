@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import OutcomeRow
 from ops.grading.answer_clusters import elected
+from ops.results.rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
 from ops.workflow.team import Team

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +16,7 @@ from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
-from ops.evaluation.rows import OutcomeRow, Played
-from ops.evaluation.statistics import MeanEstimate, clustered
+from ops.results.rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
 from ops.workflow.grammar import Parsed
 from ops.workflow.judging import graded
@@ -295,93 +292,3 @@ async def _authored(author: Author, problem: Problem, team: Team, repeat: int) -
 def _samples(branches: Branches, repeat: int) -> list[Sample]:
     """Number equal branches as repetitions, like equal steps of one workflow, so that each gets a new answer."""
     return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]
-
-
-# ── summary of a benchmark's rows ────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The results of one system on one benchmark.
-
-    `tokens`, `cost_usd` and `latency_s` are means over scored rows, `steps` is a mean over well-formed workflows;
-    shares are in [0, 1]. A mean without any row is NaN.
-    """
-
-    benchmark: str
-    accuracy: MeanEstimate
-    rows: int
-    unscorable: int
-    tokens: float
-    cost_usd: float
-    latency_s: float
-    steps: float
-    format_compliance: float
-    multi_worker_share: float
-    """The share of well-formed workflows in which more than one distinct worker ran."""
-    shapes: dict[str, int] = field(default_factory=dict)
-    """Shape → number of well-formed workflows with it."""
-    patterns: dict[str, int] = field(default_factory=dict)
-    """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
-
-
-def summarize(rows: Iterable[OutcomeRow]) -> dict[str, Summary]:
-    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts.
-
-    The rows are read once and not kept.
-    """
-    by_benchmark: dict[str, _Tally] = defaultdict(_Tally)
-    for row in rows:
-        by_benchmark[row.benchmark].count(row)
-    return {benchmark: tally.summary(benchmark) for benchmark, tally in by_benchmark.items()}
-
-
-@dataclass
-class _Tally:
-    """Sums over the rows of one benchmark."""
-
-    rows: int = 0
-    scored: int = 0
-    written: int = 0
-    steps: int = 0
-    several: int = 0
-    tokens: int = 0
-    cost_usd: float = 0.0
-    latency_s: float = 0.0
-    questions: dict[str, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("b")))
-    shapes: Counter[str] = field(default_factory=Counter)
-    patterns: Counter[str] = field(default_factory=Counter)
-
-    def count(self, row: OutcomeRow) -> None:
-        self.rows += 1
-        if not row.unscorable:
-            self.scored += 1
-            self.tokens += row.tokens
-            self.cost_usd += row.cost_usd
-            self.latency_s += row.latency_s
-            self.questions[row.problem_id].append(row.correct)
-        if row.format_ok:
-            self.written += 1
-            self.steps += row.steps
-            self.several += len(set(row.workers)) > 1
-            self.shapes.update([row.shape] if row.shape else ())
-            self.patterns.update([row.pattern] if row.pattern else ())
-
-    def summary(self, benchmark: str) -> Summary:
-        def mean(total: float, count: int) -> float:
-            return total / count if count else float("nan")
-
-        return Summary(
-            benchmark=benchmark,
-            accuracy=clustered(list(self.questions.values())),
-            rows=self.rows,
-            unscorable=self.rows - self.scored,
-            tokens=mean(self.tokens, self.scored),
-            cost_usd=mean(self.cost_usd, self.scored),
-            latency_s=mean(self.latency_s, self.scored),
-            steps=mean(self.steps, self.written),
-            format_compliance=mean(self.written, self.rows),
-            multi_worker_share=mean(self.several, self.written),
-            shapes=dict(self.shapes),
-            patterns=dict(self.patterns),
-        )

@@ -13,8 +13,8 @@ from types import TracebackType
 
 from ops.core.errors import DataError
 from ops.core.once import Key
-from ops.evaluation.rows import CallUsage, OutcomeRow
-from ops.evaluation.scores import veiled, write_rows
+from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.table import veiled, write_rows
 
 _TABLE = """CREATE TABLE rows (
     benchmark TEXT, problem TEXT, repeat INTEGER, fields TEXT, PRIMARY KEY (benchmark, problem, repeat)

@@ -1,36 +1,46 @@
-"""Score files of policies: their paths, and the key of everything that the scores depend on."""
+"""Stored results of policies and of single workers: their files, and the key of everything that they depend on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import GRADER, graders_key
+from ops.benchmarks.graded import GRADER, graded_responses, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
-from ops.config import Setup, digest
+from ops.config import Pool, Setup, digest
+from ops.core.errors import DataError
 from ops.core.once import Key, check_made, with_code
 from ops.core.problem import Problem
+from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
-from ops.evaluation.scores import StoredRows
+from ops.evaluation.baseline import needs_every_worker
+from ops.precaching.profiles import best_single
+from ops.precaching.stored import evaluation_folder, responses_key
+from ops.results.table import at_prices, joined, of_responses, scan, scan_responses
+from ops.workers.pool import at_prices as responses_at_prices
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CONDUCTOR, COLD_START = "conductor", "cold_start"
 """The folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> StoredRows:
+def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> pl.LazyFrame:
     """Return the rows that `score_policy` stored for this policy, at the pool's prices.
 
     Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
     """
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    files = []
+    tables = []
     for benchmark in benchmarks:
         asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
         check_made(file, scores_key(asked, policy, questions_of[benchmark]), remedy)
-        files.append((file, asked.pool))
-    return StoredRows(files)
+        tables.append(at_prices(scan(file), asked.pool))
+    return joined(tables)
 
 
 def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
@@ -69,3 +79,54 @@ def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) ->
 def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
     """Return the folder of a policy's score files."""
     return workspace.scores / name / policy_key(policy)
+
+
+# ── single workers ─────────────────────────────────────────────────────────────
+
+
+def of_worker(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
+    """Return the score rows of the named worker; empty if it has no responses."""
+    return of_responses(row for row in responses if row.worker == worker)
+
+
+def asked_alone(setup: Setup) -> tuple[str, ...]:
+    """Return the names of the workers whose own answers to the evaluation questions are needed.
+
+    These are all workers of the pool if one of the recipe's baselines needs all of them. Otherwise it is the best
+    single worker by the precached responses, with which the promotion gate compares the Conductor. Raises `DataError`
+    if the best worker is needed and no responses are precached.
+    """
+    if needs_every_worker(setup.recipe.evaluation.baselines):
+        return setup.pool.names
+    folder = setup.workspace.data / "responses"
+    precached = [row for row in graded_responses(folder) if row.worker in setup.pool.names]
+    if not precached:
+        raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
+    return (best_single(precached).worker,)
+
+
+def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
+    """Read the own responses of these workers to the evaluation questions, at the prices of each benchmark's pool.
+
+    Raises `DataError` if responses to a benchmark are missing or stale.
+    """
+    files = _answer_files(setup, workers)
+    return [row for file, pool in files for row in responses_at_prices(load_responses(file), pool)]
+
+
+def stored_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
+    """Return the score rows of a single worker's own answers. Raises the errors of `stored_answers`."""
+    return joined(at_prices(scan_responses(file), pool) for file, pool in _answer_files(setup, [worker]))
+
+
+def _answer_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
+    files = []
+    setup = setup.of_opponents
+    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+        asked = setup.asked_on(name)
+        for worker in workers if questions else ():
+            file = response_file(evaluation_folder(setup.workspace), worker, name)
+            key = responses_key(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
+            check_made(file, key, f"Materialize baselines for {name}")
+            files.append((file, asked.pool))
+    return files

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ops.benchmarks.graded import GRADER, graded_responses, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key, read_problems
@@ -17,12 +17,15 @@ from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
-from ops.evaluation.runner import summarize
-from ops.evaluation.scores import StoredRows
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import settings_key, with_player
+from ops.results.summary import summarize
+from ops.results.table import at_prices, joined, scan
 from ops.workers.pool import at_prices as responses_at_prices
 from ops.workflow.few_shots import FewShot, load_few_shots
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _METHOD = "method.json"
 FEW_SHOTS = "out_of_distribution"
@@ -117,15 +120,15 @@ class BaselineStore(NamedTuple):
         write_json(self.folder / _METHOD, {"detail": detail})
         rows.write({name: (self.file(name), self.stored_with(name, own)) for name, own in questions_of.items()})
 
-    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> StoredRows:
+    def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> pl.LazyFrame:
         """Return the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
-        files = []
+        tables = []
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"
                 check_made(self.file(benchmark), self.key(benchmark, questions), remedy)
-                files.append((self.file(benchmark), self.setup.asked_on(benchmark).pool))
-        return StoredRows(files)
+                tables.append(at_prices(scan(self.file(benchmark)), self.setup.asked_on(benchmark).pool))
+        return joined(tables)
 
     def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
         """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from ops.benchmarks.store import evaluation_questions, not_trained_on
@@ -16,12 +17,10 @@ from ops.core.digests import replacing_with_digest
 from ops.core.once import INCOMPLETE, is_made
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, BySeed, Findings, arm_name, findings
-from ops.evaluation.reading import questions
-from ops.evaluation.report import Columns
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.study import PolicyStudy
+from ops.results.leaderboard import Columns
+from ops.results.table import Rows, priced, save_rows, scan
 
 _INDEX, _PICTURE = "study.json", "picture.png"
 
@@ -84,6 +83,22 @@ class Lab:
         return {name: own for name, own in every.items() if own}
 
 
+def questions(setup: Setup) -> list[Problem]:
+    """Return every evaluation question; the questions do not depend on the seed."""
+    return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
+
+
+def sample(every: Sequence[Problem], per_benchmark: int | None, seed: int) -> list[Problem]:
+    """Draw at most `per_benchmark` questions of each benchmark by the seed; None returns all."""
+    if per_benchmark is None:
+        return list(every)
+    drawn: list[Problem] = []
+    for name in dict.fromkeys(problem.benchmark for problem in every):
+        own = [problem for problem in every if problem.benchmark == name]
+        drawn += Random(seed).sample(own, min(per_benchmark, len(own)))
+    return drawn
+
+
 class StudyStore:
     """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`. The key of their inputs lies
     beside the index, which is written last."""
@@ -111,7 +126,7 @@ class StudyStore:
             for arm in arms
         ]
         facts = {"arms": listed, "summary": found.summary, "details": found.details, "said": found.said}
-        lacks = any(row.unscorable for arm in arms for row in arm.rows)
+        lacks = any(arm.figures["unscorable"] for arm in arms)
         incomplete = {INCOMPLETE: "without the scores of some answers"} if lacks else {}
         write_json(self._folder / _INDEX, facts, {**self._key, **incomplete})
 
@@ -132,8 +147,8 @@ class StudyStore:
     def _file(self, place: int, run: int) -> Path:
         return self._folder / str(place) / f"{run}.parquet"
 
-    def _rows(self, place: int, run: int) -> list[OutcomeRow]:
-        return priced(load_rows(self._file(place, run), self._remedy), self._setup)
+    def _rows(self, place: int, run: int) -> Rows:
+        return priced(scan(self._file(place, run), self._remedy), self._setup)
 
     def _index(self) -> Any:
         return read_json(self._folder / _INDEX, self._remedy)

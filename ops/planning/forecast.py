@@ -22,12 +22,12 @@ from ops.config import Pool, Setup
 from ops.core.errors import DataError, counted
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
-from ops.evaluation.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths, stored_shortlist
 from ops.planning.stages import Stages
 from ops.planning.stored import ledger_of
 from ops.precaching.profiles import outcomes, subjects_of
+from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.training.run.plan import RESULT, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
 

@@ -18,8 +18,7 @@ from ops.core.errors import DataError
 from ops.core.once import OtherInputs, check_made
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses
-from ops.evaluation.alone import asked_alone
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
+from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file, scores_key
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger

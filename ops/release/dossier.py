@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import mcnemar
-from ops.release.pairs import Pairs
+from ops.results.statistics import mcnemar
+from ops.results.summary import Pairs
+from ops.results.table import Rows
 
 DOSSIER = "dossier.json"
 """The artifact of a version's run that has the dossier."""
@@ -40,6 +40,9 @@ class Pairing:
     our_high: float = float("nan")
     their_low: float = float("nan")
     their_high: float = float("nan")
+    latency_p95_s: float = float("nan")
+    """The 95th percentiles of latency in seconds; NaN in a dossier that was written without them."""
+    their_latency_p95_s: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -85,22 +88,20 @@ class Dossier:
         return cls(**{**facts, "opponents": tuple(opponents)})
 
 
-def pairings(ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], confidence: float) -> tuple[Pairing, ...]:
+def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]:
     """Return the mean and one pairing per benchmark with common questions; nothing without a common question."""
-    pairs = Pairs(ours, theirs)
-    if not pairs.questions:
+    pairs = Pairs.of(ours, theirs)
+    if not pairs:
         return ()
-    return (
-        _pairing(MEAN, pairs, confidence),
-        *(_pairing(name, pairs.of(name), confidence) for name in sorted(pairs.strata())),
-    )
+    parts = {MEAN: pairs} | {name: pairs.on(name) for name in sorted(pairs.strata())}
+    return tuple(_pairing(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
 
 
-def _pairing(name: str, pairs: Pairs, confidence: float) -> Pairing:
+def _pairing(name: str, pairs: Pairs, latency_p95: tuple[float, float], confidence: float) -> Pairing:
     gain, test = pairs.gain(confidence), mcnemar(*pairs.vectors())
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
     return Pairing(
-        name, len(pairs.questions), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
-        *usd, *latency, ours.low, ours.high, theirs.low, theirs.high,
+        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
+        *usd, *latency, ours.low, ours.high, theirs.low, theirs.high, *latency_p95,
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,14 +11,14 @@ from ops.benchmarks.store import evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.quality.agreement import load_agreement
 from ops.release import registry, store
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, judged_otherwise, questions_of
 from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
+from ops.results.summary import count_questions, grades
+from ops.results.table import Rows, at_prices
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +76,12 @@ def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: 
         rows = pairings(tested.conductor, theirs, confidence)
         note = _note(champion, challenger, tested) if again is None else "Scored again with this pool."
         opponents.insert(0, Opponent(_title(champion), facts_of(champion), rows, note))
-    counted = Counter(key.partition("/")[0] for key in {row.problem_key for row in tested.conductor})
+    counted = count_questions(tested.conductor)
     dossier = Dossier(
         version=challenger.version,
         at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         facts=facts_of(challenger),
-        questions={name: f"{counted[name]} ({tested.questions.get(name, 'key unknown')})" for name in sorted(counted)},
+        questions={name: f"{count} ({tested.questions.get(name, 'key unknown')})" for name, count in counted.items()},
         gate=gate.model_dump(mode="json"),
         confidence=confidence,
         opponents=tuple(opponents),
@@ -106,26 +105,22 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
 
 
-def _scored_again(setup: Setup, champion: store.Registered) -> list[OutcomeRow] | None:
+def _scored_again(setup: Setup, champion: store.Registered) -> Rows | None:
     """Return the champion's scores on this pool and these questions if it has been evaluated on them since (the first
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
         benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
-        return list(stored_scores(setup, policy, CONDUCTOR, benchmarks))
+        return stored_scores(setup, policy, CONDUCTOR, benchmarks)
     except DataError:
         return None
 
 
 def _check_scores(setup: Setup, challenger: store.Registered, tested: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
-
-    def said(rows: Sequence[OutcomeRow]) -> list[tuple[str, int, int, bool]]:
-        return sorted((row.problem_key, row.repeat, row.correct, row.unscorable) for row in rows)
-
-    carried, judged = said(registry.score_rows(setup.workspace, challenger)), said(tested.conductor)
-    if carried != judged:
-        differing = len(set(carried) ^ set(judged))
+    carried, judged = grades(registry.score_rows(setup.workspace, challenger)), grades(tested.conductor)
+    if not carried.equals(judged):
+        differing = len({*carried.iter_rows()} ^ {*judged.iter_rows()})
         remedy = "Materialize registered_model: it registers the policy with the current scores"
         raise Refused(
             f"version {challenger.version}: scores.parquet: has other scores than the current evaluation ({differing} "
@@ -153,13 +148,14 @@ def _title(champion: store.Registered) -> str:
     return f"champion, version {champion.version}"
 
 
-def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) -> Sequence[OutcomeRow]:
+def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) -> Rows:
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
+    import polars as pl
+
     rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
-    others = {*_changed(champion, tested), *judged_otherwise(champion.tags, tested.graders)}
-    return [
-        replace(row, problem_id=f"{row.problem_id} (as it was)") if row.benchmark in others else row for row in rows
-    ]
+    others = [*_changed(champion, tested), *judged_otherwise(champion.tags, tested.graders)]
+    as_it_was = pl.when(pl.col("benchmark").is_in(others)).then(pl.lit(" (as it was)")).otherwise(pl.lit(""))
+    return rows.with_columns(pl.col("problem_id") + as_it_was)
 
 
 def _changed(champion: store.Registered, tested: Comparison) -> list[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import markdown_table
-from ops.evaluation.report import interval
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
-from ops.evaluation.statistics import mean_of
 from ops.release.lineage import Lineage
+from ops.results.leaderboard import interval
+from ops.results.statistics import mean_of
+from ops.results.summary import Summary, mean_usd, summarize
+from ops.results.table import Rows
 from ops.serving.scope import Scope
 
 CARD = "README.md"
@@ -33,7 +33,7 @@ class Release:
 
     card: PolicyCard
     pool: Pool
-    rows: Sequence[OutcomeRow]
+    rows: Rows
     lineage: Lineage
     recipe: Recipe | None = None
     seed: str = ""
@@ -78,7 +78,7 @@ class Release:
                 said.append(f"{100 * mean.mean:.1f} % {label} ({interval(mean)})")
         if not said:
             return "It was not scored."
-        usd = sum(row.cost_usd for row in self.rows) / len(self.rows)
+        usd = mean_usd(self.rows)
         return f"Accuracy (95 % interval): {', '.join(said)}; ${usd:.5f} a question for the workers."
 
     def description(self, experiment_of: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Sequence
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -20,15 +19,14 @@ from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import summarize
-from ops.evaluation.scores import save_rows
-from ops.evaluation.statistics import mean_of
 from ops.release.artifacts import TAG, hashes_of
 from ops.release.lineage import Lineage, questions_of
 from ops.release.model_card import ABOUT_MODEL, CARD, Release
 from ops.release.requirements import requirements
 from ops.release.store import MODEL, experiment
+from ops.results.statistics import mean_of
+from ops.results.summary import grades, summarize
+from ops.results.table import Rows, save_rows
 from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
 
@@ -201,37 +199,24 @@ def scope_of(workspace: Workspace, release: Release) -> Scope | None:
     return Scope.measure([problem.question for problem in mix], tests)
 
 
-def content_key(policy: Path, pool: Pool, rows: Sequence[OutcomeRow]) -> str:
+def content_key(policy: Path, pool: Pool, rows: Rows) -> str:
     """Return a hash of what makes two versions the same: the policy's files, the pool's answers key, the scores."""
     files = [
         [str(file.relative_to(policy)), sha256_of(file)]
         for file in sorted(policy.rglob("*"))
         if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _LEFT_OUT)
     ]
-    scores = sorted([row.problem_key, row.repeat, row.correct, row.unscorable] for row in rows)
+    scores = [list(row) for row in grades(rows).iter_rows()]
     return digest([files, pool.answers_key, scores])
 
 
-def metrics_of(rows: Sequence[OutcomeRow]) -> dict[str, float]:
+def metrics_of(rows: Rows) -> dict[str, float]:
     """Return flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is omitted.
 
     `…/accuracy_low` and `…/accuracy_high` are the ends of the 95 % interval.
     """
     summaries = summarize(rows)
-    metrics: dict[str, float] = {}
-    for name, summary in summaries.items():
-        metrics |= {
-            f"{name}/accuracy": summary.accuracy.mean,
-            f"{name}/standard_error": summary.accuracy.standard_error,
-            f"{name}/accuracy_low": summary.accuracy.low,
-            f"{name}/accuracy_high": summary.accuracy.high,
-            f"{name}/tokens": summary.tokens,
-            f"{name}/usd": summary.cost_usd,
-            f"{name}/latency_s": summary.latency_s,
-            f"{name}/steps": summary.steps,
-            f"{name}/format_compliance": summary.format_compliance,
-            f"{name}/unscorable": float(summary.unscorable),
-        }
+    metrics = {f"{name}/{key}": value for name, each in summaries.items() for key, value in each.metrics.items()}
     for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}

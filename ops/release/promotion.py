@@ -8,16 +8,15 @@ part of it, and the parts add up to at most the whole for any number of analyses
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import Interval, clustered, mcnemar, score_interval
-from ops.release.pairs import Pairs
+from ops.results.statistics import Interval, accuracy_estimate, mcnemar, score_interval
+from ops.results.summary import Pairs, by_question, format_compliance
+from ops.results.table import Rows
 
 NO_CHAMPION = "none"
 """Recorded in place of the champion's version if there is no champion."""
@@ -73,9 +72,9 @@ class GateDecision:
 
 
 def decide(
-    challenger: Sequence[OutcomeRow],
-    champion: Sequence[OutcomeRow] | None,
-    best_worker: Sequence[OutcomeRow],
+    challenger: Rows,
+    champion: Rows | None,
+    best_worker: Rows,
     gate: PromotionGate,
     *,
     analysis: int = 1,
@@ -88,9 +87,14 @@ def decide(
     later ones have wider intervals (`confidence_at`). Raises `ValueError` if it is less than 1.
     """
     confidence = confidence_at(gate, analysis)
-    checks = [_format(challenger, gate), *_against_best_worker(challenger, best_worker, gate, confidence)]
+    ours = by_question(challenger)
+    checks = [_format(challenger, gate), *_against_best_worker(Pairs(ours, by_question(best_worker)), gate, confidence)]
     if champion is not None:
-        checks += _against_champion(challenger, champion, gate, confidence)
+        pairs = Pairs(ours, by_question(champion))
+        checks += _against_champion(pairs, gate, confidence)
+        if pairs and gate.max_p95_latency_ratio is not None:
+            p95 = pairs.latency_p95(challenger, champion)
+            checks.append(_ratio("p95 latency", "seconds", *p95, gate.max_p95_latency_ratio))
     if gate.planned_analyses is not None:
         checks.append(_planned(analysis, gate.planned_analyses))
     return GateDecision(all(check.passed for check in checks), tuple(checks), analysis=analysis)
@@ -105,19 +109,16 @@ def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
     return replace(verdict, override=Override(name.strip(), reason.strip()))
 
 
-def _format(rows: Sequence[OutcomeRow], gate: PromotionGate) -> Check:
-    share = sum(row.format_ok for row in rows) / len(rows) if rows else 0.0
-    failures = sum(not row.format_ok for row in rows)
-    questions: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        questions[row.problem_key].append(row.format_ok)
-    found = clustered(list(questions.values()))
+def _format(rows: Rows, gate: PromotionGate) -> Check:
+    compliance = format_compliance(rows)
+    answers, written = int(compliance["answers"].sum()), int(compliance["written"].sum())
+    found = accuracy_estimate(compliance["share"])
     ends = f"; 95 % interval of the compliance {found.low:.3f} to {found.high:.3f}" if found.has_interval else ""
     return _at_least(
         "format compliance",
-        share,
+        written / answers if answers else 0.0,
         gate.min_format_compliance,
-        f"{failures} of {len(rows)} completions gave no workflow{ends}",
+        f"{answers - written} of {answers} completions gave no workflow{ends}",
     )
 
 
@@ -126,12 +127,9 @@ def _planned(analysis: int, planned: int) -> Check:
     return Check("analyses against the champion", analysis, planned, analysis <= planned, explanation)
 
 
-def _against_best_worker(
-    ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], gate: PromotionGate, confidence: float
-) -> list[Check]:
-    pairs = Pairs(ours, theirs)
+def _against_best_worker(pairs: Pairs, gate: PromotionGate, confidence: float) -> list[Check]:
     coverage = _coverage(pairs, "the best single worker", gate)
-    if not pairs.questions:
+    if not pairs:
         return [coverage]
     gain = pairs.gain(confidence)
     return [
@@ -145,12 +143,9 @@ def _against_best_worker(
     ]
 
 
-def _against_champion(
-    ours: Sequence[OutcomeRow], theirs: Sequence[OutcomeRow], gate: PromotionGate, confidence: float
-) -> list[Check]:
-    pairs = Pairs(ours, theirs)
+def _against_champion(pairs: Pairs, gate: PromotionGate, confidence: float) -> list[Check]:
     coverage = _coverage(pairs, "the champion", gate)
-    if not pairs.questions:
+    if not pairs:
         return [coverage]
     gain = pairs.gain(confidence)
     worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
@@ -194,8 +189,8 @@ def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
 
 
 def _coverage(pairs: Pairs, whom: str, gate: PromotionGate) -> Check:
-    share = len(pairs.questions) / len(pairs.theirs) if pairs.theirs else 0.0
-    explanation = f"{len(pairs.questions)} of {len(pairs.theirs)} questions were scored by both"
+    share = len(pairs) / pairs.asked if pairs.asked else 0.0
+    explanation = f"{len(pairs)} of {pairs.asked} questions were scored by both"
     return _at_least(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
 
 

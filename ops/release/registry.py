@@ -27,13 +27,14 @@ from ops.release.store import (
 )
 
 if TYPE_CHECKING:
+    import polars as pl
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
     from ops.config import Pool, Recipe
-    from ops.evaluation.rows import OutcomeRow
     from ops.release.dossier import Dossier
     from ops.release.promotion import GateDecision
+    from ops.results.table import Rows
 
 SCORES = "scores.parquet"
 """The artifact of a version's run with its scores; its digest is beside it."""
@@ -45,7 +46,7 @@ def register(
     workspace: Workspace,
     policy: Path,
     pool: Pool,
-    rows: Sequence[OutcomeRow],
+    rows: Rows,
     lineage: Lineage,
     *,
     tags: Mapping[str, str] | None = None,
@@ -206,18 +207,18 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
         return aliased(client, alias)
 
 
-def score_rows(workspace: Workspace, registered: Registered) -> list[OutcomeRow]:
+def score_rows(workspace: Workspace, registered: Registered) -> pl.LazyFrame:
     """Return the per-question scores stored with a version, for pairing; completions and answers are empty.
 
     Raises `DataError` if the file was changed since the version was registered.
     """
-    from ops.evaluation.scores import load_rows
+    from ops.results.table import scan
 
     remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
     with connected(workspace) as client, TemporaryDirectory() as folder:
         _artifact(client, registered.run_id, f"{SCORES}{SUFFIX}", Path(folder))
         file = Path(client.download_artifacts(registered.run_id, SCORES, folder))
-        return load_rows(file, remedy, undigested="accepted")
+        return scan(file, remedy, undigested="accepted").collect().lazy()
 
 
 @contextmanager

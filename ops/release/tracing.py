@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
 
     from ops.core.workspace import Workspace
-    from ops.evaluation.rows import OutcomeRow
+    from ops.results.rows import OutcomeRow
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 

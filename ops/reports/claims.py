@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ops.evaluation.statistics import OVERALL, Contrast, contrasts, holm
-from ops.reports.evidence import Evidence, QuestionCost, System
+from ops.reports.evidence import Evidence, System
+from ops.results.statistics import OVERALL, Contrast, contrasts, holm
+from ops.results.summary import AnswerCost
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -20,8 +21,8 @@ class Claim(NamedTuple):
     group: str
     contrast: Contrast
     """The tested difference; its p-value is adjusted for all claims of the report."""
-    ours: QuestionCost
-    theirs: QuestionCost
+    ours: AnswerCost
+    theirs: AnswerCost
 
     @property
     def verdict(self) -> str:
@@ -65,7 +66,7 @@ def claims(evidence: Evidence) -> list[Claim]:
 
 
 def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
-    """Contrasts (`ops.evaluation.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
+    """Contrasts (`ops.results.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
     parts = {
         system.name: {name: system.accuracies[name] for name in over if name in system.accuracies}
         for system in (ours, *others)

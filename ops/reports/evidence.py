@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,23 +9,14 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.evaluation.report import Columns
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import MeanEstimate, accuracy_estimate, mean_of, question_means
+from ops.results.leaderboard import Columns
+from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
+from ops.results.summary import AnswerCost, Summary, question_means, summarize
+from ops.results.table import Rows, table
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
 RANDOM = "random_worker"
-
-
-class QuestionCost(NamedTuple):
-    """Mean worker usage per question, without the Conductor's own generation."""
-
-    tokens: float
-    usd: float
-    calls: float
-    latency_s: float
-    """Latency of the critical path, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """Benchmark → question → accuracy over repeats, in [0, 1]."""
-    spent: Mapping[str, QuestionCost]
+    spent: Mapping[str, AnswerCost]
     """Benchmark → mean usage per question."""
     unscorable: int = 0
     """Number of unscorable answers, which are excluded."""
@@ -48,34 +38,22 @@ class System:
 
     @classmethod
     def of(
-        cls, name: str, title: str, kind: Kind, rows: Sequence[OutcomeRow], source: str = "", differs: str = ""
+        cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = ""
     ) -> Self:
         """Summarise the system's rows on all benchmarks."""
-        scored: dict[str, list[OutcomeRow]] = defaultdict(list)
-        for row in rows:
-            if not row.unscorable:
-                scored[row.benchmark].append(row)
-        spent = {benchmark: _spent(own) for benchmark, own in scored.items()}
-        unscorable = len(rows) - sum(map(len, scored.values()))
-        return cls(name, title, kind, question_means(rows), spent, unscorable, source, differs)
+        rows = table(rows)
+        summaries, accuracies = summarize(rows), question_means(rows)
+        spent = {benchmark: AnswerCost.of(summaries[benchmark]) for benchmark in accuracies}
+        unscorable = sum(each.unscorable for each in summaries.values())
+        return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
         return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
-    def price(self, over: Iterable[str]) -> QuestionCost:
+    def price(self, over: Iterable[str]) -> AnswerCost:
         """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
-        chosen = [self.spent[name] for name in over if name in self.spent]
-        return QuestionCost(*map(fmean, zip(*chosen, strict=True))) if chosen else QuestionCost(*[float("nan")] * 4)
-
-
-def _spent(rows: Sequence[OutcomeRow]) -> QuestionCost:
-    return QuestionCost(
-        fmean(row.tokens for row in rows),
-        fmean(row.cost_usd for row in rows),
-        fmean(len(row.usage) for row in rows),
-        fmean(row.latency_s for row in rows),
-    )
+        return AnswerCost.mean([self.spent[name] for name in over if name in self.spent])
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
@@ -87,7 +65,8 @@ def drawn_at_random(workers: Sequence[System]) -> System:
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
     prices = {benchmark: [each.spent[benchmark] for each in workers if benchmark in each.spent]
               for benchmark in accuracies}  # fmt: skip
-    spent = {benchmark: QuestionCost(*map(fmean, zip(*own, strict=True))) for benchmark, own in prices.items()}
+    # A draw among workers has another percentile than the mean of theirs.
+    spent = {benchmark: AnswerCost.mean(own)._replace(latency_p95_s=float("nan")) for benchmark, own in prices.items()}
     return System(RANDOM, "random worker", "baseline", accuracies, spent, source="expected value, computed")
 
 
@@ -128,7 +107,7 @@ class Evidence:
     about: About
     systems: Mapping[str, System]
     """Systems by name, the Conductor first."""
-    conductor: Sequence[OutcomeRow] = ()
+    conductor: Rows = ()
     best_worker: str = ""
     """Name of the best single worker on the training mix, chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -141,6 +120,11 @@ class Evidence:
     """Experiments that each train another policy; the report does not contain their tables."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Name of an unreadable input → reason."""
+
+    @cached_property
+    def workflows(self) -> dict[str, Summary]:
+        """Benchmark → summary of the Conductor's rows."""
+        return summarize(self.conductor)
 
     @cached_property
     def benchmarks(self) -> list[str]:

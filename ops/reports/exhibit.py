@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ops.core.charts import Chart
 from ops.core.registry import Registry
 from ops.core.workspace import Workspace
-from ops.evaluation.report import interval, percent
-from ops.evaluation.statistics import MeanEstimate
 from ops.reports.evidence import About, Evidence
+from ops.results.leaderboard import interval, percent
+from ops.results.statistics import MeanEstimate
 
 Cell = str | int | float
 _NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×()]*")

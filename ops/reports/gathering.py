@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,17 +12,18 @@ from ops.config import Setup
 from ops.config.studies import load_studies
 from ops.core.errors import DataError
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.outcomes import Systems, sources
-from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.comparison import Systems, sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import best_single
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
+from ops.results.summary import grades_by_repeat
+from ops.results.table import Rows
 from ops.training.run.plan import read_curve
 
 WORKER = "worker "
-"""Prefix of a solo worker's system name (`ops.evaluation.outcomes`)."""
+"""Prefix of a solo worker's system name (`ops.evaluation.comparison`)."""
 Answers = dict[str, dict[str, list[list[float]]]]
 
 
@@ -54,12 +54,12 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
     )
 
 
-def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, list[OutcomeRow]], dict[str, str]]:
-    rows: dict[str, list[OutcomeRow]] = {}
+def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, Rows], dict[str, str]]:
+    rows: dict[str, Rows] = {}
     absent: dict[str, str] = {}
     for name, read in sources(setup, policy, base_policy).items():
         try:
-            rows |= {system: list(own) for system, own in read().items()}
+            rows |= read()
         except DataError as error:
             absent[name] = str(error).replace(f"{setup.workspace.root}/", "")
     return rows, absent
@@ -80,7 +80,7 @@ def about(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> About:
     )
 
 
-def _system(name: str, rows: list[OutcomeRow]) -> System:
+def _system(name: str, rows: Rows) -> System:
     if name == CONDUCTOR:
         return System.of(name, "Conductor", "Conductor", rows)
     if name == COLD_START:
@@ -119,22 +119,11 @@ def _best_worker(setup: Setup) -> str:
 
 def _answers(rows: Systems) -> Answers:
     """Scores of every worker on every repeat of every question."""
-    workers = [name for name in rows if name.startswith(WORKER)]
-    given = {(row.benchmark, row.problem_id, name, row.repeat): row for name in workers for row in rows[name]}
-    repeats = 1 + max((row.repeat for row in given.values()), default=0)
-    questions: dict[str, list[str]] = defaultdict(list)
-    for benchmark, question in dict.fromkeys(key[:2] for key in given):
-        questions[benchmark].append(question)
-
-    def right(key: tuple[str, str, str, int]) -> float:
-        row = given.get(key)
-        return float("nan") if row is None or row.unscorable else float(row.correct)
-
-    return {
-        name: {
-            question: [[right((name, question, worker, repeat)) for repeat in range(repeats)] for worker in workers]
-            for question in questions[name]
-        }
-        for name in BENCHMARKS
-        if name in questions
-    }
+    grades = {name: grades_by_repeat(own) for name, own in rows.items() if name.startswith(WORKER)}
+    repeats = max((len(own) for each in grades.values() for own in each.values()), default=1)
+    unknown = [float("nan")] * repeats
+    found: Answers = {}
+    for benchmark, question in dict.fromkeys(key for own in grades.values() for key in own):
+        given = [own.get((benchmark, question), []) for own in grades.values()]
+        found.setdefault(benchmark, {})[question] = [[*own, *unknown[len(own) :]] for own in given]
+    return {name: found[name] for name in BENCHMARKS if name in found}

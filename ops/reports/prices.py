@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ops.evaluation.statistics import Offer, frontier
-from ops.reports.evidence import QuestionCost, System
+from ops.reports.evidence import System
+from ops.results.statistics import Offer, frontier
+from ops.results.summary import AnswerCost
 
-Measure = Callable[[QuestionCost], float]
+Measure = Callable[[AnswerCost], float]
 """Extracts the limited quantity per question: USD or calls."""
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ops.core.charts import Chart, Dots, Spread
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
 from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.reports.exhibit import Table
+from ops.reports.exhibit import Table, number
 from ops.reports.page import rendered
 from ops.spending.books import usd
 
@@ -90,12 +90,15 @@ def _costs(opponent: Opponent) -> Table:
         (
             pair.benchmark, f"{pair.usd:.6f}", f"{pair.their_usd:.6f}",
             f"{pair.latency_s:.2f}", f"{pair.their_latency_s:.2f}",
+            number(pair.latency_p95_s, 2), number(pair.their_latency_p95_s, 2),
         )
         for pair in opponent.pairings
     ]  # fmt: skip
-    head = ("benchmark", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds")
+    head = ("benchmark", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds",
+            "challenger p95 seconds", "opponent p95 seconds")  # fmt: skip
     note = "A question, over the questions that both answered; the mean is over all questions. Seconds along the "
-    return Table("Cost and latency", head, rows, note=note + "critical path.")
+    note += "critical path; p95 is the 95th percentile of the answers' seconds."
+    return Table("Cost and latency", head, rows, note=note)
 
 
 def _versions(dossier: Dossier) -> Table:

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
 from ops.core.rows import ResponseRow
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import Interval, gain_of_choice, score_interval
 from ops.precaching.profiles import outcomes
-from ops.release.pairs import Pairs
 from ops.release.promotion import Check, GateDecision, decide
+from ops.results.statistics import Interval, gain_of_choice, score_interval
+from ops.results.summary import Pairs
+from ops.results.table import Rows
 from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
-COSTS = ("cost ratio to the champion", "latency ratio to the champion")
+COSTS = ("cost ratio to the champion", "latency ratio to the champion", "p95 latency ratio to the champion")
 """Checks of the gate whose failure does not lead to training."""
 
 
@@ -68,9 +68,9 @@ class RetrainingEvidence:
     """The measurements: the champion's rows now and before, each at the prices of its time; the best worker's rows now;
     every worker's precached answers, and the subjects of the precached problems by key."""
 
-    now: Sequence[OutcomeRow]
-    before: Sequence[OutcomeRow]
-    best_worker: Sequence[OutcomeRow]
+    now: Rows
+    before: Rows
+    best_worker: Rows
     responses: Sequence[ResponseRow] = ()
     subjects: Mapping[str, str] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ def _pays(
     evidence: RetrainingEvidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
 ) -> tuple[Check, ...]:
     checks = []
-    if offered and (gained := Pairs(evidence.now, evidence.before).strata()):
+    if offered and (gained := Pairs.of(evidence.now, evidence.before).strata()):
         checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
     if risen := oracle_rise(evidence.responses, newcomers, evidence.subjects, settings.confidence):
         checks.append(_check(ORACLE, risen.gain, settings.min_oracle_rise, settings.confidence, risen.basis))

@@ -34,16 +34,17 @@ from ops.config.base import Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.once import key_of
-from ops.core.problem import Problem, benchmark_of
+from ops.core.problem import Problem, benchmark_of, problem_key
 from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
-from ops.evaluation.statistics import Interval, is_difference, score_interval
 from ops.precaching.precache import precache
 from ops.release import registry
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import Interval, is_difference, score_interval
+from ops.results.summary import question_means
 from ops.retraining.champion import champion
 from ops.retraining.standing import judged_alike
 from ops.retraining.start import champion_folder
@@ -193,11 +194,8 @@ def stored_champion(setup: Setup) -> StoredSystem | None:
     version = registry.champion(setup.workspace)
     if version is None:
         return None
-    scores: dict[str, list[int]] = defaultdict(list)
-    for row in judged_alike(setup, version):
-        if not row.unscorable:
-            scores[row.problem_key].append(row.correct)
-    before = {key: fmean(repeats) for key, repeats in scores.items()}
+    means = question_means(judged_alike(setup, version))
+    before = {problem_key(name, question): mean for name, own in means.items() for question, mean in own.items()}
     every = evaluation_questions(setup.workspace, setup.recipe).values()
     questions = tuple(question for own in every for question in own if question.key in before)
     identity = digest({"version": version.version, "pool": setup.pool.answers_key})

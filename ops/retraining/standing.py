@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
@@ -16,11 +17,8 @@ from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import asked_alone, stored_answers
 from ops.evaluation.comparison import grader_keys, question_keys, stored_comparison
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import at_prices
-from ops.evaluation.stored import COLD_START, stored_scores
+from ops.evaluation.stored import COLD_START, asked_alone, stored_answers, stored_scores
 from ops.evaluation.stored_baselines import kept
 from ops.planning.lengths import stored_shortlist
 from ops.precaching.profiles import subjects_of
@@ -28,11 +26,15 @@ from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
 from ops.release.store import MODEL, Registered
+from ops.results.table import at_prices
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
 from ops.training.run.plan import PLAN, RunPlan
 from ops.workers.pool import difference
+
+if TYPE_CHECKING:
+    import polars as pl
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
     folder = champion_folder(setup.workspace, change)
     compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
     before = judged_alike(setup, now)
-    if not before:
+    if before.limit(1).collect().is_empty():
         said = other_graders(now, judged_otherwise(now.tags, compared.graders))
         raise DataError(f"version {now.version} of {MODEL}", "tags", said, "Then start the retraining again")
     evidence = RetrainingEvidence(
@@ -111,13 +113,15 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
     return made
 
 
-def judged_alike(setup: Setup, champion: Registered) -> list[OutcomeRow]:
+def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
     """Return the champion's rows without the benchmarks that another version of a grader judged, which one line
     names."""
+    import polars as pl
+
     rows, others = registry.score_rows(setup.workspace, champion), judged_otherwise(champion.tags, grader_keys(setup))
     if others:
         log.warning("%s", other_graders(champion, others))
-    return [row for row in rows if row.benchmark not in others]
+    return rows.filter(~pl.col("benchmark").is_in(others))
 
 
 def champion_to_judge_again(setup: Setup) -> Path | None:

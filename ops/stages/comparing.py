@@ -9,10 +9,16 @@ from ops.config import Setup, digest
 from ops.core.once import Key, data_version, once, with_code
 from ops.core.processes import alone
 from ops.core.rows import response_file
-from ops.evaluation.alone import asked_alone
-from ops.evaluation.comparison import Comparison, compare, comparison_file, grader_keys, question_keys
-from ops.evaluation.outcomes import outcomes_file, write_outcomes
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file
+from ops.evaluation.comparison import (
+    Comparison,
+    compare,
+    comparison_file,
+    grader_keys,
+    outcomes_file,
+    question_keys,
+    write_outcomes,
+)
+from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.stored import evaluation_folder
 
@@ -56,4 +62,4 @@ def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
         "settings": digest(setup.recipe.evaluation.model_dump(mode="json")),
     }
     modules = [f"ops.evaluation.baselines.{name}" for name in setup.recipe.evaluation.baselines or ()]
-    return with_code(key, "ops.evaluation.comparison", "ops.evaluation.outcomes", *modules)
+    return with_code(key, "ops.evaluation.comparison", *modules)

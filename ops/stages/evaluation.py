@@ -17,19 +17,21 @@ from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import score_file, scores_key, with_player
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
+from ops.results.rows import OutcomeRow
+from ops.results.table import at_prices, records, scan
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
 from ops.workflow.trace import Trace
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ops.conductor.writer import AnyConductor
 
 OnProgress = Callable[[int, int, str], None]
@@ -44,7 +46,7 @@ def score_policy(
     on_progress: OnProgress | None = None,
     *,
     again: bool = False,
-) -> dict[str, StoredRows]:
+) -> dict[str, pl.LazyFrame]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
     Files that are made already are read, unless `again` is true (`ops.core.once`). Completions, responses and verdicts
@@ -62,11 +64,11 @@ def score_policy(
         questions_of = _questions(setup, benchmarks)
         keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
         begin_tables(dict(keys.values()))
-        stored = {each: StoredRows([(file, setup.asked_on(each).pool)]) for each, (file, _) in keys.items()}
+        files = {benchmark: file for benchmark, (file, _) in keys.items()}
         keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
         questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
         if not questions_of:
-            return stored
+            return _priced(setup, files)
         sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
         with (
             closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
@@ -91,7 +93,12 @@ def score_policy(
                     run_async(answering)
             rows.write(keys)
         sample.export(setup.workspace, name)
-        return stored
+        return _priced(setup, files)
+
+
+def _priced(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
+    """Return benchmark → the rows of its score file, at the prices of the pool that answers the benchmark."""
+    return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
 def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
@@ -153,7 +160,7 @@ def score_baselines(
     on_progress: OnProgress | None = None,
     *,
     again: bool = False,
-) -> dict[str, StoredRows]:
+) -> dict[str, pl.LazyFrame]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
     Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
@@ -173,7 +180,7 @@ def _score_baseline(
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
     again: bool,
-) -> StoredRows:
+) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
         begin_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
         if store.is_made(questions_of) and not again:
@@ -186,12 +193,12 @@ def _asked_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-) -> StoredRows:
+) -> pl.LazyFrame:
     setup, team = store.setup, _team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
-        return at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)
+        return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
     known = store.known
     method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.graded import GRADER, begin_tables
 from ops.config import Adaptive, Setup, digest
@@ -13,14 +13,17 @@ from ops.core.errors import DataError
 from ops.core.once import CODE, Key, once
 from ops.core.processes import alone
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows, priced, save_rows
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
+from ops.results.rows import OutcomeRow
+from ops.results.table import priced, save_rows, scan
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
 from ops.training.run.plan import RESULT, RunResult, write_run
 from ops.workers.client import WorkerClient
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -106,7 +109,7 @@ def finished(lab: Lab, stage: str) -> Path:
     return run
 
 
-def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
+def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> pl.LazyFrame:
     """Return the rows of study `name` with this key, at the pool's prices; they are made unless they are stored.
 
     Stored rows are made again if any of them is unscorable.
@@ -116,4 +119,4 @@ def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[Out
     with alone(setup.workspace, file):
         begin_tables({file: key})
         once([file], key, lambda: save_rows(make(), file, key=key))
-        return priced(load_rows(file), setup)
+        return priced(scan(file), setup)

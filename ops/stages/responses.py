@@ -22,7 +22,7 @@ from ops.core.processes import alone
 from ops.core.rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import asked_alone
+from ops.evaluation.stored import asked_alone
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths

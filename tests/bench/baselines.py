@@ -5,8 +5,7 @@ Needs a training mix and its responses (`podium run RECIPE`). Scores that are st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Mapping
 
 import click
 
@@ -18,14 +17,14 @@ from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Answers, standings
-from ops.evaluation.report import Columns, Leaderboard, percent
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
 from ops.evaluation.stored_baselines import TrainingAnswers, kept
 from ops.planning.estimate import Range
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import left
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import Columns, Leaderboard, percent
+from ops.results.summary import Summary, by_question, mean_per_answer
+from ops.results.table import Rows
 from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation
@@ -63,18 +62,18 @@ def cost(setup: Setup) -> Range:
 
 
 def scores_table(
-    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Sequence[OutcomeRow]]
+    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]
 ) -> str:
     """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
     are counted."""
     table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
     for name, systems in made.items():
-        calls = fmean(len(row.usage) for row in asked[name]) if name in asked else 1.0
+        calls = mean_per_answer(by_question(asked[name]), "calls") if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
             in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
-            tokens, usd = board.cost(system, training_benchmarks())
-            table.rows.append([system, in_domain, ood, f"{usd:.6f}", f"{tokens:,.0f}", f"{calls:.1f}"])
+            cost = board.cost(system, training_benchmarks())
+            table.rows.append([system, in_domain, ood, f"{cost.usd:.6f}", f"{cost.tokens:,.0f}", f"{calls:.1f}"])
     return markdown_table(*table) + "\n"
 
 

@@ -10,8 +10,8 @@ from scipy.stats import binomtest
 
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
-from ops.evaluation.statistics import Stratum, detectable_paired
 from ops.release.promotion import confidence_at
+from ops.results.statistics import Stratum, detectable_paired
 from tests.bench.row import sized
 from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 

@@ -21,9 +21,9 @@ from ops.core.response import Message, Sample
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow
-from ops.evaluation.report import percent
-from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many, worker_prompt
+from ops.results.leaderboard import percent
+from ops.results.statistics import mean_estimate
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
 from ops.synthetic.generalists import SKILLS, think

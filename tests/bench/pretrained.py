@@ -25,12 +25,12 @@ from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.reading import right_if_valid, valid
-from ops.evaluation.report import Leaderboard, percent
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import evaluate, summarize
-from ops.evaluation.statistics import mean_estimate
+from ops.evaluation.runner import evaluate
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import Leaderboard, percent
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import mean_estimate
+from ops.results.summary import summarize
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 from ops.training.run.plan import RunResult, read_curve
@@ -103,8 +103,8 @@ def _scores(systems: Mapping[str, Rows]) -> str:
             name,
             len(rows),
             *(percent(board.mean(name, names())) for names in (training_benchmarks, unseen_benchmarks)),
-            f"{100 * valid(rows):.1f}",
-            f"{100 * right_if_valid(rows):.1f}" if written else "–",
+            f"{100 * len(written) / len(rows):.1f}",
+            f"{100 * fmean(row.correct for row in written):.1f}" if written else "–",
             f"{fmean(row.steps for row in written):.2f}" if written else "–",
         ))  # fmt: skip
     seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))

@@ -24,13 +24,13 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.evaluation.report import percent
-from ops.evaluation.statistics import clustered
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
 from ops.precaching.opening import open_client
 from ops.precaching.precache import precache
 from ops.quality.gold import grade_gold
+from ops.results.leaderboard import percent
+from ops.results.statistics import accuracy_estimate
 from ops.workers.client import WorkerClient
 from tests.bench.real_data import ROWS
 
@@ -99,8 +99,8 @@ def _cells(answers: Answers) -> tuple[str, ...]:
     reached = [row for row in answers.rows if row.status != "unreachable"]
 
     def share(of: Callable[[ResponseRow], float]) -> str:
-        rows = [[of(row) for row in own if row.status != "unreachable"] for own in by_question.values()]
-        return percent(clustered(rows))
+        answers = [[of(row) for row in own if row.status != "unreachable"] for own in by_question.values()]
+        return percent(accuracy_estimate([fmean(own) for own in answers if own]))
 
     return (
         str(len(by_question)),

@@ -38,10 +38,10 @@ from ops.conductor.policy import PolicyCard
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.statistics import mean_estimate
 from ops.grading import configure, grade_many
 from ops.release import registry
 from ops.release.champion import champion_of
+from ops.results.statistics import mean_estimate
 from ops.synthetic.problems import generate
 from tests.bench.row import SMALL, Absent, Row, sized
 from tests.bench.waiting import finished

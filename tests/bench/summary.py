@@ -1,5 +1,5 @@
 """The figures of a leaderboard from its rows: 7 systems × 7
-benchmarks × 10,000 rows, beside pandas on the same rows; and the way of
+benchmarks × 10,000 rows, beside pandas on the same files; and the way of
 all rows from score files through leaderboard, outcome table, report and the
 registry's metrics, at growing numbers of rows.
 
@@ -14,7 +14,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -27,21 +27,21 @@ import psutil
 from ops.config import Setup
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.outcomes import write_table
-from ops.evaluation.report import leaderboard, tables
-from ops.evaluation.rows import CallUsage, OutcomeRow
-from ops.evaluation.runner import summarize
-from ops.evaluation.scores import at_prices, load_rows, save_rows
-from ops.evaluation.statistics import contrasts, question_means
+from ops.evaluation.comparison import write_table
 from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
+from ops.results.leaderboard import leaderboard, tables
+from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.statistics import contrasts
+from ops.results.summary import question_means, summarize
+from ops.results.table import Rows, at_prices, joined, save_rows, scan, write_rows
 from tests.bench.curation import peak_gib
 from tests.bench.row import Row, measured_alone, sized
 
 SYSTEMS, BENCHMARKS, QUESTIONS, REPEATS = 7, 7, sized(2500, 50), 4
 TURNS = 3
-BY_PANDAS = "a frame of them grouped by pandas"
+BY_PANDAS = "read and grouped by pandas"
 ROW = OutcomeRow(
     benchmark="", problem_id="", repeat=0, domain="", correct=0, format_ok=True, failure="", status="answered",
     steps=2, workers=("a", "b"), tokens=300, cost_usd=0.01, latency_s=1.0, completion="", answer="",
@@ -49,7 +49,7 @@ ROW = OutcomeRow(
     usage=(CallUsage("a", Usage(100, 50)), CallUsage("b", Usage(100, 50))),
 )  # fmt: skip
 COLUMNS = ("benchmark", "problem_id", "correct", "unscorable", "tokens", "cost_usd", "latency_s", "steps", "format_ok")
-Systems = Mapping[str, Sequence[OutcomeRow]]
+Files = Mapping[str, Path]
 ROWS = tuple(sized(whole, small) for whole, small in ((10_000, 500), (100_000, 1000), (1_000_000, 2000)))
 """Numbers of evaluation rows, smallest first."""
 SCORED = ("conductor", "cold_start", *(f"worker {number}" for number in range(7)))
@@ -87,12 +87,11 @@ def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -
     files = {system: [folder / f"{system}-{name}.parquet" for name in benchmarks] for system in SCORED}
     for own in files.values():
         for name, file in zip(benchmarks, own, strict=True):
-            made = list(_answers(name, per_system // len(benchmarks)))
             with _timed(cpu, "store"):
-                save_rows(made, file)
+                write_rows(_answers(name, per_system // len(benchmarks)), file)
 
-    def read(system: str) -> list[OutcomeRow]:
-        return [row for file in files[system] for row in at_prices(load_rows(file), setup.pool)]
+    def read(system: str) -> Rows:
+        return joined(at_prices(scan(file), setup.pool) for file in files[system])
 
     with _timed(cpu, "leaderboard"):
         baselines = {system: summarize(read(system)) for system in SCORED[2:]}
@@ -131,11 +130,12 @@ def _answers(benchmark: str, count: int) -> Iterator[OutcomeRow]:
 
 
 def _figures() -> list[Row]:
-    systems = _systems()
-    ours, reference = summarize(systems["system 0"])["benchmark 0"].accuracy, _grouped(systems)
-    assert abs(ours.standard_error - reference.loc[("system 0", "benchmark 0"), "sem"]) < 1e-9, "the same numbers"
-    ways: tuple[Callable[[Systems], object], ...] = (_summarized, _compared, _grouped)
-    taken = [[_cpu_s(way, systems) for way in ways] for _ in range(TURNS)]
+    with tempfile.TemporaryDirectory() as folder:
+        files = _systems(Path(folder))
+        ours, reference = summarize(scan(files["system 0"]))["benchmark 0"].accuracy, _grouped(files)
+        assert abs(ours.standard_error - reference.loc[("system 0", "benchmark 0"), "sem"]) < 1e-9, "the same numbers"
+        ways: tuple[Callable[[Files], object], ...] = (_summarized, _compared, _grouped)
+        taken = [[_cpu_s(way, files) for way in ways] for _ in range(TURNS)]
     summarized, compared, grouped = (median(times) for times in zip(*taken, strict=True))
     what = f"{SYSTEMS} systems × {BENCHMARKS} benchmarks × {QUESTIONS * REPEATS:,} rows"
     return [
@@ -144,42 +144,42 @@ def _figures() -> list[Row]:
     ]
 
 
-def _cpu_s(way: Callable[[Systems], object], systems: Systems) -> float:
+def _cpu_s(way: Callable[[Files], object], files: Files) -> float:
     started = time.process_time()
-    way(systems)
+    way(files)
     return time.process_time() - started
 
 
-def _summarized(systems: Systems) -> object:
-    return {name: summarize(own) for name, own in systems.items()}
+def _summarized(files: Files) -> object:
+    return {name: summarize(scan(file)) for name, file in files.items()}
 
 
-def _compared(systems: Systems) -> object:
-    return contrasts({name: question_means(own) for name, own in systems.items()}, "system 0")
+def _compared(files: Files) -> object:
+    return contrasts({name: question_means(scan(file)) for name, file in files.items()}, "system 0")
 
 
-def _grouped(systems: Systems) -> pd.DataFrame:
+def _grouped(files: Files) -> pd.DataFrame:
     """Compute the same means and standard errors over questions with pandas: the reference."""
-    records = [(name, *(getattr(row, column) for column in COLUMNS)) for name, own in systems.items() for row in own]
-    frame = pd.DataFrame(records, columns=["system", *COLUMNS])
+    frames = [pd.read_parquet(file, columns=list(COLUMNS)).assign(system=name) for name, file in files.items()]
+    frame = pd.concat(frames)
     scored, groups = frame[~frame["unscorable"]], ["system", "benchmark"]
     accuracy = scored.groupby([*groups, "problem_id"])["correct"].mean().groupby(groups).agg(["mean", "sem", "size"])
     usage = scored.groupby(groups)[["tokens", "cost_usd", "latency_s", "steps"]].mean()
     return accuracy.join(usage).join(frame.groupby(groups)["format_ok"].mean())
 
 
-def _systems() -> Systems:
+def _systems(folder: Path) -> Files:
     chance = random.Random(1)
     difficulty = [[chance.random() for _ in range(QUESTIONS)] for _ in range(BENCHMARKS)]
-    return {
-        f"system {s}": [
+    files = {f"system {number}": folder / f"{number}.parquet" for number in range(SYSTEMS)}
+    for file in files.values():
+        write_rows((
             replace(ROW, benchmark=f"benchmark {b}", problem_id=str(q), repeat=r, correct=int(chance.random() < rate))
             for b, rates in enumerate(difficulty)
             for q, rate in enumerate(rates)
             for r in range(REPEATS)
-        ]
-        for s in range(SYSTEMS)
-    }
+        ), file)  # fmt: skip
+    return files
 
 
 PARTS = (_figures, _growth)

@@ -17,8 +17,8 @@ from assets.resources import Podium
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.evaluation.scores import save_rows
 from ops.release import store
+from ops.results.table import save_rows
 from ops.stages.curation import materialize_shortlist
 from ops.stages.problems import materialize_raw
 from pipelines.definitions import definitions

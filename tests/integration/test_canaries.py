@@ -24,8 +24,8 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from ops.evaluation.scores import load_rows
 from ops.release import registry, store
+from ops.results.table import load_rows
 from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
 from tests.integration.checkouts import LENIENT, SHORT, changed, configure, sizes

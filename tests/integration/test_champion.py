@@ -17,7 +17,6 @@ from ops.alerts.notify import kept
 from ops.config import PromotionGate, Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.report import Leaderboard
 from ops.release import aliases, registry
 from ops.release.artifacts import TAG
 from ops.release.champion import champion_of
@@ -25,6 +24,7 @@ from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
 from ops.release.promotion import NO_CHAMPION, override
 from ops.release.store import MODEL, PREVIOUS, RegistryError, connected, store_exists
+from ops.results.leaderboard import Leaderboard
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.home import prepare
 from pipelines.release import release_jobs

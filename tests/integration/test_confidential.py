@@ -24,11 +24,12 @@ from ops.core.response import Message, Response
 from ops.core.rows import load_responses
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.report import Leaderboard, tables
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import evaluate, summarize
-from ops.evaluation.scores import load_rows, save_rows
+from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache, write_responses
+from ops.results.leaderboard import Leaderboard, tables
+from ops.results.rows import OutcomeRow
+from ops.results.summary import summarize
+from ops.results.table import load_rows, of_responses, save_rows
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
@@ -176,7 +177,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
     ]
     for table in (file, responses):
         assert CANARY not in pd.read_parquet(table).to_csv()
-    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(map(OutcomeRow.of_response, alone))})
+    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(of_responses(alone))})
     assert CANARY not in str(tables(board))
 
 

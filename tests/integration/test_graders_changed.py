@@ -19,13 +19,13 @@ from ops.core.installation import resources
 from ops.core.problem import Grade, Problem
 from ops.core.rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import stored_answers
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import CONDUCTOR, score_file, stored_scores
+from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
 from ops.evaluation.stored_baselines import answers_to, baseline_stores
 from ops.grading import GRADERS, version
 from ops.planning.stored import left
 from ops.precaching.opening import open_client
+from ops.results.table import joined, records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.profiles import materialize_profiles
@@ -88,14 +88,14 @@ class Project:
 
     def conductor(self) -> float:
         rows = self.asking(lambda client: score_policy(self.setup, self.policy, CONDUCTOR, client, BENCHMARKS))
-        return mean(row.correct for each in rows.values() for row in each)
+        return mean(row.correct for row in records(joined(rows.values())))
 
     def opponents(self) -> Correct:
         alone = self.asking(lambda client: answer_evaluation(self.setup, client, BENCHMARKS))
         asked = self.asking(lambda client: score_baselines(self.setup, client, BENCHMARKS))
         return {
             "alone": mean(row.score for rows in alone.values() for row in rows),
-            **{name: mean(row.correct for row in rows) for name, rows in asked.items()},
+            **{name: mean(row.correct for row in records(rows)) for name, rows in asked.items()},
         }
 
 
@@ -169,7 +169,7 @@ def test_a_finished_evaluation_and_its_baselines_are_judged_by_one_grader(
     refuse()
     assert set(left(project.setup, project_shortlist(project)).evaluation.values()) == {0.0}, "the plan asks nothing"
     with pytest.raises(DataError, match="grader math:"):
-        list(stored_scores(project.setup, project.policy, CONDUCTOR, ["math500"]))
+        stored_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
     with pytest.raises(DataError, match="other inputs: grader"):
         stored_answers(project.setup, ["solver"])
     for read in (materialize_profiles, materialize_mix, lambda setup: answers_to([], setup)):
@@ -230,7 +230,7 @@ def test_a_rewritten_docstring_or_comment_judges_nothing_again(
     forget()
     with caplog.at_level(logging.WARNING):
         assert project.opponents() == before
-        list(stored_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS))
+        stored_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS)
         materialize_profiles(project.setup)
     assert not caplog.messages
 
@@ -246,7 +246,7 @@ def test_a_damaged_score_file_is_refused_by_readers_and_made_again_by_the_next_r
     questions = evaluation_questions(project.workspace, project.setup.recipe)
     known = [path.read_bytes() for path in (file, store.file("mmlu"), alone, precached)]
     readers: list[tuple[Path, Callable[[], Any]]] = [
-        (file, lambda: list(stored_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"]))),
+        (file, lambda: stored_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),
         (store.file("mmlu"), lambda: store.rows(questions)),
         (alone, lambda: stored_answers(project.setup, ["solver"])),
         (precached, lambda: materialize_profiles(project.setup)),

@@ -13,11 +13,11 @@ import yaml
 from ops.config import Setup
 from ops.core import code_version
 from ops.evaluation.arms import Findings
-from ops.evaluation.report import Columns
 from ops.evaluation.stored import CONDUCTOR
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
+from ops.results.leaderboard import Columns
 from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, shortlist_once
 from ops.stages.evaluation import are_baselines_scored, is_scored
 from ops.stages.responses import is_answered, materialize_responses

@@ -56,9 +56,9 @@ def longest(offered, places, evidence):
 '''
 BASELINE = '''
 """The worker that answers for least."""
-from ops.evaluation.alone import of_worker
+from ops.evaluation.stored import of_worker
 from ops.evaluation.baseline import Standing, baseline
-from ops.evaluation.runner import summarize
+from ops.results.summary import summarize
 
 @baseline("cheapest worker")
 def cheapest(answers):
@@ -118,10 +118,10 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.grading import grade, worker_prompt
 from ops.core.rows import ResponseRow
-from ops.evaluation.alone import of_worker
+from ops.evaluation.stored import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.study import STUDIES
-from ops.evaluation.report import Leaderboard, leaderboard, tables
+from ops.results.leaderboard import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.problems import materialize_raw
 from ops.training.rewards.reward import reward_function

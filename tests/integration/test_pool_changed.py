@@ -34,14 +34,14 @@ from ops.core.atomic import write_text
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.report import Leaderboard
-from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.planning.estimate import Range
 from ops.precaching.precache import write_responses
 from ops.release import aliases
 from ops.release.judgement import judge
 from ops.release.promotion import GateDecision
+from ops.results.leaderboard import Leaderboard
+from ops.results.table import save_rows
 from ops.retraining.decision import Decision
 from ops.retraining.estimate import Estimate
 from ops.retraining.revisions import record_revisions

@@ -24,14 +24,15 @@ from ops.core.digests import write_digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.report import Leaderboard
-from ops.evaluation.rows import OutcomeRow
 from ops.release import aliases, registry, store
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import Lineage
 from ops.release.promotion import override
 from ops.release.requirements import check_installed
+from ops.results.leaderboard import Leaderboard
+from ops.results.rows import OutcomeRow
+from ops.results.table import records
 from ops.stages.restoring import restore_run
 from ops.training.run.plan import RunResult
 from ops.workflow.grammar import Step, Workflow
@@ -144,7 +145,7 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
 
     assert aliases.promote(workspace, first.version, YES)
     assert crowned(workspace).version == first.version
-    stored = registry.score_rows(workspace, crowned(workspace))
+    stored = list(records(registry.score_rows(workspace, crowned(workspace))))
     assert {(row.benchmark, row.problem_id, row.correct) for row in stored} == {
         (row.benchmark, row.problem_id, row.correct) for row in rows(6)
     }

@@ -15,11 +15,12 @@ from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation import baseline
-from ops.evaluation.alone import stored_answers
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.stored import stored_answers
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
+from ops.results.rows import OutcomeRow
+from ops.results.table import records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation, materialize_responses
@@ -65,7 +66,7 @@ class Checkout:
         setup = self.setup()
         client = open_client(setup, "baselines")
         rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
-        return {name: list(own) for name, own in rows.items()}, client.counts.live + client.counts.cached
+        return {name: list(records(own)) for name, own in rows.items()}, client.counts.live + client.counts.cached
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is
     alone = client.counts.live
     assert alone == QUESTIONS * 2 * 3
     rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
-    assert {name: len(own_rows) for name, own_rows in rows.items()} == dict.fromkeys(own, QUESTIONS * 2)
+    assert {name: len(list(records(own_rows))) for name, own_rows in rows.items()} == dict.fromkeys(own, QUESTIONS * 2)
     assert client.counts.live == alone
 
 

@@ -25,9 +25,9 @@ from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.evaluation.reading import questions, sample
-from ops.evaluation.stored_studies import Study, StudyStore
-from ops.evaluation.subsets import parts
+from ops.evaluation.stored_studies import Study, StudyStore, questions, sample
+from ops.results.table import records
+from ops.stages.studies.subsets import parts
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run
 from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
@@ -211,7 +211,7 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
-    arms = {arm.name: arm.rows for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).arms()}
+    arms = {arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).arms()}
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
     files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]

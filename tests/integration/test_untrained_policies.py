@@ -22,8 +22,6 @@ from ops.conductor.policy import PolicyCard
 from ops.conductor.untrained import WRITE
 from ops.config import PoolChange, Serving, Setup, Snapshot
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.scores import load_rows
 from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
 from ops.planning.plan import make_plan
@@ -31,6 +29,8 @@ from ops.planning.requirements import missing
 from ops.release import registry, store
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
+from ops.results.rows import OutcomeRow
+from ops.results.table import load_rows
 from ops.retraining.standing import UNTRAINED, required
 from ops.retraining.start import champion_folder
 from ops.serving.answer import Answer

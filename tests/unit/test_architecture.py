@@ -32,6 +32,7 @@ OPS_LAYERS = (
     {"workers"},
     {"workflow"},
     {"conductor", "precaching"},
+    {"results"},
     {"evaluation", "quality"},
     {"serving"},
     {"training", "release"},

@@ -11,7 +11,7 @@ from ops.benchmarks.store import evaluated_on, training_candidates
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.alone import asked_alone
+from ops.evaluation.stored import asked_alone
 from ops.release import aliases, registry, store
 from ops.release.store import RegistryError
 from ops.retraining.start import stored_fine_tuning

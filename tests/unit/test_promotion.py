@@ -9,8 +9,9 @@ import pytest
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.evaluation.rows import OutcomeRow
+from ops.release.dossier import pairings
 from ops.release.promotion import GateDecision, decide, override
+from ops.results.rows import OutcomeRow
 from tests.builders import make_outcome
 
 GATE = PromotionGate(max_loss_against_champion=0.03)
@@ -78,6 +79,17 @@ def test_too_costly_and_too_slow() -> None:
     verdict = decide(rows(0.9, cost_usd=0.02, latency_s=1.6), rows(0.8), WORKER, GATE)
     assert failed(verdict) == ["cost ratio to the champion", "latency ratio to the champion"]
     assert [check.value for check in verdict.failed] == [pytest.approx(2.0), pytest.approx(1.6)]
+
+
+def test_the_percentile_of_latency_is_checked_where_a_bound_is_set() -> None:
+    slow = [replace(row, latency_s=5.0 if int(row.problem_id) % 10 == 0 else 1.0) for row in rows(0.9)]
+    bounded = GATE.model_copy(update={"max_p95_latency_ratio": 2.0})
+    assert failed(decide(slow, rows(0.8), WORKER, GATE)) == []
+    [check] = decide(slow, rows(0.8), WORKER, bounded).failed
+    assert (check.name, check.value) == ("p95 latency ratio to the champion", 5.0)
+    assert check.explanation == "5 against the champion's 1 seconds"
+    assert decide(rows(0.9), None, WORKER, bounded).promote, "without a champion there is nothing to compare with"
+    assert {pair.latency_p95_s for pair in pairings(slow, rows(0.8), 0.95)} == {5.0}
 
 
 def test_the_share_of_valid_workflows_is_checked() -> None:

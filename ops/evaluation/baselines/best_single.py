@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.runner import summarize
+from ops.evaluation.stored import of_worker
 from ops.precaching import profiles
+from ops.results.summary import summarize
 
 
 @baseline("best worker", place=10, every_worker=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.runner import summarize
+from ops.evaluation.stored import of_worker
+from ops.results.summary import summarize
 
 
 # One column per worker widens the table, so a recipe must list this baseline.

@@ -15,10 +15,10 @@ import numpy as np
 
 from ops.core.rows import ResponseRow
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
-from ops.evaluation.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
 from ops.precaching import profiles
+from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
+from ops.results.summary import Summary, summarize
+from ops.results.table import of_responses
 
 UPPER_BOUND, BY_CHANCE = "upper bound", "by chance"
 _UNKNOWN = float("nan")
@@ -31,11 +31,11 @@ def oracle(answers: Answers) -> Sequence[Standing]:
     found = oracle_estimates(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}
     if len(fair) == len(found):
-        chosen = summarize(map(OutcomeRow.of_response, _chosen(rows)))
+        chosen = summarize(of_responses(_chosen(rows)))
         return [Standing({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
     lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
     return [
-        Standing(summarize(map(OutcomeRow.of_response, profiles.oracle(rows))), UPPER_BOUND),
+        Standing(summarize(of_responses(profiles.oracle(rows))), UPPER_BOUND),
         Standing({name: _accuracy_alone(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
     ]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import accuracy_estimate
+from ops.results.statistics import accuracy_estimate, mean_estimate
+from ops.results.summary import KEY, MEANS, Summary, by_question, count_questions, on
+from ops.results.table import of_responses
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @baseline("random worker", place=20)
@@ -17,36 +20,26 @@ def random_worker(answers: Answers) -> Standing:
     A question's value is the mean over the reachable workers, after averaging each worker's samples. The standard error
     of the expected value is over questions. A question without a reachable worker is unscorable.
     """
-    by_benchmark: dict[str, dict[str, dict[str, list[OutcomeRow]]]] = {}
-    for row in map(OutcomeRow.of_response, answers.evaluation):
-        questions = by_benchmark.setdefault(row.benchmark, {})
-        workers = questions.setdefault(row.problem_id, defaultdict(list))
-        if not row.unscorable:
-            workers[row.workers[0]].append(row)
-    return Standing({benchmark: _summary(benchmark, questions) for benchmark, questions in by_benchmark.items()})
+    import polars as pl
+
+    worker = pl.col("workers").list.first().alias("worker")
+    rows = of_responses(answers.evaluation)
+    # Each worker's samples are averaged first, because each worker is drawn with the same probability.
+    drawn = by_question(rows, worker).group_by(KEY, maintain_order=True).agg(pl.col(*MEANS).mean())
+    return Standing({name: _summary(name, count, on(drawn, name)) for name, count in count_questions(rows).items()})
 
 
-def _summary(benchmark: str, questions: dict[str, dict[str, list[OutcomeRow]]]) -> Summary:
-    scored = [list(workers.values()) for workers in questions.values() if workers]
-
-    def mean(field: str) -> float:
-        values = [_draw(groups, field) for groups in scored]
-        return sum(values) / len(values) if values else float("nan")
-
+def _summary(benchmark: str, questions: int, drawn: pl.DataFrame) -> Summary:
+    tokens, cost_usd, latency_s = (mean_estimate(drawn[name]).mean for name in ("tokens", "cost_usd", "latency_s"))
     return Summary(
         benchmark=benchmark,
-        accuracy=accuracy_estimate([_draw(groups, "correct") for groups in scored]),
-        rows=len(questions),
-        unscorable=len(questions) - len(scored),
-        tokens=mean("tokens"),
-        cost_usd=mean("cost_usd"),
-        latency_s=mean("latency_s"),
+        accuracy=accuracy_estimate(drawn["correct"]),
+        rows=questions,
+        unscorable=questions - drawn.height,
+        tokens=tokens,
+        cost_usd=cost_usd,
+        latency_s=latency_s,
         steps=1.0,
         format_compliance=1.0,
         multi_worker_share=0.0,
     )
-
-
-def _draw(groups: list[list[OutcomeRow]], field: str) -> float:
-    means = [sum(float(getattr(row, field)) for row in group) / len(group) for group in groups]
-    return sum(means) / len(means)

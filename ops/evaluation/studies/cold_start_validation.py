@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from ops.evaluation.arms import Findings, dots
-from ops.evaluation.report import Columns, percent
-from ops.evaluation.statistics import accuracy_estimate
 from ops.evaluation.study import Compliance, Training, observation
+from ops.results.leaderboard import Columns, percent
+from ops.results.statistics import accuracy_estimate
 
 LEAST = 0.95
 """The share of valid workflows that a cold start should reach."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ops.core.charts import png
 from ops.evaluation.arms import Findings
-from ops.evaluation.report import Columns, strategy_curve
 from ops.evaluation.study import Training, observation
+from ops.results.leaderboard import Columns, strategy_curve
 
 FIRST = 50
 """The number of patterns in the detailed table."""

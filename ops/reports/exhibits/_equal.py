@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ops.evaluation.statistics import OVERALL
 from ops.reports.claims import compared
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, accuracy, points, probability
 from ops.reports.prices import Measure, best_within
+from ops.results.statistics import OVERALL
 
 NOTE = (
     "The opponent was chosen as the best on these same questions, which favours it; the interval and p-value (of this "

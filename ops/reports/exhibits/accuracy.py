@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.charts import Dots, Spread
-from ops.evaluation.report import spread
-from ops.evaluation.statistics import MeanEstimate
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, bounds, exhibit
 from ops.reports.exhibit import accuracy as written
+from ops.results.leaderboard import spread
+from ops.results.statistics import MeanEstimate
 
 
 @exhibit(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ops.core.charts import Plane, Point
-from ops.evaluation.report import spread
-from ops.evaluation.statistics import Offer, frontier
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
 from ops.reports.exhibit import accuracy as written
+from ops.results.leaderboard import spread
+from ops.results.statistics import Offer, frontier
 from ops.spending.books import usd
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from ops.core.charts import Dots, Spread
-from ops.evaluation.statistics import OVERALL
 from ops.reports.claims import ALPHA, FAILS, HOLDS, Claim, compared
 from ops.reports.claims import claims as all_claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit, points, probability
+from ops.results.statistics import OVERALL
 
 
 @exhibit(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ops.evaluation.statistics import Offer
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number, points
 from ops.reports.prices import reached_by_mixing
+from ops.results.statistics import Offer
 from ops.spending.books import usd
 
 

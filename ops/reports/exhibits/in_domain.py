@@ -21,13 +21,14 @@ def in_domain(evidence: Evidence) -> Shown:
     over = evidence.groups.get(IN_DOMAIN, [])
     systems = sorted(evidence.systems.values(), key=lambda system: -system.accuracy(over).mean)
     where = paper.head(evidence.about.as_paper)
-    head = ["system", "accuracy, %", "tokens", "calls", "USD", "latency, s", f"{where}: accuracy, %",
+    head = ["system", "accuracy, %", "tokens", "calls", "USD", "latency, s", "p95 latency, s", f"{where}: accuracy, %",
             f"{where}: tokens", f"{where}: USD"]  # fmt: skip
     rows = [[*_ours(system, over), *_theirs(system, evidence)] for system in systems]
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     note = (
         "Tokens and USD are the workers', prompts and completions together; what the Conductor writes itself is not "
-        "counted, what a prompted one writes is. Latency is the critical path's."
+        "counted, what a prompted one writes is. Latency is the critical path's. p95 is the 95th percentile of the "
+        "answers' latency, as a mean over the benchmarks."
     )
     questions = max((system.accuracy(over).n for system in systems), default=0)
     return Shown([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")
@@ -37,7 +38,7 @@ def _ours(system: System, over: list[str]) -> list[str]:
     spent = system.price(over)
     return [
         system.title, accuracy(system.accuracy(over)), number(spent.tokens), number(spent.calls, 2), usd(spent.usd),
-        number(spent.latency_s, 2),
+        number(spent.latency_s, 2), number(spent.latency_p95_s, 2),
     ]  # fmt: skip
 
 

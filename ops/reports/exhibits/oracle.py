@@ -6,9 +6,9 @@ from statistics import fmean
 
 import numpy as np
 
-from ops.evaluation.statistics import MeanEstimate, OracleEstimate, mean_of, oracle_over_workers
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number
+from ops.results.statistics import MeanEstimate, OracleEstimate, mean_of, oracle_over_workers
 
 NONE = MeanEstimate(float("nan"), float("nan"), 0)
 

@@ -19,18 +19,17 @@ from ops.workflow.strategy import SHAPES, diversity
 )
 def shapes(evidence: Evidence) -> Shown:
     """Shares of shapes in %; number of distinct patterns (workers and access lists) and their entropy in bits."""
-    valid = [row for row in evidence.conductor if row.format_ok]
-    counts = {name: Counter(row.shape for row in valid if row.benchmark == name) for name in evidence.benchmarks}
+    written = evidence.workflows
+    counts = {name: Counter(written[name].shapes if name in written else ()) for name in evidence.benchmarks}
     found = [shape for shape in SHAPES if any(own[shape] for own in counts.values())]
     layers = shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
     rows: list[list[Cell]] = []
     for place, name in enumerate(counts):
-        varied = diversity(row.pattern for row in valid if row.benchmark == name)
-        several = [len(set(row.workers)) > 1 for row in valid if row.benchmark == name]
-        both = f"{100 * sum(several) / len(several):.0f}" if several else "–"
+        varied = diversity(Counter(written[name].patterns if name in written else ()).elements())
+        both = f"{100 * written[name].multi_worker_share:.0f}" if counts[name] else "–"
         rows.append([name, counts[name].total(), *(f"{layer[place]:.0f}" for layer in layers.values()), both,
                      varied.distinct, f"{varied.entropy:.2f}"])  # fmt: skip
     head = ["benchmark", "valid workflows", *(f"{name}, %" for name in layers), "more than one worker, %", "patterns",
             "entropy, bits"]  # fmt: skip
     chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
-    return Shown([chart, Table("", head, rows)], f"{len(valid):,} valid workflows")
+    return Shown([chart, Table("", head, rows)], f"{sum(each.written for each in written.values()):,} valid workflows")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ops.core.charts import Stacked, shares
-from ops.evaluation.statistics import mean_estimate
 from ops.reports import paper
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.results.statistics import mean_estimate
+from ops.results.summary import counts_of
 
 
 @exhibit(
@@ -20,8 +19,8 @@ from ops.reports.exhibit import Cell, Shown, Table, exhibit
 )
 def steps(evidence: Evidence) -> Shown:
     """Shares of workflow lengths in %, and mean lengths ± standard error."""
-    counts = {name: Counter(row.steps for row in evidence.conductor if row.benchmark == name and row.format_ok)
-              for name in evidence.benchmarks}  # fmt: skip
+    found = counts_of(evidence.conductor, "steps")
+    counts = {name: found[name] for name in evidence.benchmarks}
     lengths = sorted({length for own in counts.values() for length in own})
     layers = shares(counts, {length: f"{length} step{'s' * (length != 1)}" for length in lengths})
     rows: list[list[Cell]] = []
@@ -30,6 +29,6 @@ def steps(evidence: Evidence) -> Shown:
         shown = f"{mean.mean:.2f} ± {mean.standard_error:.2f}" if mean.n > 1 else "–"
         rows.append([name, own.total(), shown, *(f"{layer[place]:.0f}" for layer in layers.values())])
     head = ["benchmark", "valid workflows", "mean steps", *(f"{name}, %" for name in layers)]
-    total = sum(own.total() for own in counts.values())
+    total, answers = sum(own.total() for own in counts.values()), sum(each.rows for each in evidence.workflows.values())
     chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
-    return Shown([chart, Table("", head, rows)], f"{total:,} valid workflows of {len(evidence.conductor):,} written")
+    return Shown([chart, Table("", head, rows)], f"{total:,} valid workflows of {answers:,} written")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ops.evaluation.report import worker_counts
-from ops.evaluation.report import worker_use as charted
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.results.leaderboard import worker_use as charted
+from ops.results.summary import worker_counts
 
 
 @exhibit(
@@ -19,9 +19,10 @@ def worker_use(evidence: Evidence) -> Shown:
     """Each worker's share of executed steps per domain, in %."""
     chart = charted(evidence.conductor)
     totals = {domain: used.total() for domain, used in worker_counts(evidence.conductor).items()}
+    answers = sum(each.rows for each in evidence.workflows.values())
     rows: list[list[Cell]] = [
         [domain, totals[domain], *(f"{shares[place]:.0f}" for shares in chart.layers.values())]
         for place, domain in enumerate(chart.categories)
     ]
     table = Table("", ["domain", "steps", *(f"{name}, %" for name in chart.layers)], rows)
-    return Shown([chart, table], f"{sum(totals.values()):,} steps of {len(evidence.conductor):,} workflows")
+    return Shown([chart, table], f"{sum(totals.values()):,} steps of {answers:,} workflows")

@@ -18,15 +18,24 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
-from ops.evaluation.changed import Changed, Written, changed, workflows
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
-from ops.evaluation.scores import at_prices
 from ops.evaluation.stored import CONDUCTOR, scores_key, stored_scores, with_player
 from ops.evaluation.stored_baselines import answers_to
 from ops.evaluation.stored_studies import Lab
-from ops.evaluation.study import Compliance, Habits, Intervention, Observation, Training
+from ops.evaluation.study import (
+    Changed,
+    Compliance,
+    Habits,
+    Intervention,
+    Observation,
+    Training,
+    Written,
+    changed,
+    workflows,
+)
 from ops.precaching.profiles import best_single
+from ops.results.rows import OutcomeRow
+from ops.results.table import at_prices, records
 from ops.stages.evaluation import asking
 from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
@@ -110,7 +119,7 @@ def _as_it_is(lab: Lab, policy: Path, making: Making, name: str) -> list[Outcome
     worker call.
     """
     setup = lab.setup
-    rows = list(stored_scores(setup, policy, CONDUCTOR, list(lab.questions)))
+    rows = list(records(stored_scores(setup, policy, CONDUCTOR, list(lab.questions))))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
@@ -142,7 +151,7 @@ def answers_with_texts(
                     seed=own.recipe.seed, limits=conductor.card.rounds, fits=conductor.fits, into=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
-            made += at_prices(rows, asked.pool)
+            made += records(at_prices(rows, asked.pool))
     return made
 
 

@@ -12,10 +12,11 @@ from ops.config.studies import AS_IT_IS, STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
 from ops.evaluation.arms import OPPONENT, Arm, arm_name
 from ops.evaluation.baseline import BASELINES
-from ops.evaluation.outcomes import sources
-from ops.evaluation.rows import OutcomeRow
+from ops.evaluation.comparison import sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
 from ops.evaluation.stored_studies import Lab
+from ops.results.summary import count_unscorable
+from ops.results.table import Rows, joined
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.making import Making, finished, trained
 from ops.stages.responses import answer_evaluation
@@ -91,7 +92,7 @@ def _seconds(run: Path) -> dict[str, float | str]:
 
 def _scored(
     setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
-) -> Sequence[OutcomeRow]:
+) -> Rows:
     """The policy's rows on every question, scored again if any stored row is unscorable.
 
     Scores of other settings than those of the lab's recipe are stored in files of their own.
@@ -105,14 +106,14 @@ def _scored(
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)
     try:
-        rows = list(stored_scores(own, policy, name, benchmarks))
+        rows = stored_scores(own, policy, name, benchmarks)
+        if not count_unscorable(rows):
+            return rows
     except DataError:  # no stored scores, or scores of other settings
-        rows = []
-    if rows and not any(row.unscorable for row in rows):
-        return rows
+        pass
     client = making.client(own, "experiment")
     scores = score_policy(own, policy, name, client, benchmarks, making.report)
-    return [row for rows in scores.values() for row in rows]
+    return joined(scores.values())
 
 
 def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: str) -> list[Arm]:
@@ -126,7 +127,7 @@ def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: s
     score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
-        Arm(title.get(system, f"{system}, alone"), [list(rows)], {OPPONENT: conductor})
+        Arm(title.get(system, f"{system}, alone"), [rows], {OPPONENT: conductor})
         for source, read in sources(setup, lab.policy("conductor"), None).items()
         if source != CONDUCTOR
         for system, rows in read().items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -12,11 +11,11 @@ from ops.config.studies import Rounds
 from ops.core.errors import PodiumError
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm
-from ops.evaluation.reading import questions, sample
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.results.rows import OutcomeRow
+from ops.results.summary import column_counts
 from ops.stages.making import Making, finished, rows_once
 
 
@@ -57,8 +56,8 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
 
             key = {**scores_key(setup, policy, asked), "limits": digest(limits.model_dump())}
             rows = rows_once(setup, name, with_player(key), make)
-            ends = Counter(row.stop for row in rows)
-            listed = ", ".join(f"{end} {100 * count / len(rows):.1f}" for end, count in ends.most_common())
-            facts = {"kept, %": f"{100 * ends['kept'] / len(rows):.1f}", "the rounds end by, %": listed}
+            ends = column_counts(rows, "stop")
+            listed = ", ".join(f"{end} {100 * count / ends.total():.1f}" for end, count in ends.items())
+            facts = {"kept, %": f"{100 * ends['kept'] / ends.total():.1f}", "the rounds end by, %": listed}
             made.append(Arm(label, [rows], {"minus no further round": none} if depth else {}, facts))
     return made

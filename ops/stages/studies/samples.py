@@ -13,9 +13,9 @@ from ops.config import Vote
 from ops.config.studies import Samples
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.stored_studies import Lab
 from ops.grading.answer_clusters import elected
+from ops.results.rows import OutcomeRow
 from ops.stages.making import Making
 from ops.stages.studies.policies import answers_with_texts
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
@@ -17,18 +20,23 @@ from ops.core.errors import PodiumError
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
-from ops.evaluation.reading import questions, sample
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab
-from ops.evaluation.subsets import Part, accuracy, joined, named_parts, parts
+from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.results.rows import OutcomeRow
+from ops.results.summary import accuracy, by_question
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
 from ops.workers.client import WorkerClient
 from ops.workers.providers import price_of
-from ops.workflow.cards import load_cards
+from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Part = tuple[int, ...]
+"""A worker subset: the ordinals on offer."""
 
 
 class Side(NamedTuple):
@@ -122,6 +130,52 @@ def _taught_whole(setup: Setup) -> Setup:
     return replace(setup, recipe=recipe.model_copy(update={"cold_start": cold_start}))
 
 
+def parts(workers: int, per_size: int, seed: int) -> dict[int, list[Part]]:
+    """Return size (1 … workers - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if fewer."""
+    drawn: dict[int, list[Part]] = {}
+    for size in range(1, workers):
+        every = math.comb(workers, size)
+        if every <= per_size:
+            drawn[size] = list(combinations(range(workers), size))
+            continue
+        random, chosen = Random(f"{seed} {size}"), set[Part]()
+        while len(chosen) < per_size:
+            chosen.add(tuple(sorted(random.sample(range(workers), size))))
+        drawn[size] = sorted(chosen)
+    return drawn
+
+
+def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, Part]:
+    """Return name → worker subset: the workers with each tag, those without it, and the cheap half.
+
+    Equal subsets are returned once, under the first name. `output_usd` is worker name → USD per completion token. The
+    cheap half of an odd number of workers is rounded up.
+    """
+    every = range(len(workers))
+    tags = dict.fromkeys(tag for worker in workers for tag in worker.tags)
+    named = {f"{tag} only": tuple(i for i in every if tag in workers[i].tags) for tag in tags}
+    named |= {f"none {tag}": tuple(i for i in every if tag not in workers[i].tags) for tag in tags}
+    by_price = sorted(every, key=lambda i: output_usd[workers[i].name])
+    named["the cheap half"] = tuple(sorted(by_price[: (len(workers) + 1) // 2]))
+    known: dict[Part, str] = {}
+    for name, part in named.items():
+        if 0 < len(part) < len(workers):
+            known.setdefault(part, name)
+    return {name: part for part, name in known.items()}
+
+
+def with_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
+    """Return the team with one more worker, at the next ordinal; `cards` holds its description if the team has them.
+
+    Raises `ValueError` if the worker is already in the team, or the number of descriptions is wrong.
+    """
+    if worker.name in team.names:
+        raise ValueError(f"worker {worker.name!r} is in the team")
+    if len(cards) != bool(team.cards):
+        raise ValueError(f"{len(cards)} cards for {worker.name!r}, in a team of {len(team.cards)} cards")
+    return replace(team, workers=(*team.workers, worker), cards=(*team.cards, *cards))
+
+
 class Bench:
     """Evaluates policies on subsets with the same questions of each training benchmark, drawn by the recipe's seed."""
 
@@ -132,7 +186,7 @@ class Bench:
         self._asked = sample([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
         self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
-        self._alone = {worker: accuracy([self._by(worker)], names).mean for worker in setup.pool.names}
+        self._alone = {worker: accuracy(by_question(self._by(worker)), names).mean for worker in setup.pool.names}
 
     def arms(self, label: str, sides: Sides) -> list[Arm]:
         """The arms of both policies on their subsets, with the solo accuracy of each subset's best worker."""
@@ -147,7 +201,7 @@ class Bench:
         other = f"{label}: before the stage"
         return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
 
-    def _by(self, worker: str) -> list[OutcomeRow]:
+    def _by(self, worker: str) -> pl.LazyFrame:
         """The worker's solo rows."""
         recipe, pool = self.setup.recipe, self.setup.pool
         method = Method.static(Workflow.single(pool.names.index(worker)))
@@ -160,7 +214,7 @@ class Bench:
         key = {**scores_key(self.setup, no_policy, self._asked), "alone": worker}
         return rows_once(self.setup, self._name, with_player(key), make)
 
-    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> list[OutcomeRow]:
+    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> pl.LazyFrame:
         recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
         renumbered = recipe.adaptive is not None and recipe.adaptive.reshuffle
         cards = load_cards(data, [newcomer.name]) if newcomer and PolicyCard.read(policy).cards else ()
@@ -170,7 +224,7 @@ class Bench:
                 self._loaded[policy] = load_here(policy)
             conductor = self._loaded[policy]
             team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
-            team = team if newcomer is None else joined(team, newcomer, cards)
+            team = team if newcomer is None else with_worker(team, newcomer, cards)
             team = team.offering(part, renumbered=renumbered)
             return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 

@@ -14,8 +14,8 @@ from ops.core.response import Message, Response, Sample
 from ops.core.rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate_method
+from ops.results.rows import OutcomeRow
 from ops.synthetic.generalists.mind import drawn
 from ops.workflow.team import NO_CLIENT, Team
 

@@ -7,11 +7,12 @@ import pytest
 from ops.core.response import Response
 from ops.core.rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.alone import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary, summarize
+from ops.evaluation.stored import of_worker
 from ops.precaching.profiles import oracle
+from ops.results.rows import OutcomeRow
+from ops.results.summary import Summary, summarize
+from ops.results.table import of_responses, records
 
 
 def response(
@@ -27,7 +28,7 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
-    return list(map(OutcomeRow.of_response, oracle(responses)))
+    return list(records(of_responses(oracle(responses))))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b costs more)
@@ -38,12 +39,12 @@ TABLE = [
 
 
 def test_single_worker() -> None:
-    rows = of_worker(TABLE, "b")
+    rows = list(records(of_worker(TABLE, "b")))
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
     made = (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps)
     assert made == (0.5, 12, pytest.approx(0.03), 1)
-    assert of_worker(TABLE, "absent") == []
+    assert list(records(of_worker(TABLE, "absent"))) == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:

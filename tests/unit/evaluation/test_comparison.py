@@ -22,13 +22,12 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
-from ops.evaluation.comparison import compare, stored_comparison
-from ops.evaluation.outcomes import COLUMNS, write_outcomes, write_table
-from ops.evaluation.rows import CallUsage, OutcomeRow
-from ops.evaluation.scores import at_prices, load_rows, save_rows
+from ops.evaluation.comparison import COLUMNS, compare, stored_comparison, write_outcomes, write_table
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import evaluation_folder, responses_key
+from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.table import at_prices, load_rows, records, save_rows
 from ops.stages.problems import materialize_raw
 from ops.workers.pool import at_prices as responses_at_prices
 from tests.setups import without_workers
@@ -125,7 +124,7 @@ def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated:
     none = RECIPE.model_copy(update={"evaluation": Evaluation(baselines=())})
     setup = Setup(evaluated.workspace, none, POOL)
     made = compare(setup, evaluated.policy, evaluated.base)
-    assert (made.best_worker, len(made.best_worker_rows)) == ("bob", 3 * len(TRAINED))
+    assert (made.best_worker, len(list(records(made.best_worker_rows)))) == ("bob", 3 * len(TRAINED))
     assert len(made.board.systems) == 2, "the Conductor and its cold start"
     assert made.reach == {}, "the share that any worker can answer is unknown"
     assert stored_comparison(setup, evaluated.policy) == made
@@ -201,9 +200,10 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     with pytest.raises(DataError, match=r"prices: .* Materialize leaderboard"):
         evaluated.stored(pool=COSTLIER)
     after = evaluated.compare(pool=COSTLIER)
-    assert [row.correct for row in after.conductor] == [row.correct for row in before.conductor]
-    assert {round(row.cost_usd * 1e6) for row in before.conductor} == {100 * 1 + 50 * 2}
-    assert {round(row.cost_usd * 1e6) for row in after.conductor} == {100 * 10 + 50 * 20}
+    then, now = list(records(before.conductor)), list(records(after.conductor))
+    assert [row.correct for row in now] == [row.correct for row in then]
+    assert {round(row.cost_usd * 1e6) for row in then} == {100 * 1 + 50 * 2}
+    assert {round(row.cost_usd * 1e6) for row in now} == {100 * 10 + 50 * 20}
     conductor = [board.systems["Conductor"]["mmlu"] for board in (before.board, after.board)]
     assert conductor[1].cost_usd == pytest.approx(10 * conductor[0].cost_usd)
     assert conductor[1].accuracy == conductor[0].accuracy
@@ -213,7 +213,7 @@ def test_workers_without_a_price_keep_their_recorded_cost() -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     listed = Pool(name="p", workers=(Worker(name="ann", model="openai/gpt-5"),))
     for pool in (listed, Pool(name="p", workers=(Worker(name="other", model="local/x"),))):
-        assert at_prices([score(problem, 1)], pool) == [score(problem, 1)]
+        assert list(records(at_prices([score(problem, 1)], pool))) == [score(problem, 1)]
         assert responses_at_prices([answer("ann", problem, 1.0)], pool) == [answer("ann", problem, 1.0)]
 
 
@@ -237,4 +237,5 @@ def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) 
     assert set(table.loc[table["system"] == "conductor", "policy"]) == {policy_key(evaluated.policy)}
     assert set(table["pool"]) == {POOL.answers_key} and not table["unscorable"].any()
     own = table[table["system"] == "conductor"]
-    assert own["correct"].mean() == pytest.approx(sum(r.correct for r in evaluated.compare().conductor) / len(own))
+    right = [row.correct for row in records(evaluated.compare().conductor)]
+    assert own["correct"].mean() == pytest.approx(sum(right) / len(own))

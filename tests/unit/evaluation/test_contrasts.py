@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics import (
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import (
     OVERALL,
     Contrast,
     contrasts,
@@ -21,8 +21,8 @@ from ops.evaluation.statistics import (
     hindsight_gain,
     holm,
     oracle_over_workers,
-    question_means,
 )
+from ops.results.summary import question_means
 
 ROW = OutcomeRow(
     benchmark="mmlu", problem_id="0", repeat=0, domain="mmlu", correct=1, format_ok=True, failure="",

@@ -20,8 +20,9 @@ from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standi
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
-from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
-from ops.evaluation.runner import evaluate_method, summarize
+from ops.evaluation.runner import evaluate_method
+from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.summary import summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

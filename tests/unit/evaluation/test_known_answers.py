@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ops.evaluation.statistics import (
+from ops.results.statistics import (
     OVERALL,
     Stratum,
-    clustered,
+    accuracy_estimate,
     contrasts,
     detectable_paired,
     holm,
@@ -38,7 +38,7 @@ def test_standard_errors_over_questions_and_repeats_are_those_of_many_evaluation
     world = World(1, 60, repeats=4)
     [accuracies] = world.accuracies((0.4,), MANY, seed=2)
     rights = np.rint(accuracies[:, 0] * 4).astype(int)
-    estimates = [clustered([[1] * r + [0] * (4 - r) for r in row]) for row in rights[:500]]
+    estimates = [accuracy_estimate(row / 4) for row in rights[:500]]
     spread = float(np.std(accuracies.mean(axis=(1, 2))))
     assert np.mean([estimate.standard_error for estimate in estimates]) == pytest.approx(spread, rel=0.06)
     naive = float(np.mean([np.sqrt(e.mean * (1 - e.mean) / 240) for e in estimates]))

@@ -25,10 +25,7 @@ from ops.core.rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
-from ops.evaluation.changed import Written, changed
-from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate
-from ops.evaluation.scores import save_rows
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
 from ops.evaluation.stored_studies import Lab, Study
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
@@ -44,9 +41,13 @@ from ops.evaluation.study import (
     PolicyStudy,
     Training,
     WorkflowChange,
+    Written,
+    changed,
 )  # fmt: skip
 from ops.precaching.precache import write_responses
 from ops.quality.gold import gold_response
+from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.table import records, save_rows
 from ops.stages.making import Making
 from ops.stages.problems import materialize_raw
 from ops.stages.studies import policies
@@ -397,7 +398,7 @@ def test_a_second_round_replaces_answers_whose_form_is_mostly_wrong() -> None:
             for key, each in asked.items()
         }
         arm = second_round(asked, drawn, "one")
-        return fmean(row.correct for row in arm.rows), arm.facts["replaced, %"]
+        return fmean(row.correct for row in records(arm.rows)), arm.facts["replaced, %"]
 
     assert share("I guess 3", "The sum is 4") == (1.0, 50.0)
     assert share("The sum is 3", "The sum is 4") == (0.5, 0.0), "the form says nothing"

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 from ops.core.charts import png
-from ops.evaluation import report
-from ops.evaluation.reach import Reach, reach
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import summarize
-from ops.evaluation.statistics import MeanEstimate
 from ops.precaching.profiles import Score
+from ops.results import leaderboard as report
+from ops.results.reach import Reach, reach
+from ops.results.rows import OutcomeRow
+from ops.results.statistics import MeanEstimate
+from ops.results.summary import summarize, worker_counts
 from ops.spending.books import usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -53,7 +53,7 @@ def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> 
     out = StringIO()
     Console(file=out, width=80).print(report.leaderboard_table(board))
     shown = out.getvalue()
-    for expected in ("90.0", "59.6 … 98.2", "50.0 ± 16.7", "23.7 … 76.3", "cold start", "120 $0.00040"):
+    for expected in ("90.0", "59.6 … 98.2", "50.0 ± 16.7", "23.7 … 76.3", "cold start", "120 $0.00040", "p95 1.00 s"):
         assert expected in shown
     assert "SECRET" not in shown
 
@@ -90,6 +90,8 @@ def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows
     ends = next(row for row in tables["accuracy_95_percent_intervals"].rows if row[0] == "in-domain mean")
     assert ends[2] == "63.3 … 93.3".replace(" ", "\N{NO-BREAK SPACE}")
     assert [row[0] for row in tables["tokens_and_usd_a_question"].rows] == [row[0] for row in accuracies.rows]
+    conductor, *_, oracle = tables["p95_latency_s"].rows[0][1:]
+    assert (conductor, oracle) == ("1.00", "–"), "the oracle was not scored on this benchmark"
     assert ["Conductor", "2.00", "100.0%", "100.0%", 0] in tables["workflows"].rows
     assert ["best worker (b)", "1.00", "100.0%", "0.0%", 0] in tables["workflows"].rows
     for columns in tables.values():
@@ -131,7 +133,7 @@ def test_an_error_that_cannot_be_known_is_not_shown() -> None:
 
 
 def test_worker_counts() -> None:
-    counts = report.worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
+    counts = worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
     assert counts == {"math": {"a": 3, "b": 3}}
 
 

@@ -20,11 +20,12 @@ from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreacha
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
 from ops.core.usage import Usage
-from ops.evaluation import scores
-from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
-from ops.evaluation.runner import AHEAD, evaluate, summarize
-from ops.evaluation.scores import load_rows, save_rows
+from ops.evaluation.runner import AHEAD, evaluate
 from ops.evaluation.sorting import RowSorter
+from ops.results import table
+from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.summary import summarize
+from ops.results.table import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
@@ -257,7 +258,7 @@ def test_all_unscorable_gives_no_number() -> None:
 
 
 def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "PART", 2)
+    monkeypatch.setattr(table, "PART", 2)
     rows = run(Fixed(TOGETHER, "no"), problems(5))
     file = tmp_path / "deep" / "rows.parquet"
     save_rows(list(reversed(rows)), file)

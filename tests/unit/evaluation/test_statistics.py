@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from ops.evaluation.statistics import (
+from ops.results.statistics import (
     MeanEstimate,
     Stratum,
     accuracy_estimate,
     accuracy_of,
-    clustered,
     detectable_paired,
     difference_estimate,
     holm,
@@ -52,13 +51,6 @@ def test_unknown_values_are_nan() -> None:
     assert math.isnan(mean_estimate([1.0]).standard_error)
 
 
-def test_repeats_of_a_question_add_no_certainty() -> None:
-    once = clustered([[1], [0], [1], [0]])
-    four_times = clustered([[1] * 4, [0] * 4, [1] * 4, [0] * 4])
-    assert four_times == once
-    assert clustered([[1, 0], [], [1]])[:3] == mean_estimate([0.5, 1.0])[:3]
-
-
 def test_mean_of_benchmarks_weighs_them_alike() -> None:
     mean = mean_of([MeanEstimate(0.4, 0.03, 10), MeanEstimate(0.8, 0.04, 1000)])
     assert mean[:3] == (pytest.approx(0.6), pytest.approx(0.025), 1010)
@@ -71,7 +63,6 @@ def test_the_interval_of_an_accuracy_is_wilsons(right: int, n: int) -> None:
     assert (found.low, found.high) == (pytest.approx(wilson.low, abs=1e-9), pytest.approx(wilson.high, abs=1e-9))
     assert found.low < found.high and found.low <= found.mean <= found.high
     assert found == accuracy_of(*found[:3]) or n == 1
-    assert clustered([[1]] * right + [[0]] * (n - right)) == found or n == 1
 
 
 def test_none_right_of_24_reaches_up_to_14_percent() -> None:
@@ -86,15 +77,13 @@ def test_the_interval_covers_the_truth_for_clustered_answers(n: int, answers: in
     for _ in range(times):
         chances = rng.beta(rate * alike, (1 - rate) * alike, n)
         right = rng.binomial(answers, chances)
-        found = clustered([[1.0] * own + [0.0] * (answers - own) for own in right.tolist()])
+        found = accuracy_estimate(right / answers)
         covered += found.low <= rate <= found.high
     assert covered / times > 0.91 - within(times, 0.08)
 
 
 def test_repeats_narrow_the_interval_only_as_far_as_they_differ() -> None:
-    once, copies = clustered([[1], [0]] * 20), clustered([[1] * 5, [0] * 5] * 20)
-    varied = clustered([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]] * 20)
-    assert copies == once
+    once, varied = accuracy_estimate([1.0, 0.0] * 20), accuracy_estimate([0.6, 0.4] * 20)
     assert varied.high - varied.low < 0.7 * (once.high - once.low)
 
 

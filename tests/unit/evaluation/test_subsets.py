@@ -12,9 +12,11 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.usage import Usage
 from ops.evaluation.method import Method
-from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.subsets import accuracy, difference, joined, named_parts, parts
+from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.summary import Pairs, accuracy, by_question
+from ops.results.table import joined
+from ops.stages.studies.subsets import named_parts, parts, with_worker
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -104,22 +106,22 @@ def test_renumbered_parts_reach_the_right_workers() -> None:
 def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() -> None:
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
-    known = joined(team(), zoe)
+    known = with_worker(team(), zoe)
     scores = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, known.offering((1, 4)), Evaluation()))
     assert {row.workers for row in scores if row.format_ok} == {("zoe",)}
-    described = joined(team(cards=True), zoe, [card]).messages(PROBLEMS[0])[0]["content"]
+    described = with_worker(team(cards=True), zoe, [card]).messages(PROBLEMS[0])[0]["content"]
     assert described.splitlines()[1] == "Models: 0 1 2 3 4" and described.endswith("4: math 90 $0.0020")
     for wrong, cards in ((team(), [card]), (team(cards=True), [])):
         with pytest.raises(ValueError, match="cards for 'zoe'"):
-            joined(wrong, zoe, cards)
+            with_worker(wrong, zoe, cards)
     with pytest.raises(ValueError, match="is in the team"):
-        joined(known, zoe)
+        with_worker(known, zoe)
 
 
 def test_workers_alone_are_what_a_part_is_held_against() -> None:
     methods = [Method.static(Workflow.single(ordinal)) for ordinal in range(len(NAMES))]
     alone = [asyncio.run(evaluate_method(method, PROBLEMS, team(), Evaluation())) for method in methods]
-    assert [accuracy([rows], ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
+    assert [accuracy(by_question(rows), ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
 
 
 def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> OutcomeRow:
@@ -135,8 +137,9 @@ def test_parts_are_repeats_of_a_question_and_differences_are_paired() -> None:
         [row("a", "1", 0), row("a", "2", 1), row("b", "1", 0), row("b", "2", 1, unscorable=True)],
     ]
     theirs = [[row("a", "1", 0), row("a", "2", 1), row("b", "1", 1), row("b", "3", 1)]]
-    assert accuracy(ours, names).mean == pytest.approx((0.75 + 0.5) / 2)
-    assert accuracy(ours, names).n == 4
-    gained = difference(ours, theirs, names)
+    mine = by_question(joined(ours))
+    assert accuracy(mine, names).mean == pytest.approx((0.75 + 0.5) / 2)
+    assert accuracy(mine, names).n == 4
+    gained = Pairs(mine, by_question(joined(theirs))).difference(names)
     assert gained.mean == pytest.approx((0.25 - 1.0) / 2)  # a: +0.5 and 0; b: -1, its other questions have no pair
     assert gained.n == 3

@@ -17,12 +17,12 @@ from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreac
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message, Sample
 from ops.core.rows import load_responses
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade, grade_many, isolation, sandbox
 from ops.grading.graders import function
 from ops.grading.graders.judge import UNREADABLE, code
 from ops.precaching.precache import precache, write_responses
+from ops.results.table import of_responses, records
 from ops.workflow.grammar import Workflow
 from ops.workflow.judging import graded
 from ops.workflow.team import Team
@@ -351,7 +351,7 @@ def test_a_judges_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path
     assert (response.score, response.response.text) == (1.0, "4")
     write_responses([response], tmp_path / "solver.parquet")
     [stored] = load_responses(tmp_path)
-    alone = OutcomeRow.of_response(stored)
+    [alone] = records(of_responses([stored]))
     assert (alone.cost_usd, alone.grading_usd) == (0.001, 0.001), "of a worker alone too"
 
 

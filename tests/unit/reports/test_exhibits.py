@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.core.charts import Dots, Lines, Plane, Stacked
-from ops.evaluation.statistics import Offer, frontier
 from ops.evaluation.study import STUDIES
 from ops.reports.claims import FAILS, HOLDS, claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Exhibit, Made, Shown, Table, exhibit, make
 from ops.reports.prices import reached_by_mixing
+from ops.results.statistics import Offer, frontier
 from tests.unit.reports.conftest import first, rows, system
 
 

@@ -18,8 +18,8 @@ from ops.alerts.notify import kept
 from ops.config import Pool, PoolChange, Price, PromotionGate, Retraining, Snapshot, Worker
 from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.evaluation.rows import OutcomeRow
 from ops.release.promotion import Check, GateDecision
+from ops.results.rows import OutcomeRow
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
 from ops.retraining.plan import RetrainingPlan, plan
 from ops.retraining.standing import alert_on_standing

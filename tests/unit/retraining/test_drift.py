@@ -22,9 +22,9 @@ from ops.core.response import Message, Namespace, Response, Sample
 from ops.core.rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.statistics import is_difference, score_interval
 from ops.precaching.precache import precache, solo_messages, write_responses
 from ops.precaching.stored import responses_key
+from ops.results.statistics import is_difference, score_interval
 from ops.retraining.drift import (
     WINDOW,
     DayClient,

@@ -26,9 +26,9 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import group_signals
-from ops.evaluation.report import accuracy_against_cost
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies
+from ops.results.leaderboard import accuracy_against_cost
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts

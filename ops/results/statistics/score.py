@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.evaluation.statistics.paired import Differences, Interval, differences_of
+from ops.results.statistics.paired import Differences, Interval, differences_of
 
 Numbers = NDArray[np.float64]
 

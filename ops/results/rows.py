@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.core.problem import Grade, Problem, problem_key
-from ops.core.rows import ResponseRow
 from ops.core.usage import Usage
 from ops.workflow.strategy import pattern, shape
 from ops.workflow.trace import UNSCORABLE, Trace, WorkflowTrace
@@ -144,33 +143,6 @@ class OutcomeRow:
             stop=counts.stop,
             grading_usd=grade.cost_usd if grade is not None else 0.0,
             trace=counts.id if counts.traces else "",
-        )
-
-    @classmethod
-    def of_response(cls, row: ResponseRow, domain: str = "") -> Self:
-        """Make the row of a worker's response as a one-step workflow; the sample index becomes the repeat.
-
-        A refusal counts as wrong and an unreachable worker as unscorable, as in the Conductor's rows.
-        """
-        return cls(
-            benchmark=row.benchmark,
-            problem_id=row.problem_id,
-            repeat=row.sample,
-            domain=domain,
-            correct=int(row.score >= 1.0),
-            format_ok=True,
-            failure="",
-            status="answered" if row.status == "ok" else row.status,
-            steps=1,
-            workers=(row.worker,),
-            tokens=row.response.tokens,
-            cost_usd=row.response.cost_usd,
-            latency_s=row.response.latency_s,
-            completion="",
-            answer=row.response.text,
-            unscorable=row.status == "unreachable",
-            usage=(CallUsage(row.worker, row.response.usage),),
-            grading_usd=row.grading_usd,
         )
 
     @property

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.evaluation.statistics.estimates import MeanEstimate, accuracy_estimate, mean_estimate
-from ops.evaluation.statistics.paired import Interval
-from ops.evaluation.statistics.score import score_interval
+from ops.results.statistics.estimates import MeanEstimate, accuracy_estimate, mean_estimate
+from ops.results.statistics.paired import Interval
+from ops.results.statistics.score import score_interval
 
 Outcomes = NDArray[np.float64]
 """Scores in [0, 1] of shape (questions, workers, repeats); NaN is unscorable."""

@@ -5,20 +5,18 @@ What belongs here: functions of numbers that depend on no system and read no fil
 repeats of a question share its difficulty. Every benchmark has the same weight.
 """
 
-from ops.evaluation.statistics.contrasts import OVERALL, Contrast, contrasts, holm
-from ops.evaluation.statistics.estimates import (
+from ops.results.statistics.contrasts import OVERALL, Contrast, contrasts, holm
+from ops.results.statistics.estimates import (
     MeanEstimate,
     accuracy_estimate,
     accuracy_of,
-    clustered,
     difference_estimate,
     mean_estimate,
     mean_of,
     mean_over_seeds,
-    question_means,
 )
-from ops.evaluation.statistics.frontier import Offer, frontier
-from ops.evaluation.statistics.oracle import (
+from ops.results.statistics.frontier import Offer, frontier
+from ops.results.statistics.oracle import (
     OracleEstimate,
     choices,
     folds,
@@ -28,10 +26,10 @@ from ops.evaluation.statistics.oracle import (
     oracle_over_workers,
     prior_weight,
 )
-from ops.evaluation.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
-from ops.evaluation.statistics.pooled import Pooled, pooled
-from ops.evaluation.statistics.power import Stratum, detectable_paired
-from ops.evaluation.statistics.score import is_difference, score_interval
+from ops.results.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
+from ops.results.statistics.pooled import Pooled, pooled
+from ops.results.statistics.power import Stratum, detectable_paired
+from ops.results.statistics.score import is_difference, score_interval
 
 __all__ = [
     "OVERALL",
@@ -46,7 +44,6 @@ __all__ = [
     "accuracy_estimate",
     "accuracy_of",
     "choices",
-    "clustered",
     "contrasts",
     "detectable_paired",
     "difference_estimate",
@@ -65,7 +62,6 @@ __all__ = [
     "paired_bootstrap",
     "pooled",
     "prior_weight",
-    "question_means",
     "score_interval",
     "sign_flip",
 ]

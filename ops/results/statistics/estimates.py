@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.statistics.score import score_interval
+from ops.results.statistics.score import score_interval
 
 _Z = 1.959963984540054
 """The standard normal distribution's quantile of 97.5 %."""
@@ -104,19 +101,6 @@ def difference_estimate(strata: Sequence[ArrayLike]) -> MeanEstimate:
     return means._replace(low=interval.low, high=interval.high)
 
 
-def clustered(clusters: Sequence[Sequence[float]]) -> MeanEstimate:
-    """Return the mean accuracy over clusters with its standard error and interval; a cluster holds the repeats of one
-    question.
-
-    Repeats of a question are not independent, so `n` counts clusters. Empty clusters are left out.
-    """
-    sizes = np.fromiter((len(cluster) for cluster in clusters if len(cluster)), dtype=np.intp)
-    if not sizes.size:
-        return mean_estimate([])
-    values = np.fromiter(chain.from_iterable(clusters), dtype=float, count=int(sizes.sum()))
-    return accuracy_estimate(np.add.reduceat(values, np.cumsum(sizes) - sizes) / sizes)
-
-
 def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     """Return the unweighted mean of independent estimates, such as benchmarks; `n` is their total number of values.
 
@@ -157,18 +141,3 @@ def mean_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> Me
     n = max(estimate.n for estimate in estimates)
     low, high = mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach))
     return MeanEstimate(mean, error, n, max(least, low), min(1.0, high))
-
-
-def question_means(rows: Iterable[OutcomeRow]) -> dict[str, dict[str, float]]:
-    """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons.
-
-    Unscorable rows are ignored; questions with only unscorable rows are left out.
-    """
-    repeats: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if not row.unscorable:
-            repeats[row.benchmark][row.problem_id].append(row.correct)
-    return {
-        benchmark: {question: sum(correct) / len(correct) for question, correct in questions.items()}
-        for benchmark, questions in repeats.items()
-    }

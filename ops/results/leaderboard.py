@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
 from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
-from ops.evaluation.reach import Reach
-from ops.evaluation.rows import OutcomeRow
-from ops.evaluation.runner import Summary
-from ops.evaluation.statistics import MeanEstimate, accuracy_of, mean_of
 from ops.precaching.profiles import Profile, Score
+from ops.results.reach import Reach
+from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
+from ops.results.summary import AnswerCost, Summary, summarize, worker_counts
+from ops.results.table import Rows
 from ops.spending.books import usd
 from ops.workflow.strategy import SHAPES, Diversity, diversity
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
 UNCERTAINTY = "± one standard error; … 95 % interval where that is lopsided"
 """The note below a table of `percent`."""
-TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question"
+TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,21 @@ class Leaderboard:
         scores = self.systems[system]
         return mean_of([scores[name].accuracy for name in over if name in scores])
 
-    def cost(self, system: str, over: Sequence[str]) -> tuple[float, float]:
-        """Return (tokens, USD) per question, each the unweighted mean over the benchmarks in `over`, or NaN."""
-        chosen = [self.systems[system][name] for name in over if name in self.systems[system]]
-        if not chosen:
-            return float("nan"), float("nan")
-        return sum(s.tokens for s in chosen) / len(chosen), sum(s.cost_usd for s in chosen) / len(chosen)
+    def cost(self, system: str, over: Sequence[str]) -> AnswerCost:
+        """Return what a question costs, as the unweighted mean over the benchmarks in `over`, or NaN."""
+        scores = self.systems[system]
+        return AnswerCost.mean([AnswerCost.of(scores[name]) for name in over if name in scores])
 
 
 def leaderboard(
-    conductor: Iterable[OutcomeRow],
+    conductor: Rows,
     baselines: Mapping[str, Mapping[str, Summary]],
-    cold_start: Iterable[OutcomeRow] | None = None,
+    cold_start: Rows | None = None,
 ) -> Leaderboard:
     """Make the leaderboard of the Conductor, its cold start and the baselines, in display order.
 
     `baselines` is the result of `standings`.
     """
-    from ops.evaluation.runner import summarize
-
     systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
     if cold_start is not None:
         systems["cold start"] = summarize(cold_start)
@@ -84,7 +80,7 @@ def systems_table(board: Leaderboard) -> Table:
     for head in ("in-domain, %", "OOD, %", "USD a question"):
         shown.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
-        price = board.cost(system, training_benchmarks())[1]
+        price = board.cost(system, training_benchmarks()).usd
         cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks)),
                  "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
         shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
@@ -117,18 +113,21 @@ class _Cell(NamedTuple):
     """A system's results on a benchmark, or in the mean of several."""
 
     accuracy: MeanEstimate
-    tokens: float
-    usd: float
+    cost: AnswerCost
 
     @property
     def spent(self) -> str:
-        return f"{_number(self.tokens)} {usd(self.usd)}"
+        return f"{_number(self.cost.tokens)} {usd(self.cost.usd)}"
+
+    @property
+    def p95(self) -> str:
+        return "–" if math.isnan(self.cost.latency_p95_s) else f"{self.cost.latency_p95_s:.2f}"
 
     @property
     def text(self) -> str:
-        """The accuracy, its interval, and tokens and USD, in a line each."""
+        """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, in a line each."""
         accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
-        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}"
+        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
 
 
 class _Line(NamedTuple):
@@ -142,10 +141,10 @@ def _lines(board: Leaderboard) -> list[_Line]:
     lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        lines.append(_line(benchmark, [_Cell(s.accuracy, s.tokens, s.cost_usd) if s else None for s in scores]))
+        lines.append(_line(benchmark, [_Cell(s.accuracy, AnswerCost.of(s)) if s else None for s in scores]))
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
         if any(name in names for name in board.benchmarks):
-            means = [_Cell(board.mean(system, names), *board.cost(system, names)) for system in board.systems]
+            means = [_Cell(board.mean(system, names), board.cost(system, names)) for system in board.systems]
             lines.append(_line(label, means, is_mean=True))
     return lines
 
@@ -213,8 +212,8 @@ class Columns(NamedTuple):
 
 
 def tables(board: Leaderboard) -> dict[str, Columns]:
-    """Return the leaderboard as tables: accuracies, their intervals, cost per question, properties of workflows,
-    strategies.
+    """Return the leaderboard as tables: accuracies, their intervals, cost per question, 95th percentiles of latency,
+    properties of workflows, strategies.
 
     `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
     benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and `diversity` is
@@ -236,6 +235,7 @@ def tables(board: Leaderboard) -> dict[str, Columns]:
         "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies(percent)),
         "accuracy_95_percent_intervals": Columns(["benchmark", "n", *systems], accuracies(interval)),
         "tokens_and_usd_a_question": Columns(["benchmark", *systems], texts(lambda cell: cell.spent)),
+        "p95_latency_s": Columns(["benchmark", *systems], texts(lambda cell: cell.p95)),
         "workflows": Columns(
             ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
         ),
@@ -327,21 +327,11 @@ def spread(accuracy: MeanEstimate) -> Spread:
     return Spread(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
 
 
-def worker_use(rows: Iterable[OutcomeRow]) -> Stacked:
+def worker_use(rows: Rows) -> Stacked:
     """Chart each worker's share of the steps that ran in each domain."""
-    counts = worker_counts(rows)
-    used = {domain: counts[domain] for domain in sorted(counts)}
+    used = worker_counts(rows)
     layers = shares(used, {name: name for name in sorted(set().union(*used.values()))})
     return Stacked("", "share of the steps in %", "domain", list(used), layers)
-
-
-def worker_counts(rows: Iterable[OutcomeRow]) -> dict[str, Counter[str]]:
-    """Return domain → worker → number of steps that it ran; domains without steps are left out."""
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        if row.workers:
-            counts.setdefault(row.domain, Counter()).update(row.workers)
-    return counts
 
 
 def accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> Plane:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.evaluation.statistics.estimates import mean_estimate, mean_of
-from ops.evaluation.statistics.paired import Differences, McNemar, mcnemar, paired_bootstrap, sign_flip
-from ops.evaluation.statistics.power import Stratum, detectable_paired
-from ops.evaluation.statistics.score import score_interval
+from ops.results.statistics.estimates import mean_estimate, mean_of
+from ops.results.statistics.paired import Differences, McNemar, mcnemar, paired_bootstrap, sign_flip
+from ops.results.statistics.power import Stratum, detectable_paired
+from ops.results.statistics.score import score_interval
 
 QuestionMeans = Mapping[str, Mapping[str, float]]
-"""Benchmark → question → accuracy over repeats, as `question_means` returns it."""
+"""Benchmark → question → accuracy over repeats, as `ops.results.summary.question_means` returns it."""
 _FEW = 10
 """The number of questions on which two systems differ below which a bootstrap shows too little uncertainty."""
 OVERALL = ""

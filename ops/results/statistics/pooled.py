@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.evaluation.statistics.score import score_interval
+from ops.results.statistics.score import score_interval
 
 
 class Pooled(NamedTuple):

@@ -1,0 +1,376 @@
+"""Figures of the results table: expressions over its rows, by question, by benchmark and in pairs of systems."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ops.results.statistics import (
+    Interval,
+    MeanEstimate,
+    accuracy_estimate,
+    difference_estimate,
+    mcnemar,
+    mean_estimate,
+    mean_of,
+    score_interval,
+)
+from ops.results.table import Rows, table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+KEY = ("benchmark", "problem_id")
+"""The columns that identify a question."""
+MEANS = ("correct", "tokens", "cost_usd", "calls", "latency_s")
+"""The columns that `by_question` averages over a question's answers."""
+_NAN = float("nan")
+
+
+def collected(frame: pl.LazyFrame) -> pl.DataFrame:
+    """Return the result of a query, which is computed in parts, so that memory does not grow with the rows."""
+    return frame.collect(engine="streaming")
+
+
+def scored(rows: Rows) -> pl.LazyFrame:
+    """Return the rows with a known correctness: no mean has the rows of unreachable workers."""
+    import polars as pl
+
+    return table(rows).filter(~pl.col("unscorable"))
+
+
+def count_unscorable(rows: Rows) -> int:
+    """Return the number of rows of unreachable workers or judges."""
+    import polars as pl
+
+    return int(collected(table(rows).select(pl.col("unscorable").cast(pl.Int64).sum())).item())
+
+
+def grades(rows: Rows) -> pl.DataFrame:
+    """Return the problem's key, the repeat, correctness and `unscorable` of each row, sorted."""
+    import polars as pl
+
+    key = pl.concat_str(KEY, separator="/").alias("problem_key")
+    chosen = table(rows).select(key, "repeat", "correct", "unscorable")
+    return collected(chosen.sort("problem_key", "repeat", "correct", "unscorable"))
+
+
+def grades_by_repeat(rows: Rows) -> dict[tuple[str, str], list[float]]:
+    """Return (benchmark, question) → correctness at each repeat from 0, 1 or 0; NaN where it is not known."""
+    import polars as pl
+
+    known = pl.when(~pl.col("unscorable")).then(pl.col("correct"))
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    answers = collected(table(rows).select(*KEY, "repeat", known).sort(*KEY, "repeat"))
+    for benchmark, question, repeat, correct in answers.iter_rows():
+        own = found[benchmark, question]
+        own += [_NAN] * (repeat - len(own))
+        own.append(_NAN if correct is None else float(correct))
+    return found
+
+
+def count_questions(rows: Rows) -> dict[str, int]:
+    """Return benchmark → number of its questions, sorted by benchmark."""
+    import polars as pl
+
+    counted = collected(table(rows).group_by("benchmark").agg(pl.col("problem_id").n_unique()))
+    return dict(counted.sort("benchmark").iter_rows())
+
+
+def benchmarks_of(rows: Rows) -> list[str]:
+    """Return the benchmarks of the rows, sorted."""
+    return sorted(collected(table(rows).select("benchmark").unique())["benchmark"])
+
+
+# ── by question ──────────────────────────────────────────────────────────────
+
+
+def by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
+    """Return a line for each question with a scored answer, sorted by benchmark and question.
+
+    `answers` is the number of its scored answers; `correct` (a share), `tokens`, `cost_usd` (USD), `calls` and
+    `latency_s` (seconds) are means over them. `by` are further columns by which the lines are told apart.
+    """
+    import polars as pl
+
+    calls = pl.col("usage").list.len().alias("calls")
+    answers = scored(rows).with_columns(calls).group_by(*by, *KEY)
+    grouped = answers.agg(pl.len().cast(pl.Int64).alias("answers"), pl.col(*MEANS).mean())
+    return collected(grouped.sort(*KEY))
+
+
+def mean_usd(rows: Rows) -> float:
+    """Return the mean cost of an answer in USD, also of the unscorable ones; NaN without rows."""
+    costs = collected(table(rows).select("cost_usd"))["cost_usd"]
+    return math.fsum(costs) / len(costs) if len(costs) else _NAN
+
+
+def format_compliance(rows: Rows) -> pl.DataFrame:
+    """Return a line for each question: the number of its `answers`, of those with a well-formed workflow (`written`),
+    and their `share`. Rows of unreachable workers count, because the workflow was written before."""
+    import polars as pl
+
+    written = pl.col("format_ok").cast(pl.Int64)
+    counts = (pl.len().cast(pl.Int64).alias("answers"), written.sum().alias("written"), written.mean().alias("share"))
+    return collected(table(rows).group_by(KEY).agg(*counts).sort(KEY))
+
+
+def mean_per_answer(questions: pl.DataFrame, column: str) -> float:
+    """Return the mean of a column of `by_question` over all answers; NaN without answers."""
+    if questions.is_empty():
+        return _NAN
+    # An exact sum does not depend on the order in which the rows were read.
+    return math.fsum((questions[column] * questions["answers"]).to_list()) / int(questions["answers"].sum())
+
+
+def question_means(rows: Rows) -> dict[str, dict[str, float]]:
+    """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for benchmark, question, correct in by_question(rows).select(*KEY, "correct").iter_rows():
+        found[benchmark][question] = correct
+    return dict(found)
+
+
+def on(questions: pl.DataFrame, benchmark: str) -> pl.DataFrame:
+    """Return the lines of one benchmark."""
+    return questions.filter(questions["benchmark"] == benchmark)
+
+
+def accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEstimate:
+    """Return the accuracy as the mean over the benchmarks; a benchmark without a question makes it unknown."""
+    return mean_of([accuracy_estimate(on(questions, name)["correct"]) for name in benchmarks])
+
+
+# ── by benchmark ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The results of one system on one benchmark.
+
+    `tokens`, `cost_usd` and `latency_s` are means over scored rows, `steps` is a mean over well-formed workflows;
+    shares are in [0, 1]. A mean without any row is NaN.
+    """
+
+    benchmark: str
+    accuracy: MeanEstimate
+    rows: int
+    unscorable: int
+    tokens: float
+    cost_usd: float
+    latency_s: float
+    steps: float
+    format_compliance: float
+    multi_worker_share: float
+    """The share of well-formed workflows in which more than one distinct worker ran."""
+    shapes: dict[str, int] = field(default_factory=dict)
+    """Shape → number of well-formed workflows with it."""
+    patterns: dict[str, int] = field(default_factory=dict)
+    """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
+    calls: float = _NAN
+    """The mean number of workers' responses to a question."""
+    latency_p95_s: float = _NAN
+    """The 95th percentile of the latency of scored rows: one answer of twenty takes longer."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that MLflow stores, by name."""
+        return {
+            "accuracy": self.accuracy.mean,
+            "standard_error": self.accuracy.standard_error,
+            "accuracy_low": self.accuracy.low,
+            "accuracy_high": self.accuracy.high,
+            "tokens": self.tokens,
+            "usd": self.cost_usd,
+            "latency_s": self.latency_s,
+            "latency_p95_s": self.latency_p95_s,
+            "steps": self.steps,
+            "format_compliance": self.format_compliance,
+            "unscorable": float(self.unscorable),
+        }
+
+    @property
+    def written(self) -> int:
+        """The number of well-formed workflows."""
+        return round(self.rows * self.format_compliance) if self.rows else 0
+
+
+class AnswerCost(NamedTuple):
+    """What an answer to a question takes from the workers: means, without the Conductor's own generation."""
+
+    tokens: float = _NAN
+    usd: float = _NAN
+    calls: float = _NAN
+    latency_s: float = _NAN
+    """Latency of the critical path, in seconds."""
+    latency_p95_s: float = _NAN
+    """The 95th percentile of that latency; of several benchmarks the mean of theirs."""
+
+    @classmethod
+    def of(cls, summary: Summary) -> Self:
+        """Return the cost on a benchmark."""
+        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s, summary.latency_p95_s)
+
+    @classmethod
+    def mean(cls, costs: Sequence[Self]) -> Self:
+        """Return the unweighted mean, such as over benchmarks; NaN for none."""
+        return cls(*map(fmean, zip(*costs, strict=True))) if costs else cls()
+
+
+def _figures() -> dict[str, pl.Expr]:
+    """Return field of `Summary` → the expression over the rows of a benchmark that gives it."""
+    import polars as pl
+
+    written, is_scored = pl.col("format_ok"), ~pl.col("unscorable")
+    return {
+        "rows": pl.len().cast(pl.Int64),
+        "unscorable": (~is_scored).cast(pl.Int64).sum(),
+        "steps": pl.col("steps").filter(written).mean(),
+        "format_compliance": written.mean(),
+        "latency_p95_s": pl.col("latency_s").filter(is_scored).quantile(0.95, "linear"),
+        "multi_worker_share": (pl.col("workers").list.n_unique() > 1).filter(written).mean(),
+    }
+
+
+def summarize(rows: Rows) -> dict[str, Summary]:
+    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
+    import polars as pl
+
+    rows = table(rows)
+    by_benchmark = rows.with_row_index("place").group_by("benchmark").agg(pl.col("place").min(), **_figures())
+    questions, shapes, patterns = by_question(rows), counts_of(rows, "shape"), counts_of(rows, "pattern")
+    summaries = {}
+    for row in collected(by_benchmark).sort("place").drop("place").to_dicts():
+        name, own = row["benchmark"], on(questions, row["benchmark"])
+        figures: dict[str, Any] = {key: _NAN if value is None else value for key, value in row.items()}
+        figures |= {key: mean_per_answer(own, key) for key in ("tokens", "cost_usd", "latency_s", "calls")}
+        summaries[name] = Summary(
+            accuracy=accuracy_estimate(own["correct"]),
+            shapes={shape: count for shape, count in shapes[name].items() if shape},
+            patterns={pattern: count for pattern, count in patterns[name].items() if pattern},
+            **figures,
+        )
+    return summaries
+
+
+def column_counts(rows: Rows, column: str) -> Counter[str]:
+    """Return value of the column → number of rows with it, the most frequent first and of equals the first in order."""
+    import polars as pl
+
+    places = table(rows).select(column).with_row_index("place")
+    counted = collected(places.group_by(column).agg(pl.len().alias("count"), pl.col("place").min()))
+    return Counter(dict(counted.sort("count", "place", descending=[True, False]).select(column, "count").iter_rows()))
+
+
+def counts_of(rows: Rows, column: str) -> dict[str, Counter[Any]]:
+    """Return benchmark → value of the column → number of well-formed workflows with it, the most frequent first."""
+    import polars as pl
+
+    counted = collected(table(rows).filter("format_ok").group_by("benchmark", column).agg(count=pl.len()))
+    found: dict[str, Counter[Any]] = defaultdict(Counter)
+    for benchmark, value, count in counted.sort("count", column, descending=[True, False]).iter_rows():
+        found[benchmark][value] = count
+    return found
+
+
+def worker_counts(rows: Rows) -> dict[str, Counter[str]]:
+    """Return domain → worker → number of steps that it ran, sorted; domains without steps are left out."""
+    import polars as pl
+
+    steps = table(rows).select("domain", "workers").explode("workers").filter(pl.col("workers").is_not_null())
+    counted = collected(steps.group_by("domain", "workers").agg(count=pl.len())).sort("domain", "workers")
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for domain, worker, count in counted.iter_rows():
+        found[domain][worker] = count
+    return dict(found)
+
+
+# ── in pairs ─────────────────────────────────────────────────────────────────
+
+
+class Pairs:
+    """Two systems on the questions that both scored; repeats of a question are averaged."""
+
+    def __init__(self, ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
+        """Pair the lines of `by_question` of two systems."""
+        self.questions = ours.join(theirs, on=KEY, suffix="_theirs").sort(*KEY)
+        self.asked = theirs.height
+        """The number of questions that the other system scored."""
+
+    @classmethod
+    def of(cls, ours: Rows, theirs: Rows) -> Pairs:
+        """Pair the rows of two systems."""
+        return cls(by_question(ours), by_question(theirs))
+
+    def __len__(self) -> int:
+        return self.questions.height
+
+    def on(self, benchmark: str) -> Pairs:
+        """Return the pairs of one benchmark alone."""
+        chosen = Pairs.__new__(Pairs)
+        chosen.questions = on(self.questions, benchmark)
+        chosen.asked = chosen.questions.height
+        return chosen
+
+    def strata(self) -> dict[str, list[float]]:
+        """Return benchmark → our accuracy minus theirs on each question."""
+        gains = self.questions.select("benchmark", gain=self.questions["correct"] - self.questions["correct_theirs"])
+        return {str(name): own["gain"].to_list() for (name,), own in gains.group_by("benchmark", maintain_order=True)}
+
+    def difference(self, benchmarks: Sequence[str]) -> MeanEstimate:
+        """Return our accuracy minus theirs, as the mean over the benchmarks; one without a pair makes it unknown."""
+        known = self.strata()
+        strata = [known.get(name, []) for name in benchmarks]
+        return difference_estimate(strata) if all(strata) else mean_of([mean_estimate(own) for own in strata])
+
+    def gain(self, confidence: float) -> Interval:
+        """Return the difference of the mean accuracies, every benchmark weighing the same."""
+        return score_interval(list(self.strata().values()), confidence=confidence)
+
+    def accuracies(self) -> tuple[MeanEstimate, MeanEstimate]:
+        """Return the means of both systems over the benchmarks, with their 95 % intervals."""
+        names = list(self.strata())
+        theirs = self.questions.select(*KEY, correct="correct_theirs")
+        return accuracy(self.questions, names), accuracy(theirs, names)
+
+    def latency_p95(self, ours: Rows, theirs: Rows) -> tuple[float, float]:
+        """Return the 95th percentile of the latency of both systems' answers to these questions, in seconds."""
+        asked, expression = self.questions.lazy(), _figures()["latency_p95_s"]
+        mine, other = (scored(rows).join(asked, on=KEY, how="semi").select(expression) for rows in (ours, theirs))
+        return collected(mine).item(), collected(other).item()
+
+    def vectors(self) -> tuple[list[float], list[float]]:
+        """Return the accuracies of both systems, question by question."""
+        return self.questions["correct"].to_list(), self.questions["correct_theirs"].to_list()
+
+    def discordance(self) -> str:
+        """Return in words the number of questions that only one of the two systems answered correctly."""
+        test = mcnemar(*self.vectors())
+        return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar p = {test.p_value:.3g}"
+
+    def means(self, column: str) -> tuple[float, float]:
+        """Return the means of both systems per question."""
+        ours, theirs = (math.fsum(self.questions[name]) / len(self) for name in (column, f"{column}_theirs"))
+        return ours, theirs
+
+
+def gains_over_seeds(pairs: Sequence[Pairs], benchmarks: Sequence[str]) -> list[NDArray[np.float64]]:
+    """Return the differences of each benchmark as an array of shape (seeds, questions); `pairs` has one item per seed.
+
+    A question counts if both systems scored it on every seed. Benchmarks without such a question are left out.
+    """
+    import numpy as np
+    import polars as pl
+
+    gain = pl.col("correct") - pl.col("correct_theirs")
+    seeds = [each.questions.select(*KEY, gain=gain, seed=pl.lit(seed)) for seed, each in enumerate(pairs)]
+    by_question = pl.concat(seeds).sort(*KEY, "seed").group_by(KEY, maintain_order=True).agg("gain")
+    shared = by_question.filter(pl.col("gain").list.len() == len(pairs))
+    found = [on(shared, name)["gain"].to_list() for name in benchmarks]
+    return [np.array(own).T.copy() for own in found if own]

@@ -1,0 +1,283 @@
+"""The results table: the score rows of a system in Parquet files, read lazily with polars, at the pool's prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from ops.config import Pool, Price, Setup
+from ops.core.checked import opened_table
+from ops.core.digests import replacing_with_digest
+from ops.core.errors import DataError
+from ops.core.once import INCOMPLETE, Key
+from ops.core.rows import COLUMNS as RESPONSE_COLUMNS
+from ops.core.rows import REMEDY as RESPONSES_REMEDY
+from ops.core.rows import ResponseRow
+from ops.core.rows import schema as response_schema
+from ops.core.usage import USAGE_COLUMNS
+from ops.results.rows import CallUsage, OutcomeRow
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PART = 5_000
+"""The rows that are read or written at once."""
+REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, with the answers that are in the cache"
+Rows = Union["pl.LazyFrame", Iterable[OutcomeRow]]
+"""The rows of a system: the results table, or records in memory, from which `table` makes one."""
+TEXTS = ("completion", "answer")
+_COLUMNS = tuple(column.name for column in fields(OutcomeRow))
+_USAGE = {"worker": "string", **USAGE_COLUMNS}
+"""The fields of one response's usage in a score file, each with its Arrow type."""
+
+
+# ── files ────────────────────────────────────────────────────────────────────
+
+
+def save_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = None) -> None:
+    """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
+    import polars as pl
+
+    # Texts that are not written are not read either.
+    kept = table(rows) if texts else table(rows).with_columns(pl.lit("").alias(name) for name in TEXTS)
+    write_rows(kept.sort("benchmark", "problem_id", "repeat"), file, texts=texts, key=key)
+
+
+def write_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = None) -> None:
+    """Write the rows atomically as parquet with a digest beside it, in their order and in parts, so that memory does
+    not grow with the rows.
+
+    If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
+    empty, because they quote its questions. `key` holds the inputs of the scores. A file with an answer that could not
+    be scored counts as incomplete.
+    """
+    import pyarrow.parquet as pq
+
+    schema, stored = _schema(), None if key is None else dict(key)
+    with replacing_with_digest(file, stored) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        for part in _parts(rows):
+            if stored is not None and part["unscorable"].any():
+                stored[INCOMPLETE] = "without the scores of some answers"
+            writer.write_table(_veiled(part, texts).to_arrow().cast(schema))
+
+
+def _parts(rows: Rows) -> Iterator[pl.DataFrame]:
+    """Give the rows in parts, in their order; records are converted part by part."""
+    import polars as pl
+
+    if isinstance(rows, pl.LazyFrame):
+        yield from rows.collect_batches(chunk_size=PART, maintain_order=True)
+        return
+    left = iter(rows)
+    while part := list(islice(left, PART)):
+        yield _frame(part)
+
+
+def _veiled(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
+    """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
+    import polars as pl
+
+    from ops.benchmarks.registry import is_confidential
+
+    names = [name for name in part["benchmark"].unique() if not texts or is_confidential(name)]
+    shown = pl.when(~pl.col("benchmark").is_in(names))
+    return part.with_columns(shown.then(pl.col(name)).otherwise(pl.lit("")).alias(name) for name in TEXTS)
+
+
+def veiled(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
+    """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
+    from ops.benchmarks.registry import is_confidential
+
+    def veil(row: OutcomeRow) -> bool:
+        return not texts or is_confidential(row.benchmark)
+
+    return [replace(row, completion="", answer="") if veil(row) else row for row in rows]
+
+
+def _frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
+    import polars as pl
+    import pyarrow as pa
+
+    columns = {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
+    columns["usage"] = [[use.as_columns() for use in responses] for responses in columns["usage"]]
+    made = pl.from_arrow(pa.table(columns, schema=_schema()))
+    assert isinstance(made, pl.DataFrame)
+    return made
+
+
+def _schema() -> Any:
+    """Return the Arrow schema of score files."""
+    import pyarrow as pa
+
+    plain = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    usage = pa.struct([(name, pa.type_for_alias(kind)) for name, kind in _USAGE.items()])
+    types = plain | {"tuple[str, ...]": pa.list_(pa.string()), "tuple[CallUsage, ...]": pa.list_(usage)}
+    return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
+
+
+def scan(
+    file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
+) -> pl.LazyFrame:
+    """Return the rows of a file that `save_rows` or `write_rows` wrote, in their order; columns are read when they are
+    used.
+
+    `undigested` says what a file without a digest is taken for. Raises `DataError`, whose last sentence is `remedy`, if
+    the file does not exist, was changed or has another format.
+    """
+    import polars as pl
+
+    with opened_table(file, remedy, missing=undigested) as opened:
+        if missing := [name for name in _COLUMNS if name not in opened.schema_arrow.names]:
+            raise DataError(file, f"column {missing[0]}", "is missing", remedy)
+        if {part.name for part in opened.schema_arrow.field("usage").type.value_type} != _USAGE.keys():
+            raise DataError(file, "column usage", "has not the parts of a usage", remedy)
+    return pl.scan_parquet(file, glob=False).select(_COLUMNS)
+
+
+def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
+    """Return a file of a worker's graded responses as score rows: each response is a workflow of one step.
+
+    The sample index becomes the repeat. A refusal counts as wrong and an unreachable worker as unscorable, as in the
+    Conductor's rows. Raises the errors of `scan`.
+    """
+    import polars as pl
+
+    with opened_table(file, remedy) as opened:
+        if missing := [name for name in RESPONSE_COLUMNS if name not in opened.schema_arrow.names]:
+            raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
+    return _of_responses(pl.scan_parquet(file, glob=False))
+
+
+def of_responses(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
+    """Return graded responses in memory as score rows, as `scan_responses` does."""
+    import polars as pl
+    import pyarrow as pa
+
+    columns = pa.Table.from_pylist([row.as_columns() for row in responses], schema=response_schema())
+    made = pl.from_arrow(columns)
+    assert isinstance(made, pl.DataFrame)
+    return _of_responses(made.lazy())
+
+
+def _of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
+    import polars as pl
+
+    known: dict[str, pl.Expr] = {
+        "repeat": pl.col("sample"),
+        "domain": pl.lit(""),
+        "correct": (pl.col("score") >= 1.0).cast(pl.Int64),
+        "format_ok": pl.lit(True),
+        "failure": pl.lit(""),
+        "status": pl.col("status").replace("ok", "answered"),
+        "steps": pl.lit(1, pl.Int64),
+        "workers": pl.concat_list("worker"),
+        "tokens": pl.col("prompt_tokens") + pl.col("completion_tokens"),
+        "completion": pl.lit(""),
+        "answer": pl.col("text"),
+        "unscorable": pl.col("status") == "unreachable",
+        "usage": pl.concat_list(pl.struct(list(_USAGE))),
+        **{field.name: pl.lit(field.default) for field in fields(OutcomeRow) if isinstance(field.default, str)},
+        "rounds": pl.lit(1, pl.Int64),
+    }
+    return responses.select(known.get(name, pl.col(name)).alias(name) for name in _COLUMNS)
+
+
+def load_rows(
+    file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
+) -> list[OutcomeRow]:
+    """Read the rows of a file as records. Raises the errors of `scan`."""
+    return list(iterate_rows(file, remedy, undigested=undigested))
+
+
+def iterate_rows(
+    file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
+) -> Iterator[OutcomeRow]:
+    """Read the rows of a file as records, part by part. Raises the errors of `scan`."""
+    return records(scan(file, remedy, undigested=undigested))
+
+
+# ── tables and records ───────────────────────────────────────────────────────
+
+
+def table(rows: Rows) -> pl.LazyFrame:
+    """Return the rows as a table with the fields of `OutcomeRow` as columns."""
+    import polars as pl
+
+    if isinstance(rows, pl.LazyFrame):
+        return rows
+    return _frame(list(rows)).lazy()
+
+
+def joined(tables: Iterable[Rows]) -> pl.LazyFrame:
+    """Return one table of the rows of several, in their order."""
+    import polars as pl
+
+    return pl.concat([table(each) for each in tables] or [table(())])
+
+
+def records(rows: Rows) -> Iterator[OutcomeRow]:
+    """Give the rows of a table as records, in their order and part by part."""
+    for part in table(rows).collect_batches(chunk_size=PART, maintain_order=True):
+        columns = part.to_dict(as_series=False)
+        columns["workers"] = list(map(tuple, columns["workers"]))
+        columns["usage"] = [tuple(map(CallUsage.from_columns, responses)) for responses in columns["usage"]]
+        yield from map(OutcomeRow, *(columns[name] for name in _COLUMNS))
+
+
+# ── prices ───────────────────────────────────────────────────────────────────
+
+
+def at_prices(rows: Rows, pool: Pool) -> pl.LazyFrame:
+    """Return the rows with their cost in USD recomputed at the pool's prices, from the usage of each response.
+
+    A row keeps its recorded cost if one of its workers is not in the pool or has no price there (LiteLLM's own table
+    then gives the price).
+    """
+    import polars as pl
+
+    prices = {worker.name: worker.price for worker in pool.workers}
+    usd = pl.struct("usage", "cost_usd").map_batches(
+        lambda part: _usd(part, prices), return_dtype=pl.Float64, is_elementwise=True
+    )
+    return table(rows).with_columns(usd.alias("cost_usd"))
+
+
+def _usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
+    """Return the cost of each row in USD; `rows` has the fields `usage` and `cost_usd`."""
+    import numpy as np
+    import polars as pl
+
+    usage, recorded = rows.struct.field("usage").to_arrow(), rows.struct.field("cost_usd").to_numpy()
+    uses, known = usage.flatten(), dict[tuple[Any, ...], float]()
+    names = [field.name for field in uses.type]
+
+    def usd(values: tuple[Any, ...]) -> float:
+        if (cost := known.get(values)) is None:
+            use = CallUsage.from_columns(dict(zip(names, values, strict=True)))
+            price = prices.get(use.worker)
+            cost = known[values] = _UNPRICED if price is None else price.usd(use.usage)
+        return cost
+
+    costs = np.fromiter(map(usd, zip(*(uses.field(name).to_pylist() for name in names), strict=True)), float)
+    offsets = np.asarray(usage.offsets) - usage.offsets[0].as_py() if len(usage) else np.zeros(1, int)
+    asked = np.diff(offsets) > 0
+    made = recorded.copy()
+    if costs.size:
+        sums = np.add.reduceat(costs, offsets[:-1][asked])
+        made[asked] = np.where(np.isnan(sums), recorded[asked], sums)
+    return pl.Series("cost_usd", made)
+
+
+_UNPRICED = float("nan")
+
+
+def priced(rows: Rows, setup: Setup) -> pl.LazyFrame:
+    """Return the rows grouped by benchmark, each at the prices of the pool that answers that benchmark."""
+    import polars as pl
+
+    whole = table(rows)
+    names = whole.select("benchmark").collect()["benchmark"].unique(maintain_order=True)
+    return joined(at_prices(whole.filter(pl.col("benchmark") == name), setup.asked_on(name).pool) for name in names)

@@ -4,13 +4,14 @@ import dagster as dg
 
 from assets import gate, metadata, partitions
 from assets.base_policy import base_policy
-from assets.opponents import ask_opponents, base_of, opponents_files
+from assets.last_result import asked_again, unchanged
+from assets.opponents import are_opponents_scored, ask_opponents, opponents_files
 from assets.raw_problems import raw_problems
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
-from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
+from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.baselines.oracle import oracle_estimates
 from ops.evaluation.report import percent
@@ -38,14 +39,11 @@ def baselines(
     If no baseline needs every worker's answers, only the best single worker answers: the promotion gate compares the
     Conductor with it.
     """
-    workspace = podium.workspace()
-    benchmarks = partitions.in_recipe(context, podium.load().recipe)
-    inputs = [*data_files(workspace), *filter(None, [base_of(podium)])]
-    step = AssetStep(context, podium, inputs, opponents_files(podium), benchmarks)
-    if (same := step.unchanged()) is not None:
-        return same
+    benchmarks, again = partitions.in_recipe(context, podium.load().recipe), asked_again(context)
+    if not again and are_opponents_scored(podium, benchmarks):
+        return unchanged(context, data_version(*opponents_files(podium)), benchmarks)
     gate.ready(podium, "workers", "evaluation")
-    alone, asked, made, whole = ask_opponents(podium, benchmarks, reporter.progress(context))
+    alone, asked, made = ask_opponents(podium, benchmarks, reporter.progress(context), again=again)
     for benchmark in benchmarks:
         rows = [row for cell, responses in alone.items() if cell.benchmark == benchmark for row in responses]
         accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile(rows)]
@@ -57,4 +55,5 @@ def baselines(
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)
         context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.calls(context, made)
-    return dg.MaterializeResult(metadata={**metadata.calls(made), **step.keys(whole)})
+    version = dg.DataVersion(data_version(*opponents_files(podium)))
+    return dg.MaterializeResult(data_version=version, metadata=metadata.calls(made))

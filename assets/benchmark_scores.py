@@ -6,18 +6,19 @@ from itertools import chain
 import dagster as dg
 
 from assets import gate, metadata, partitions, placement
+from assets.last_result import asked_again, unchanged
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Podium, Reporter, servers
-from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from ops.benchmarks.store import evaluated_on
 from ops.core.charts import png
+from ops.core.once import data_version
 from ops.evaluation.report import interval, percent, worker_use
 from ops.evaluation.runner import summarize
 from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
-from ops.stages.evaluation import score_policy
+from ops.stages.evaluation import is_scored, score_policy
 from ops.workflow.strategy import diversity
 
 
@@ -36,14 +37,13 @@ def benchmark_scores(
     """Score the Conductor on held-out questions: accuracy and its uncertainty, tokens, USD, latency."""
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    inputs, outputs = data_files(setup.workspace), [score_folder(setup.workspace, CONDUCTOR, policy)]
-    step = AssetStep(context, podium, [*inputs, policy], outputs, benchmarks)
-    if (same := step.unchanged()) is not None:
-        return same
+    folder, again = score_folder(setup.workspace, CONDUCTOR, policy), asked_again(context)
+    if not again and is_scored(setup, policy, CONDUCTOR, benchmarks):
+        return unchanged(context, data_version(folder), benchmarks)
     gate.ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
     with servers(setup):
-        rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress)
+        rows = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, again=again)
     summaries = summarize(chain.from_iterable(rows.values()))
     for benchmark, summary in summaries.items():
         facts = {
@@ -63,5 +63,7 @@ def benchmark_scores(
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)
     use = metadata.picture("worker use by domain", png(worker_use(chain.from_iterable(rows.values()))))
-    keys = step.keys(whole=not any(summary.unscorable for summary in summaries.values()))
-    return dg.MaterializeResult(metadata={"worker_use": use, **metadata.calls(client.counts), **keys})
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(data_version(folder)),
+        metadata={"worker_use": use, **metadata.calls(client.counts)},
+    )

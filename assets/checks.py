@@ -15,16 +15,16 @@ from assets import metadata
 from assets.adaptive_conductor import adaptive_conductor, adaptive_run
 from assets.base_policy import base_policy
 from assets.conductor import conductor, has_stage, not_trained, run_folder
+from assets.last_result import UNCHANGED, asked_again
 from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_run, recursive_conductor
 from assets.resources import Podium
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
-from assets.unchanged import BEFORE, checked, data_files
 from assets.worker_responses import worker_responses
-from ops.config import Recipe, Setup
+from ops.config import Recipe
 from ops.grading import isolation
-from ops.quality import QualityReport, stages
+from ops.stages.checks import check_once
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import verdict
 from ops.training.guards import GUARDS, GuardFinding, guard_run
@@ -36,54 +36,53 @@ LOOPS = "recursion_loops"
 @dg.asset_check(asset=raw_problems, blocking=True)
 def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, unique ids, sizes, and gold answers that their graders can read."""
-    return _of_data(context, podium, lambda setup, recorded: stages.raw_problems(setup, recorded))
+    return _of_data(context, podium, "well_formed")
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that the graders accept every gold answer, written as a worker would; few may have been quarantined.
     Programs are checked later."""
-    return _of_data(context, podium, lambda setup, recorded: stages.raw_gold(setup, recorded))
+    return _of_data(context, podium, "gold_scores_one")
 
 
 @dg.asset_check(asset=raw_problems)
 def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that reference programs of evaluation questions pass their tests on this machine. Warns only, because some
     programs need further libraries."""
-    severity = dg.AssetCheckSeverity.WARN
-    return _of_data(context, podium, lambda setup, recorded: stages.evaluation_programs(setup, recorded), severity)
+    return _of_data(context, podium, "evaluation_programs_pass", dg.AssetCheckSeverity.WARN)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
 def fit_to_ask_about(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: enough candidates per domain, well formed, without near duplicates of each other or of
     evaluation questions."""
-    return _of_data(context, podium, lambda setup, _: stages.shortlist(setup))
+    return _of_data(context, podium, "fit_to_ask_about")
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
 def shortlist_gold(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that every gold answer, including programs, is graded as correct before a worker is paid to answer."""
-    return _of_data(context, podium, lambda setup, _: stages.shortlist_gold(setup.workspace))
+    return _of_data(context, podium, "shortlist_gold")
 
 
 @dg.asset_check(asset=worker_responses, blocking=True)
 def whole_and_in_range(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: every shortlisted problem has a row per sample; plausible numbers."""
-    return _of_data(context, podium, lambda setup, _: stages.worker_responses(setup))
+    return _of_data(context, podium, "whole_and_in_range")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def fit_to_train_on(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation
     questions."""
-    return _of_data(context, podium, lambda setup, _: stages.training_mix(setup))
+    return _of_data(context, podium, "fit_to_train_on")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def gold_answers_score_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
     """Check that every gold answer, written as a worker would, is graded as correct."""
-    return _of_data(context, podium, lambda setup, _: stages.training_mix_gold(setup.workspace))
+    return _of_data(context, podium, "training_mix_gold")
 
 
 @dg.asset_check(asset=base_policy, blocking=True)
@@ -154,18 +153,12 @@ def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[st
 def _of_data(
     context: dg.AssetCheckExecutionContext,
     podium: Podium,
-    check: Callable[[Setup, list[str]], QualityReport],
+    name: str,
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
-    """Return the result of a check of a data stage, which also gets the recorded benchmarks; the last one if it passed
-    on the same files."""
-    setup, [key] = podium.load(), context.selected_asset_check_keys
-    stage, recorded = key.asset_key.path[-1], _recorded(context, setup.recipe)
-    files = data_files(setup.workspace, *BEFORE[stage], stage)
-    return checked(context, podium, files, recorded, lambda: _result(check(setup, recorded), severity))
-
-
-def _result(report: QualityReport, severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+    """Return the result of a check of `ops.stages.checks`; the last one if it passed on the same files."""
+    setup = podium.load()
+    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), again=asked_again(context))
     facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),
@@ -173,6 +166,8 @@ def _result(report: QualityReport, severity: dg.AssetCheckSeverity) -> dg.AssetC
         "failures": dg.MetadataValue.json(report.failures),
         "sandbox": dg.MetadataValue.text(isolation()),
     }
+    if not is_new:
+        facts[UNCHANGED] = dg.MetadataValue.text("since it passed on the same files")
     if report.page is not None:
         facts["data_docs"] = dg.MetadataValue.path(report.page)
     return dg.AssetCheckResult(

@@ -12,10 +12,8 @@ from assets import metadata
 from assets.resources import OnProgress, Podium, servers
 from ops.core.charts import png
 from ops.core.rows import ResponseRow
-from ops.evaluation.comparison import compare
-from ops.evaluation.outcomes import write_outcomes
+from ops.evaluation.outcomes import outcomes_file
 from ops.evaluation.report import accuracy_by_benchmark, reach_tables, tables
-from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary, summarize
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
@@ -23,8 +21,9 @@ from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell, evaluation_folder
 from ops.retraining.standing import champion_to_judge_again, scored_cold_start
-from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.responses import answer_evaluation
+from ops.stages.comparing import compare_once
+from ops.stages.evaluation import are_baselines_scored, is_scored, score_baselines, score_policy
+from ops.stages.responses import answer_evaluation, is_answered
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import Counts
 
@@ -36,8 +35,6 @@ class OpponentScores(NamedTuple):
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
     calls: Counts
-    whole: bool
-    """Whether every answer could be scored; otherwise a later run asks again."""
 
 
 def base_of(podium: Podium) -> Path | None:
@@ -57,7 +54,21 @@ def opponents_files(podium: Podium) -> list[Path]:
     return [evaluation_folder(workspace), baselines_folder(workspace), *taught]
 
 
-def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgress) -> OpponentScores:
+def are_opponents_scored(podium: Podium, benchmarks: Sequence[str]) -> bool:
+    """Return whether `ask_opponents` would only read what is stored."""
+    setup, base = podium.load(), base_of(podium)
+    taught = base if setup.recipe.cold_start is not None else None
+    return (
+        is_answered(setup, benchmarks)
+        and (taught is None or is_scored(setup, taught, COLD_START, benchmarks))
+        and are_baselines_scored(setup, benchmarks)
+        and champion_to_judge_again(setup) is None
+    )
+
+
+def ask_opponents(
+    podium: Podium, benchmarks: Sequence[str], progress: OnProgress, *, again: bool = False
+) -> OpponentScores:
     """Call the workers for the missing answers of single workers, the cold start and the baselines.
 
     A champion whose scores another version of a grader judged is scored again, from its stored answers, so that the
@@ -66,26 +77,26 @@ def ask_opponents(podium: Podium, benchmarks: Sequence[str], progress: OnProgres
     setup = podium.load()
     client, evaluating = open_client(setup, "baseline"), open_client(setup, "evaluation")
     with servers(setup):
-        alone = answer_evaluation(setup, client, benchmarks, progress)
-        taught: Mapping[str, Sequence[OutcomeRow]] = {}
+        alone = answer_evaluation(setup, client, benchmarks, progress, again=again)
         if setup.recipe.cold_start is not None and (policy := base_of(podium)) is not None:
-            taught = score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress)
-        scored = score_baselines(setup, client, benchmarks, progress)
+            score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress, again=again)
+        scored = score_baselines(setup, client, benchmarks, progress, again=again)
         if (champion := champion_to_judge_again(setup)) is not None:
             score_policy(setup, champion, CONDUCTOR, evaluating, unscored(setup, champion), progress)
-    reached = all(row.status != "unreachable" for rows in alone.values() for row in rows)
-    whole = reached and not any(row.unscorable for rows in (*taught.values(), *scored.values()) for row in rows)
     asked = {name: summarize(rows) for name, rows in scored.items()}
-    return OpponentScores(alone, asked, client.counts + evaluating.counts, whole)
+    return OpponentScores(alone, asked, client.counts + evaluating.counts)
 
 
-def compared(podium: Podium, policy: Path) -> dict[str, dg.MetadataValue]:
-    """Compare the policy in that folder by the stored scores, store the comparison, and return its metadata."""
-    setup, base = podium.load(), base_of(podium)
-    made = compare(setup, policy, base)
+def compared(podium: Podium, policy: Path, *, again: bool = False) -> dict[str, dg.MetadataValue] | None:
+    """Compare the policy in that folder by the stored scores, store the comparison, and return its metadata; None if it
+    is already stored."""
+    setup = podium.load()
+    made = compare_once(setup, policy, base_of(podium), again=again)
+    if made is None:
+        return None
     return {
         **{name: metadata.table(*columns) for name, columns in tables(made.board).items() if columns.rows},
         **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
         "accuracy": metadata.picture("accuracy", png(accuracy_by_benchmark(made.board))),
-        "outcomes": dg.MetadataValue.path(write_outcomes(setup, policy, base)),
+        "outcomes": dg.MetadataValue.path(outcomes_file(setup.workspace, policy)),
     }

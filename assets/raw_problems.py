@@ -3,10 +3,11 @@
 import dagster as dg
 
 from assets import metadata, partitions
+from assets.last_result import asked_again, unchanged
 from assets.resources import Podium
-from assets.unchanged import AssetStep
 from ops import versioning
-from ops.stages.problems import materialize_raw
+from ops.core.once import data_version
+from ops.stages.data import data_files, raw_once
 
 
 @dg.asset(
@@ -19,11 +20,15 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
     """Load training candidates and evaluation questions of each benchmark into one format."""
     setup = podium.load()
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    step = AssetStep.of_data(context, podium, "raw_problems", benchmarks)
-    if (same := step.unchanged()) is not None:
-        return same
-    for benchmark in benchmarks:
-        raw = materialize_raw(setup, benchmark)
+    made = {name: raw_once(setup, name, again=asked_again(context)) for name in benchmarks}
+    versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
+    version = data_version(*data_files(setup.workspace, "raw_problems"))
+    if not any(made.values()):
+        return unchanged(context, version, benchmarks)
+    for benchmark, raw in made.items():
+        if raw is None:
+            unchanged(context, version, [benchmark])
+            continue
         facts = {
             "train": len(raw.train),
             "test": len(raw.test),
@@ -37,5 +42,4 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
         if raw.quarantine:
             facts["quarantine"] = "\n".join(map(str, raw.quarantine))
         context.add_asset_metadata(facts, partition_key=benchmark)
-    made = versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
-    return dg.MaterializeResult(data_version=dg.DataVersion(made), metadata=step.keys())
+    return dg.MaterializeResult(data_version=dg.DataVersion(version))

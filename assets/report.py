@@ -8,6 +8,7 @@ import dagster as dg
 from assets import metadata
 from assets.baselines import baselines
 from assets.benchmark_scores import benchmark_scores
+from assets.last_result import asked_again, unchanged
 from assets.leaderboard import leaderboard
 from assets.promotion import promotion
 from assets.raw_problems import raw_problems
@@ -15,18 +16,19 @@ from assets.recursive_conductor import final_policy, recursive_conductor, traini
 from assets.resources import Podium
 from assets.studies import studies
 from assets.training_mix import training_mix
-from assets.unchanged import AssetStep, data_files
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
+from ops.core.once import Key, data_version, once, with_code
 from ops.release import registry
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Made, Shown, Table, label, make, report_file
+from ops.reports.exhibit import EXHIBITS, Made, Shown, Table, label, make, report_file
 from ops.reports.gathering import about, gather
 from ops.reports.page import picture_file, write_page, write_pictures
 from ops.reports.summary import released
+from ops.stages.data import data_files
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.plan import CURVE
 
@@ -65,12 +67,11 @@ def page_of(podium: Podium) -> Path:
 )  # fmt: skip
 def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Write the measurements as one HTML page and add it to the version in MLflow; no worker is called."""
-    step = _step(context, podium)
-    if (same := step.unchanged()) is not None:
-        return same
-    evidence = evidence_of(podium)
-    made = make(evidence)
-    page, versions = publish(podium, evidence, made)
+    page = page_of(podium)
+    again = asked_again(context) or not page.with_suffix("").is_dir()
+    if (published := once([page], _key(podium), lambda: _published(podium), again=again)) is None:
+        return unchanged(context, data_version(page))
+    evidence, made, versions = published
     facts: dict[str, dg.MetadataValue | str] = {
         "page": dg.MetadataValue.path(page), "mlflow_versions": ", ".join(versions) or "none",
     }  # fmt: skip
@@ -78,17 +79,30 @@ def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeR
         facts["label"] = said
     for each in made:
         facts |= _facts(each, page)
-    return dg.MaterializeResult(metadata={**facts, **step.keys()})
+    return dg.MaterializeResult(data_version=dg.DataVersion(data_version(page)), metadata=facts)
 
 
-def _step(context: dg.AssetExecutionContext, podium: Podium) -> AssetStep:
-    """Return the step from scores, curves of training and entries of the registry to the page and its pictures."""
-    setup, page = podium.load(), page_of(podium)
+def _published(podium: Podium) -> tuple[Evidence, list[Made], list[str]]:
+    evidence = evidence_of(podium)
+    made = make(evidence)
+    return evidence, made, publish(podium, evidence, made)[1]
+
+
+def _key(podium: Podium) -> Key:
+    """Return the versions of data, scores, curves of training, entries of the registry, settings and code."""
+    setup, snapshot = podium.load(), podium.snapshot()
     curves = [run / CURVE for run in training_runs(podium).values()]
-    inputs = [*data_files(setup.workspace), setup.workspace.scores, *curves]
-    policy, commit = policy_key(final_policy(podium)), podium.snapshot().git_commit
+    policy, commit = policy_key(final_policy(podium)), snapshot.git_commit
     entries = released(setup.workspace, policy, commit, datetime.fromtimestamp(0, UTC))  # of no date
-    return AssetStep(context, podium, inputs, [page, page.with_suffix("")], also=[digest([policy, *entries])])
+    key = {
+        "data": data_version(*data_files(setup.workspace)),
+        "scores": data_version(setup.workspace.scores),
+        "curves": data_version(*curves),
+        "registry": digest([policy, *entries]),
+        "settings": digest(snapshot.model_dump(mode="json", exclude={"git_commit": True, "recipe": {"budget"}})),
+    }
+    exhibits = (f"ops.reports.exhibits.{name}" for name in EXHIBITS)
+    return with_code(key, "ops.reports.page", "ops.reports.gathering", *exhibits)
 
 
 def _facts(made: Made, page: Path) -> dict[str, dg.MetadataValue | str]:

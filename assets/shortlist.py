@@ -5,24 +5,27 @@ from collections import Counter
 import dagster as dg
 
 from assets import metadata
+from assets.last_result import asked_again, unchanged
 from assets.raw_problems import raw_problems
 from assets.resources import Podium
-from assets.unchanged import AssetStep
 from ops import versioning
-from ops.stages.curation import materialize_shortlist
+from ops.core.once import data_version
+from ops.stages.data import data_files, shortlist_once
 
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Choose training candidates: decontaminated against every evaluation question, without near duplicates,
     diverse."""
-    setup, step = podium.load(), AssetStep.of_data(context, podium, "shortlist")
-    if (same := step.unchanged()) is not None:
-        return same
-    chosen = materialize_shortlist(setup)
+    setup = podium.load()
+    chosen = shortlist_once(setup, again=asked_again(context))
+    versioning.record(setup.workspace, podium.snapshot(), "shortlist")
+    version = data_version(*data_files(setup.workspace, "shortlist"))
+    if chosen is None:
+        return unchanged(context, version)
     counts = Counter((problem.domain, problem.family or problem.subject) for problem in chosen.problems)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "shortlist")),
+        data_version=dg.DataVersion(version),
         metadata={
             "problems": len(chosen.problems),
             "removed": len(chosen.report["pairs"]),
@@ -34,6 +37,5 @@ def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materiali
                 ("domain", "family or subject", "problems"), [(*key, n) for key, n in sorted(counts.items())]
             ),
             "contamination": dg.MetadataValue.path(setup.workspace.data / "contamination.json"),
-            **step.keys(),
         },
     )

@@ -6,13 +6,14 @@ import dagster as dg
 
 from assets import metadata
 from assets.champion_standing import champion_standing
+from assets.last_result import asked_again, unchanged
 from assets.resources import Podium
 from assets.shortlist import shortlist
-from assets.unchanged import AssetStep
 from assets.worker_responses import worker_responses
 from ops import versioning
+from ops.core.once import data_version
 from ops.retraining.standing import decided
-from ops.stages.curation import materialize_mix
+from ops.stages.data import data_files, mix_once
 
 
 @dg.asset(
@@ -30,18 +31,18 @@ def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[
     if snapshot.change is not None and not (made := decided(setup.workspace, snapshot.key)).fine_tune:
         context.log.info(f"no training: {made.why}. The champion stays as it is")
         return
-    step = AssetStep.of_data(context, podium, "training_mix")
-    if (same := step.unchanged()) is not None:
-        yield same
+    mix = mix_once(setup, again=asked_again(context))
+    versioning.record(setup.workspace, snapshot, "training_mix")
+    version = data_version(*data_files(setup.workspace, "training_mix"))
+    if mix is None:
+        yield unchanged(context, version)
         return
-    mix = materialize_mix(setup)
     yield dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "training_mix")),
+        data_version=dg.DataVersion(version),
         metadata={
             "problems": len(mix.problems),
             "selector": setup.recipe.curation.selector,
             "solved_alone_by": metadata.table(("workers that solve it", "problems"), list(mix.agreement.items())),
             "data_card": dg.MetadataValue.md(mix.card),
-            **step.keys(),
         },
     )

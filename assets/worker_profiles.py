@@ -3,37 +3,41 @@
 import dagster as dg
 
 from assets import metadata
+from assets.last_result import asked_again, unchanged
 from assets.resources import Podium
-from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.atomic import write_bytes
 from ops.core.charts import png
+from ops.core.once import data_version
 from ops.core.rows import load_responses
 from ops.evaluation.baselines.oracle import oracle_estimates
 from ops.evaluation.report import accuracy_against_cost, of_score
 from ops.evaluation.statistics import mean_of
 from ops.precaching.profiles import Profile
-from ops.stages.responses import materialize_profiles
+from ops.stages.data import data_files, profiles_once
 
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Measure accuracy and its uncertainty, tokens, USD, latency and failures of every worker; the best one and the
     oracle."""
-    setup, step = podium.load(), AssetStep.of_data(context, podium, "worker_profiles")
-    if (same := step.unchanged()) is not None:
-        return same
-    profiles = materialize_profiles(setup)
+    setup = podium.load()
+    drawn = setup.workspace.state / "accuracy_against_cost.png"
+    profiles = profiles_once(setup, again=asked_again(context))
+    versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")
+    version = data_version(*data_files(setup.workspace, "worker_profiles"))
+    if profiles is None:
+        return unchanged(context, version)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
     best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
     rows = load_responses(setup.workspace.data / "responses")
     oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())
     picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
-    write_bytes(setup.workspace.state / "accuracy_against_cost.png", picture)
+    write_bytes(drawn, picture)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")),
+        data_version=dg.DataVersion(version),
         metadata={
             "best_single_worker": f"{best.worker}: {metadata.percent(best_accuracy)} %",
             "oracle": metadata.oracle(oracle),
@@ -45,7 +49,6 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
             ),
             "accuracy_against_cost": metadata.picture("accuracy against cost", picture),
             "responses_usd": round(sum(profile.total_usd for profile in profiles.workers), 6),
-            **step.keys(),
         },
     )
 

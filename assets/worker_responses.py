@@ -3,19 +3,21 @@
 import dagster as dg
 
 from assets import gate, metadata, partitions
+from assets.last_result import asked_again, unchanged
 from assets.resources import Podium, Reporter, servers
 from assets.shortlist import shortlist
-from assets.unchanged import AssetStep
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
+from ops.core.once import data_version
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile
 from ops.precaching.stored import Cell
 from ops.retraining.standing import required
-from ops.stages.responses import estimate_responses, materialize_responses
+from ops.stages.data import are_precached, data_files
+from ops.stages.responses import estimate_responses, materialize_responses, other_workers
 
 
 @dg.asset(
@@ -33,22 +35,22 @@ def worker_responses(
     gate.passed(context, "shortlist")
     setup = podium.load()
     chosen = partitions.in_recipe(context, setup.recipe)
-    step = AssetStep.of_data(context, podium, "worker_responses", chosen)
-    if (same := step.unchanged()) is not None:
-        return same
-    gate.ready(podium, *ALL_NEEDS)
-    client = open_client(setup, "precache")
-    benchmarks = training_benchmarks(chosen)
-    snapshot = podium.snapshot()
+    benchmarks, snapshot, again = training_benchmarks(chosen), podium.snapshot(), asked_again(context)
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
     cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
+    stored = data_files(setup.workspace, "worker_responses")
+    if not again and snapshot.change is None and not other_workers(setup) and are_precached(setup, cells):
+        versioning.record(setup.workspace, snapshot, "worker_responses")
+        return unchanged(context, data_version(*stored), chosen)
+    gate.ready(podium, *ALL_NEEDS)
+    client = open_client(setup, "precache")
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
-        answers = materialize_responses(setup, client, cells, reporter.progress(context))
-    whole = all(row.status != "unreachable" for rows in answers.values() for row in rows)
+        materialize_responses(setup, client, cells, reporter.progress(context), again=again)
+    versioning.record(setup.workspace, snapshot, "worker_responses")
     folder = setup.workspace.data / "responses"
     for benchmark in benchmarks:  # what is stored, of workers that this run did not ask too
         files = {worker: response_file(folder, worker, benchmark) for worker in setup.pool.names}
@@ -58,14 +60,13 @@ def worker_responses(
         )
     reporter.calls(context, client.counts)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion(versioning.record(setup.workspace, snapshot, "worker_responses")),
+        data_version=dg.DataVersion(data_version(*stored)),
         metadata={
             "estimate": metadata.table(
                 ("worker", "calls", "cached", "expected USD", "worst USD", "calls of measured length"),
                 [tuple(row.values()) for row in expected.as_rows()],
             ),
             **metadata.calls(client.counts),
-            **step.keys(whole),
         },
     )
 

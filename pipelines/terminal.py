@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from assets.last_result import UNCHANGED
 from assets.resources import OnProgress
-from assets.unchanged import UNCHANGED
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
 from ops.spending.books import usd

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.store import read_problems
 from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
+from ops.core.once import Key, key_of
 from ops.core.problem import Problem
-from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of
+from ops.core.rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
 from ops.grading.grader import GRADERS, OwnGrader
 from ops.grading.isolation import libraries_of
@@ -21,7 +24,7 @@ log = logging.getLogger(__name__)
 
 GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
 GRADER = "grader"
-"""The name of the graders' key in the origin of a table."""
+"""The name of the graders' key in the key of a table."""
 
 
 def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
@@ -44,8 +47,30 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
     runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
     machine with the same libraries for grading, which the files of `data/` need.
     """
-    parts = {(each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions}
-    return " ".join(sorted({_key(*part, setup) for part in parts}))
+    return " ".join(sorted({_key(*part, setup) for part in _parts(questions)}))
+
+
+def _parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
+    return frozenset(
+        (each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions
+    )
+
+
+def graders_of(problems: Path) -> str:
+    """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
+    reads the problems reports. Raises `OSError` for a missing file."""
+    status = problems.stat()
+    parts = _parts_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+    return " ".join(sorted({_key(*part, None) for part in parts}))
+
+
+@lru_cache(maxsize=16)
+def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
+    """Read a file once for each state of it, which the last arguments are."""
+    try:
+        return _parts(read_problems(problems))
+    except DataError:
+        return frozenset()
 
 
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
@@ -61,21 +86,21 @@ def usual_graders(benchmarks: Iterable[str]) -> str:
     return " ".join(sorted(_key(name, "", "", None) for name in names))
 
 
-def is_graded_now(origin: Origin) -> bool:
-    """Return whether a table with this origin was judged by the graders as they are now."""
-    if GRADER not in origin:
+def is_graded_now(key: Key) -> bool:
+    """Return whether a table with this key was judged by the graders as they are now."""
+    if GRADER not in key:
         return False
-    keys = [part.split(":") for part in origin[GRADER].split()]
+    keys = [part.split(":") for part in key[GRADER].split()]
     return all(name in GRADERS and grader_version(name) == version for name, version, *_ in keys)
 
 
-def begin_tables(tables: Mapping[Path, Origin]) -> None:
-    """Look at the tables of these origins before they are made again: set damaged ones aside, and name in one line
+def begin_tables(tables: Mapping[Path, Key]) -> None:
+    """Look at the tables of these keys before they are made again: set damaged ones aside, and name in one line
     those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
     others = []
-    for file, origin in tables.items():
+    for file, key in tables.items():
         set_aside_if_damaged(file)
-        if file.is_file() and origin_of(file, REMEDY).get(GRADER) != origin.get(GRADER):
+        if file.is_file() and key_of(file, REMEDY).get(GRADER) != key.get(GRADER):
             others.append(file)
     if others:
         names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
@@ -88,6 +113,6 @@ def graded_responses(folder: Path) -> list[ResponseRow]:
     Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
-        if not is_graded_now(origin_of(file, REMEDY)):
+        if not is_graded_now(key_of(file, REMEDY)):
             raise DataError(file, "", "was graded by another version of the grader", REMEDY)
     return load_responses(folder)

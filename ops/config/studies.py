@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -31,7 +31,6 @@ class RecipeStudy(Settings):
     """A file in config/recipes."""
     seeds: tuple[Seed, ...] = Field(default=(1,), min_length=1)
     """Each seed is a pipeline run of the recipe; means over several seeds have the standard error over seeds."""
-    version: ClassVar[int] = 1
 
     @property
     def after(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +17,10 @@ AGAIN = "It is made again from what is stored."
 """What happens after a damaged result was set aside, where a step that makes it has found it."""
 
 
-def write_json(file: Path, value: object) -> None:
-    """Replace `file` by the value as JSON, and write its digest. Raises `OSError`, which names the file."""
-    with replacing_with_digest(file) as temporary:
+def write_json(file: Path, value: object, key: Mapping[str, str] | None = None) -> None:
+    """Replace `file` by the value as JSON, and write its digest and the `key` of its inputs. Raises `OSError`, which
+    names the file."""
+    with replacing_with_digest(file, key) as temporary:
         temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,17 +1,19 @@
 """SHA-256 digests beside files and in folders: a byte that changed after the writing is found on reading.
 
 The digest of the file `NAME` stands beside it in `NAME.sha256`. Those of a folder's files stand inside it, in
-`SHA256SUMS`. Both have the format of the program `sha256sum`, so that `sha256sum --check` reads them, too.
+`SHA256SUMS`. Both have the format of the program `sha256sum`, so that `sha256sum --check` reads them, too. A comment
+line in front of the digests holds the key of the inputs that the file or folder was made from (`ops.core.once`).
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -28,6 +30,8 @@ SUMS = "SHA256SUMS"
 _LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>[^\n]+)")
 _COUNT = "# files: "
 """The first line of `SUMS`, which `sha256sum` takes for a comment: with the number of files a lost line is found."""
+_KEY = "# made from: "
+"""The beginning of the line with the key of the inputs, as JSON; also a comment for `sha256sum`."""
 _DAMAGE = (errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
 """Errors of a read that no change of permissions can repair."""
 
@@ -37,15 +41,16 @@ class DamagedFile(DataError):
 
 
 @contextmanager
-def replacing_with_digest(file: Path) -> Iterator[Path]:
+def replacing_with_digest(file: Path, key: Mapping[str, str] | None = None) -> Iterator[Path]:
     """Yield a temporary file, which replaces `file` at the end of the block, as `replacing` does, and write its digest.
 
-    At each moment, and after a kill at each moment, the digest file lists the digest of the file that is there: it
-    lists the old and the new one until the file is replaced. Raises `OSError`, which names the file.
+    `key` are the inputs that the file is made from, which `stored_key` returns. At each moment, and after a kill at
+    each moment, the digest file lists the digest of the file that is there: it lists the old and the new one, each
+    with its key, until the file is replaced. Raises `OSError`, which names the file.
     """
     with replacing(file) as temporary:
         yield temporary
-        new, beside = f"{sha256_of(temporary)}  {file.name}\n", _beside(file)
+        new, beside = _key_line(key) + f"{sha256_of(temporary)}  {file.name}\n", _beside(file)
         for place in (file, beside):
             if place.is_dir():
                 set_aside(place, "is a folder in the place of a file", "A new file is written.")
@@ -54,20 +59,42 @@ def replacing_with_digest(file: Path) -> Iterator[Path]:
     write_text(beside, new)
 
 
-def write_digest(path: Path, *, skip: Collection[str] = ()) -> None:
-    """Write the digest of a file that is there, or the digests of all files of a folder, in one step.
+def write_digest(path: Path, *, skip: Collection[str] = (), key: Mapping[str, str] | None = None) -> None:
+    """Write the digest of a file that is there, or the digests of all files of a folder, in one step, and the `key` of
+    the inputs that it was made from.
 
     `skip` are names or patterns ("optimizer.pt", "*.log", "checkpoint-*/*") of files of a folder that get no digest;
     temporary files get none either. For a folder that becomes visible in one step (`atomic.made_whole`) call it before
     that. Raises `OSError`, which names the file.
     """
     if not path.is_dir():
-        write_text(_beside(path), f"{sha256_of(path)}  {path.name}\n")
+        write_text(_beside(path), _key_line(key) + f"{sha256_of(path)}  {path.name}\n")
         return
     names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
     chosen = [name for name in names if name != SUMS and not _matches(name, (TEMPORARY, *skip))]
-    lines = [f"{_COUNT}{len(chosen)}", *(f"{sha256_of(path / name)}  {name}" for name in chosen)]
-    write_text(path / SUMS, "\n".join(lines) + "\n")
+    lines = [f"{sha256_of(path / name)}  {name}\n" for name in chosen]
+    write_text(path / SUMS, f"{_COUNT}{len(chosen)}\n{_key_line(key)}{''.join(lines)}")
+
+
+def stored_key(path: Path) -> dict[str, str]:
+    """Return the key of the inputs that a file or folder was made from; empty if none was written with it.
+
+    Call `check_digest` first: this function only looks for the digest of the file that is there. Raises `OSError`.
+    """
+    is_folder = path.is_dir()
+    lines = (path / SUMS if is_folder else _beside(path)).read_text(encoding="utf-8").splitlines()
+    key, found, wanted = dict[str, str](), dict[str, str](), "" if is_folder else sha256_of(path)
+    for line in lines:
+        if line.startswith(_KEY):
+            key = json.loads(line.removeprefix(_KEY))
+        elif not line.startswith(_COUNT):
+            found = key if line.startswith(wanted) else found
+            key = key if is_folder else {}
+    return found
+
+
+def _key_line(key: Mapping[str, str] | None) -> str:
+    return "" if key is None else f"{_KEY}{json.dumps(dict(key), sort_keys=True)}\n"
 
 
 def check_digest(
@@ -143,6 +170,10 @@ def _differing(path: Path, remedy: str, missing: str, skip: Collection[str]) -> 
 
 def _wanted(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None:
     """Return name → accepted digests from the lines of a digest file; None if they are not what was written."""
+    keys = [line for line in lines if line.startswith(_KEY)]
+    if not all(map(_is_key, keys)):
+        return None
+    lines = [line for line in lines if line not in keys]
     if is_folder:
         if lines[:1] != [f"{_COUNT}{len(lines) - 1}"]:
             return None
@@ -153,6 +184,13 @@ def _wanted(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None
             return None
         wanted[read["name"]].add(read["digest"])
     return wanted
+
+
+def _is_key(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line.removeprefix(_KEY)), dict)
+    except ValueError:
+        return False
 
 
 def _problem(file: Path, digests: Collection[str], listed: str, remedy: str) -> str | None:

@@ -1,8 +1,7 @@
-"""Tables in Parquet files: graded responses as rows, and the origin of a table."""
+"""Tables of graded responses in Parquet files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,42 +106,3 @@ def schema() -> Any:
 
     columns = ((name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items())
     return pa.schema([pa.field(name, kind, nullable=name == "stated_usd") for name, kind in columns])
-
-
-Origin = Mapping[str, str]
-"""What a table depends on, by name ("policy", "pool", "questions" …): keys and digests."""
-_NAME = b"podium/origin"
-
-
-class OtherOriginError(DataError):
-    """The stored table was made from other inputs than requested; `differing` are the names of those that differ."""
-
-    def __init__(self, file: Path, differing: tuple[str, ...], stored: Origin, wanted: Origin, remedy: str) -> None:
-        pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
-        super().__init__(file, "", f"was made from other inputs: {', '.join(pairs)}", remedy)
-        self.differing = differing
-
-
-def with_origin(table: Any, origin: Origin | None) -> Any:
-    """The Arrow table with `origin` in its schema's metadata; None: as it is."""
-    if origin is None:
-        return table
-    text = json.dumps(dict(origin), sort_keys=True).encode()
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _NAME: text})
-
-
-def check_origin(file: Path, wanted: Origin, remedy: str) -> None:
-    """Raise `OtherOriginError` with the differences unless the table in `file` was made from `wanted`.
-
-    Raises `DataError` if there is no readable file.
-    """
-    stored = origin_of(file, remedy)
-    if differing := tuple(name for name, value in wanted.items() if stored.get(name) != value):
-        raise OtherOriginError(file, differing, stored, wanted, remedy)
-
-
-def origin_of(file: Path, remedy: str) -> dict[str, str]:
-    """Return what the table in `file` was made from; empty if it does not say. Raises `DataError`."""
-    with opened_table(file, remedy) as table:
-        origin: dict[str, str] = json.loads((table.schema_arrow.metadata or {}).get(_NAME, b"{}"))
-    return origin

@@ -8,11 +8,12 @@ from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError
-from ops.core.rows import ResponseRow, check_origin, load_responses, response_file
+from ops.core.once import check_made
+from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.rows import OutcomeRow
 from ops.precaching.profiles import best_single
-from ops.precaching.stored import answers_origin, evaluation_folder
+from ops.precaching.stored import evaluation_folder, responses_key
 from ops.workers.pool import at_prices
 
 
@@ -48,7 +49,7 @@ def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
         asked = setup.asked_on(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)
-            origin = answers_origin(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
-            check_origin(file, origin, f"Materialize baselines for {name}")
+            key = responses_key(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
+            check_made(file, key, f"Materialize baselines for {name}")
             rows += at_prices(load_responses(file), asked.pool)
     return rows

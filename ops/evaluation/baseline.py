@@ -71,8 +71,6 @@ class WorkflowBaseline(Baseline):
     """The responses that one question takes."""
     learning: PerQuestion
     """The responses to training problems that `prepare` requests in total, beyond the precached ones."""
-    version: int
-    """Increase it when the method changes: scores that an earlier version stored are then no longer read."""
     source: str
     """The paper or file that describes the method."""
     differs: str
@@ -98,7 +96,6 @@ def asking(
     *,
     calls: PerQuestion,
     learning: PerQuestion = lambda workers: 0,
-    version: int = 1,
     source: str,
     differs: str,
     own_answers: bool = False,
@@ -107,7 +104,7 @@ def asking(
 
     def register(prepare: Prepare) -> WorkflowBaseline:
         return WorkflowBaseline(
-            prepare.__name__, title, place, False, prepare, calls, learning, version, source, differs, own_answers
+            prepare.__name__, title, place, False, prepare, calls, learning, source, differs, own_answers
         )
 
     return register

@@ -23,7 +23,7 @@ from ops.evaluation.report import Leaderboard, leaderboard
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import Summary
 from ops.evaluation.statistics import MeanEstimate
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin, stored_scores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key, stored_scores
 from ops.evaluation.stored_baselines import baseline_stores, kept
 from ops.precaching.profiles import best_single
 
@@ -133,7 +133,7 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
 
 def _origin(setup: Setup, policy: Path) -> str:
     questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    return digest([scores_origin(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
+    return digest([scores_key(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
 
 
 def question_keys(setup: Setup) -> dict[str, str]:

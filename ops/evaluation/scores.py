@@ -12,7 +12,7 @@ from ops.config import Pool, Setup
 from ops.core.checked import opened_table
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
-from ops.core.rows import Origin, with_origin
+from ops.core.once import INCOMPLETE, Key
 from ops.core.usage import USAGE_COLUMNS
 from ops.evaluation.rows import CallUsage, OutcomeRow
 
@@ -22,26 +22,29 @@ REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, w
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 
 
-def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+def save_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, key: Key | None = None) -> None:
     """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
     ordered = sorted(rows, key=lambda row: (row.benchmark, row.problem_id, row.repeat))
-    write_rows(ordered, file, texts=texts, origin=origin)
+    write_rows(ordered, file, texts=texts, key=key)
 
 
-def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, origin: Origin | None = None) -> None:
+def write_rows(rows: Iterable[OutcomeRow], file: Path, *, texts: bool = True, key: Key | None = None) -> None:
     """Write the rows atomically as parquet with a digest beside it, in their order and in parts, so that memory does
     not grow with the rows.
 
     If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
-    empty, because they quote its questions. `origin` records what the scores depend on.
+    empty, because they quote its questions. `key` holds the inputs of the scores. A file with an answer that could not
+    be scored counts as incomplete.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, left = with_origin(_schema().empty_table(), origin).schema, iter(rows)
-    with replacing_with_digest(file) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+    schema, left, stored = _schema(), iter(rows), None if key is None else dict(key)
+    with replacing_with_digest(file, stored) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         while part := list(islice(left, PART)):
             kept = veiled(part, texts=texts)
+            if stored is not None and any(row.unscorable for row in part):
+                stored[INCOMPLETE] = "without the scores of some answers"
             columns = {name: [getattr(row, name) for row in kept] for name in _COLUMNS}
             columns["usage"] = [[use.as_columns() for use in responses] for responses in columns["usage"]]
             writer.write_table(pa.table(columns, schema=schema))

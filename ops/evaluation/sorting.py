@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ops.core.errors import DataError
-from ops.core.rows import Origin
+from ops.core.once import Key
 from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.scores import veiled, write_rows
 
@@ -70,10 +70,10 @@ class RowSorter:
         query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
         return (_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
 
-    def write(self, files: Mapping[str, tuple[Path, Origin]]) -> None:
-        """Write the score file of each benchmark: benchmark → (file, origin)."""
-        for benchmark, (file, origin) in files.items():
-            write_rows(self.of(benchmark), file, origin=origin)
+    def write(self, files: Mapping[str, tuple[Path, Key]]) -> None:
+        """Write the score file of each benchmark: benchmark → (file, key)."""
+        for benchmark, (file, key) in files.items():
+            write_rows(self.of(benchmark), file, key=key)
 
 
 def _text(row: OutcomeRow) -> str:

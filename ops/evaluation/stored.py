@@ -9,8 +9,8 @@ from ops.benchmarks.graded import GRADER, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
+from ops.core.once import Key, check_made, with_code
 from ops.core.problem import Problem
-from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
 from ops.evaluation.scores import StoredRows
 
@@ -28,12 +28,12 @@ def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[st
     for benchmark in benchmarks:
         asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
-        check_origin(file, scores_origin(asked, policy, questions_of[benchmark]), remedy)
+        check_made(file, scores_key(asked, policy, questions_of[benchmark]), remedy)
         files.append((file, asked.pool))
     return StoredRows(files)
 
 
-def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Origin:
+def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
     """Return the keys of everything that a policy's scores on a benchmark depend on.
 
     `setup` must be the result of `Setup.asked_on` for the benchmark.
@@ -45,6 +45,14 @@ def scores_origin(setup: Setup, policy: Path, questions: Sequence[Problem]) -> O
         GRADER: graders_key(questions, setup),
         "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
     }
+
+
+def with_player(key: Key, *modules: str) -> Key:
+    """Return the key of rows with the version of the code that plays questions, and of further modules.
+
+    After a change of that code the next run plays the questions again, with the stored completions and responses.
+    """
+    return with_code(key, "ops.evaluation.runner", "ops.conductor.writer", *modules)
 
 
 def settings_key(setup: Setup, *names: str) -> str:

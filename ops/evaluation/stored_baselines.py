@@ -12,14 +12,15 @@ from ops.benchmarks.graded import GRADER, graded_responses, graders_key
 from ops.benchmarks.store import evaluation_questions, questions_key, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
+from ops.core.once import Key, check_made, is_made
 from ops.core.problem import Problem
-from ops.core.rows import Origin, ResponseRow, check_origin
+from ops.core.rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
 from ops.evaluation.runner import summarize
 from ops.evaluation.scores import StoredRows
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import settings_key
+from ops.evaluation.stored import settings_key, with_player
 from ops.workers.pool import at_prices as responses_at_prices
 from ops.workflow.few_shots import FewShot, load_few_shots
 
@@ -82,8 +83,8 @@ class BaselineStore(NamedTuple):
         """Return the path of the score file of a benchmark."""
         return self.folder / f"{benchmark}.parquet"
 
-    def origin(self, benchmark: str, questions: Sequence[Problem]) -> Origin:
-        """Return the keys of everything that the scores on these questions of a benchmark depend on."""
+    def key(self, benchmark: str, questions: Sequence[Problem]) -> Key:
+        """Return the inputs that a reader of the scores on these questions of a benchmark relies on."""
         asked = self.setup.asked_on(benchmark)
         return {
             **self._method(),
@@ -96,16 +97,25 @@ class BaselineStore(NamedTuple):
     def _method(self) -> dict[str, str]:
         """Return the keys of everything that the method depends on."""
         return {
-            "baseline": f"{self.entry.name} {self.entry.version}",
+            "baseline": self.entry.name,
             "pool": self.setup.pool.answers_key,
             "known": self.known.key,
             "seed": str(self.setup.recipe.seed),
         }
 
+    def stored_with(self, benchmark: str, questions: Sequence[Problem]) -> Key:
+        """Return `key` with the version of the method's code, with which the scores are stored."""
+        return with_player(self.key(benchmark, questions), f"ops.evaluation.baselines.{self.entry.name}")
+
+    def is_made(self, questions_of: Mapping[str, Sequence[Problem]]) -> bool:
+        """Return whether the scores on these questions are stored and would come out the same again."""
+        made = (is_made(self.file(name), self.stored_with(name, own)) for name, own in questions_of.items() if own)
+        return all(made) and (self.folder / _METHOD).is_file()
+
     def keep(self, rows: RowSorter, detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
         """Store the rows on these questions; `detail` is what the method chose or learned."""
         write_json(self.folder / _METHOD, {"detail": detail})
-        rows.write({name: (self.file(name), self.origin(name, own)) for name, own in questions_of.items()})
+        rows.write({name: (self.file(name), self.stored_with(name, own)) for name, own in questions_of.items()})
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> StoredRows:
         """Return the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
@@ -113,7 +123,7 @@ class BaselineStore(NamedTuple):
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"
-                check_origin(self.file(benchmark), self.origin(benchmark, questions), remedy)
+                check_made(self.file(benchmark), self.key(benchmark, questions), remedy)
                 files.append((self.file(benchmark), self.setup.asked_on(benchmark).pool))
         return StoredRows(files)
 

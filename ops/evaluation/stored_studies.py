@@ -10,16 +10,17 @@ from typing import Any
 from ops.benchmarks.store import evaluation_questions, not_trained_on
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Samples
+from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Rounds, Samples, Subsets
 from ops.core.checked import read_bytes, read_json, write_json
 from ops.core.digests import replacing_with_digest
+from ops.core.once import INCOMPLETE, is_made
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, BySeed, Findings, arm_name, findings
 from ops.evaluation.reading import questions
 from ops.evaluation.report import Columns
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
-from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.study import PolicyStudy
 
 _INDEX, _PICTURE = "study.json", "picture.png"
@@ -84,11 +85,18 @@ class Lab:
 
 
 class StudyStore:
-    """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`."""
+    """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`. The key of their inputs lies
+    beside the index, which is written last."""
 
     def __init__(self, study: Study, lab: Lab) -> None:
         self._study, self._setup = study, lab.setup
-        self._folder = lab.setup.workspace.scores / "studies" / study.name / digest(_origin(study, lab))
+        inputs = _inputs(study, lab)
+        self._folder = lab.setup.workspace.scores / "studies" / study.name / digest(inputs)
+        self._key = with_player(inputs, "ops.evaluation.arms", _module(study))
+
+    def is_made(self) -> bool:
+        """Return whether the study was completed with these inputs, and without an answer that could not be scored."""
+        return is_made(self._folder / _INDEX, self._key)
 
     def keep(self, arms: Sequence[Arm], found: Findings) -> None:
         """Store the arms and the findings. The index is written last, so that an incomplete study is not read."""
@@ -103,7 +111,9 @@ class StudyStore:
             for arm in arms
         ]
         facts = {"arms": listed, "summary": found.summary, "details": found.details, "said": found.said}
-        write_json(self._folder / _INDEX, facts)
+        lacks = any(row.unscorable for arm in arms for row in arm.rows)
+        incomplete = {INCOMPLETE: "without the scores of some answers"} if lacks else {}
+        write_json(self._folder / _INDEX, facts, {**self._key, **incomplete})
 
     def arms(self) -> list[Arm]:
         """Read every arm, with rows at the pool's prices. Raises `DataError` if the study was not completed."""
@@ -133,14 +143,22 @@ class StudyStore:
         return f"Run `podium study {self._study.name}`"
 
 
-def _origin(study: Study, lab: Lab) -> dict[str, str]:
-    """Return the keys of everything that the findings on this seed depend on."""
+def _module(study: Study) -> str:
+    """Return the module of a study in code, or of its kind in config/studies.yaml."""
+    if isinstance(study.entry, PolicyStudy):
+        return f"ops.evaluation.studies.{study.name}"
+    modules = {Changes: "recipe_changes", Subsets: "subsets", Rounds: "rounds", Samples: "samples"}
+    return f"ops.stages.studies.{modules[type(study.entry)]}"
+
+
+def _inputs(study: Study, lab: Lab) -> dict[str, str]:
+    """Return the inputs of the findings on this seed, apart from the code."""
     recipe, entry, policy = lab.setup.recipe, study.entry, lab.policy(study.entry.after)
     own = entry.model_dump(exclude={"title"}) if isinstance(entry, RecipeStudy) else {}
     drawing = [recipe.grpo.temperature, recipe.grpo.max_completion_tokens, recipe.generation.model_dump()]
-    scored = [scores_origin(lab.setup.asked_on(name), policy, asked) for name, asked in lab.questions.items()]
+    scored = [scores_key(lab.setup.asked_on(name), policy, asked) for name, asked in lab.questions.items()]
     return {
-        "study": f"{study.name} {entry.version}",
+        "study": study.name,
         "settings": digest([own, study.only, recipe.seed, drawing]),
         "policy": policy_key(policy),
         "scored": digest(scored),

@@ -84,8 +84,6 @@ class PolicyStudy:
     """The position in the docs; equal positions are sorted by name."""
     about: str
     """One sentence on what is changed or observed."""
-    version: int
-    """Increase it when the study changes: results that an earlier version stored are then no longer read."""
     after: str
     """The asset whose policy is studied."""
 
@@ -105,23 +103,23 @@ class Observation(PolicyStudy):
 
 
 def intervention(
-    title: str, place: int = 1000, *, about: str, version: int = 1
+    title: str, place: int = 1000, *, about: str
 ) -> Callable[[Callable[[Habits], Sequence[WorkflowChange]]], Intervention]:
     """Return a decorator: the function, which returns arms, becomes an intervention with the function's name."""
 
     def register(arms: Callable[[Habits], Sequence[WorkflowChange]]) -> Intervention:
-        return Intervention(arms.__name__, title, place, about, version, "benchmark_scores", arms)
+        return Intervention(arms.__name__, title, place, about, "benchmark_scores", arms)
 
     return register
 
 
 def observation(
-    title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"], version: int = 1
+    title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"]
 ) -> Callable[[Callable[[Training], Findings]], Observation]:
     """Return a decorator: the function, which returns findings, becomes an observation with its name."""
 
     def register(observe: Callable[[Training], Findings]) -> Observation:
-        return Observation(observe.__name__, title, place, about, version, after, observe)
+        return Observation(observe.__name__, title, place, about, after, observe)
 
     return register
 

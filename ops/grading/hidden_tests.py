@@ -157,6 +157,17 @@ def check_hidden_tests(problems: Iterable[Problem]) -> None:
                 pass
 
 
+def are_whole(folder: Path, problems: Iterable[Problem]) -> bool:
+    """Return whether the hidden tests of these problems are in the folder as they were written."""
+    try:
+        for problem in problems:
+            if problem.hidden is not None:
+                _verify(file_of(folder, problem), problem)
+    except DataError:
+        return False
+    return True
+
+
 def damage(problem: Problem) -> str:
     """Compare all of a problem's hidden tests with their digest; return what is wrong with their file, "" if nothing
     is."""

@@ -271,7 +271,7 @@ class Plan:
     @cached_property
     def stages(self) -> list[Cost]:
         """Costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
-        stored = left(self.setup, sizes.stored_shortlist(self.setup), self.deepspeed)
+        stored = left(self.setup, sizes.stored_shortlist(self.setup))
         priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored)
         return [replace(stage, policy_s=self._policy_s(stage.name, priced.answers, stored)) for stage in priced.all()]
 

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ops.benchmarks.graded import GRADER
 from ops.benchmarks.store import by_benchmark, evaluation_questions
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
+from ops.core.once import OtherInputs, check_made
 from ops.core.problem import Problem
-from ops.core.rows import OtherOriginError, ResponseRow, check_origin, load_responses
+from ops.core.rows import ResponseRow, load_responses
 from ops.evaluation.alone import asked_alone
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
@@ -51,7 +51,7 @@ class Left:
     """Benchmark → share, averaged over the scored policies."""
 
 
-def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any] | None = None) -> Left:
+def left(setup: Setup, shortlist: Sequence[Problem]) -> Left:
     """Compute the remaining shares of the recipe's run from the stored cache, policies, training runs and scores.
 
     `shortlist`: the recipe's stored candidates; if it is empty, everything counts as remaining.
@@ -70,7 +70,7 @@ def left(setup: Setup, shortlist: Sequence[Problem], deepspeed: Mapping[str, Any
     stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
     stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
     for name, adaptive, recursive in stages:
-        run = setup.workspace.runs / run_key(setup, policy, deepspeed, adaptive, recursive)
+        run = setup.workspace.runs / run_key(setup, policy, adaptive, recursive)
         shares[name] = share_of_run(run, (adaptive or recursive or recipe.grpo).steps or recipe.grpo.steps)
         policy = run / "policy"
     return Left(
@@ -135,16 +135,16 @@ def unscored(
         if own
         and not _holds(
             score_file(setup.workspace, name, policy, benchmark),
-            scores_origin(setup.asked_on(benchmark), policy, own),
+            scores_key(setup.asked_on(benchmark), policy, own),
             any_grader=any_grader,
         )
     ]
 
 
-def _holds(file: Path, origin: Mapping[str, str], *, any_grader: bool = False) -> bool:
+def _holds(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> bool:
     try:
-        check_origin(file, dict(origin), "")
-    except OtherOriginError as error:
+        check_made(file, dict(key), "")
+    except OtherInputs as error:
         return any_grader and error.differing == (GRADER,)
     except DataError:
         return False
@@ -237,7 +237,7 @@ def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict
     except DataError:  # there is no training mix yet
         return {}
     return {
-        (store.entry.name, benchmark): 0.0 if _holds(store.file(benchmark), store.origin(benchmark, own)) else 1.0
+        (store.entry.name, benchmark): 0.0 if _holds(store.file(benchmark), store.key(benchmark, own)) else 1.0
         for store in there
         for benchmark, own in questions.items()
     }

@@ -14,9 +14,10 @@ from pathlib import Path
 from ops.config import Worker
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
+from ops.core.once import INCOMPLETE, Key
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.core.rows import Origin, ResponseRow, order, schema, with_origin
+from ops.core.rows import ResponseRow, order, schema
 from ops.workers.scheduling import Client
 
 Progress = Callable[["ResponseRow"], None]
@@ -93,12 +94,12 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
 # ── files ────────────────────────────────────────────────────────────────────
 
 
-def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | None = None) -> None:
+def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = None) -> None:
     """Write rows to a Parquet file atomically, with a digest beside it; equal rows give equal bytes.
 
-    `origin`: identity of the worker, the questions and the graders behind the answers; None: only the benchmarks'
-    graders as they are now. For a confidential benchmark only the answer
-    letters are stored (`ops.benchmarks.registry`).
+    `key`: identity of the worker, the questions and the graders behind the answers; None: only the benchmarks'
+    graders as they are now. With the row of an unreachable worker the file counts as incomplete. For a confidential
+    benchmark only the answer letters are stored (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -106,10 +107,12 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, origin: Origin | No
     from ops.benchmarks.graded import GRADER, usual_graders
 
     ordered = sorted(map(_fit_to_keep, rows), key=order)
-    origin = {GRADER: usual_graders({row.benchmark for row in ordered})} if origin is None else origin
+    stored = dict({GRADER: usual_graders({row.benchmark for row in ordered})} if key is None else key)
+    if any(row.status == "unreachable" for row in ordered):
+        stored[INCOMPLETE] = "without answers of an unreachable worker"
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
-    with replacing_with_digest(file) as temporary:
-        pq.write_table(with_origin(table, origin), temporary, compression="zstd")
+    with replacing_with_digest(file, stored) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def _fit_to_keep(row: ResponseRow) -> ResponseRow:

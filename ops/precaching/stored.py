@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ops.benchmarks.graded import GRADER, graders_key
 from ops.benchmarks.store import questions_key
 from ops.config import Setup, Worker, digest
+from ops.core.once import Key, with_code
 from ops.core.problem import Problem
-from ops.core.rows import Origin
 from ops.core.workspace import Workspace
 from ops.precaching.profiles import Profile, Score
 
@@ -38,7 +38,12 @@ def evaluation_folder(workspace: Workspace) -> Path:
     return workspace.scores / "workers"
 
 
-def answers_origin(worker: Worker, questions: Sequence[Problem], samples: int, setup: Setup | None = None) -> Origin:
+def graded_by_code(key: Key) -> Key:
+    """Return the key of graded answers with the version of the code that asks and grades."""
+    return with_code(key, "ops.precaching.precache")
+
+
+def responses_key(worker: Worker, questions: Sequence[Problem], samples: int, setup: Setup | None = None) -> Key:
     """Return what a worker's graded answers depend on: worker, questions, number of samples, and graders.
 
     `setup`: that of the evaluation; None for precached answers (`graders_key`).

@@ -33,9 +33,10 @@ from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
+from ops.core.once import key_of
 from ops.core.problem import Problem, benchmark_of
 from ops.core.response import Message, Namespace, Response, Sample
-from ops.core.rows import REMEDY, ResponseRow, origin_of, response_file
+from ops.core.rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
@@ -180,7 +181,7 @@ def stored_workers(setup: Setup) -> list[StoredSystem]:
 
 def _answered_by(file: Path, identity: str) -> bool:
     """Return whether the worker with this identity gave the answers, which is so too if the file does not say."""
-    return origin_of(file, REMEDY).get("worker", identity) == identity
+    return key_of(file, REMEDY).get("worker", identity) == identity
 
 
 def _right(row: ResponseRow) -> float:

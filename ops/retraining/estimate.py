@@ -100,7 +100,7 @@ def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
         return _Stored(standing)
     if not made.fine_tune:
         return _Stored(standing, holds=True)
-    run = stored_fine_tuning(setup, snapshot.change, snapshot.deepspeed)
+    run = stored_fine_tuning(setup, snapshot.change)
     if run is None:
         return _Stored(standing)
     share = share_of_run(run, RunPlan.read(run).recipe.grpo.steps)

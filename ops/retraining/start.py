@@ -109,16 +109,15 @@ def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any
     return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
 
 
-def stored_fine_tuning(
-    setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None
-) -> Path | None:
+def stored_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
     """The folder of the fine-tuning run if it was started in this checkout, else None. Downloads and writes nothing."""
     champion = setup.workspace.runs / change.policy / "policy"
     if not (champion / CARD).is_file():
         return None
     try:
         card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
-        folder = setup.workspace.runs / run_key(*_last_stage(setup, _start_of(setup, champion, card), deepspeed))
+        tuned, start, _, adaptive, recursive = _last_stage(setup, _start_of(setup, champion, card), None)
+        folder = setup.workspace.runs / run_key(tuned, start, adaptive, recursive)
     except (DataError, OSError):  # newcomers have no profile yet, or there is no mix
         return None
     return folder if folder.is_dir() else None

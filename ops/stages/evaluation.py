@@ -12,7 +12,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
-from ops.core.errors import DataError
+from ops.core.once import Key, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
@@ -21,7 +21,7 @@ from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.scores import StoredRows, at_prices
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import score_file, scores_origin
+from ops.evaluation.stored import score_file, scores_key, with_player
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
@@ -42,11 +42,14 @@ def score_policy(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[str, StoredRows]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
-    Completions, responses and verdicts are stored as they come: an evaluation that was killed, or that ended in an
-    error, reads what it did before when it is started again, and goes on from there.
+    Files that are made already are read, unless `again` is true (`ops.core.once`). Completions, responses and verdicts
+    are stored as they come: an evaluation that was killed, or that ended in an error, reads what it did before when it
+    is started again, and goes on from there.
 
     A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
     descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
@@ -56,14 +59,14 @@ def score_policy(
     from ops.conductor.writer import load_conductor
 
     with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
-        questions_of = {name: own for name, own in _questions(setup, benchmarks).items() if own}
-        files = {benchmark: score_file(setup.workspace, name, policy, benchmark) for benchmark in questions_of}
-        weights = policy_id(policy)
-        origins = {
-            benchmark: (files[benchmark], scores_origin(setup.asked_on(benchmark), policy, questions))
-            for benchmark, questions in questions_of.items()
-        }
-        begin_tables(dict(origins.values()))
+        questions_of = _questions(setup, benchmarks)
+        keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
+        begin_tables(dict(keys.values()))
+        stored = {each: StoredRows([(file, setup.asked_on(each).pool)]) for each, (file, _) in keys.items()}
+        keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
+        questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
+        if not questions_of:
+            return stored
         sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
         with (
             closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
@@ -86,9 +89,33 @@ def score_policy(
                         limits=conductor.card.rounds, fits=conductor.fits, on_played=count, into=rows.add,
                     )  # fmt: skip
                     run_async(answering)
-            rows.write(origins)
+            rows.write(keys)
         sample.export(setup.workspace, name)
-        return {benchmark: StoredRows([(file, setup.asked_on(benchmark).pool)]) for benchmark, file in files.items()}
+        return stored
+
+
+def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
+    """Return whether all score files that `score_policy` would write are there and would come out the same again."""
+    return all(is_made(*made) for made in _score_files(setup, policy, name, _questions(setup, benchmarks)).values())
+
+
+def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
+    """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
+    questions_of = _questions(setup, benchmarks)
+    return all(store.is_made(questions_of) for store in baseline_stores(setup))
+
+
+def _score_files(
+    setup: Setup, policy: Path, name: str, questions_of: Mapping[str, Sequence[Problem]]
+) -> dict[str, tuple[Path, Key]]:
+    """Return benchmark → its score file, and the key of the scores."""
+    return {
+        benchmark: (
+            score_file(setup.workspace, name, policy, benchmark),
+            with_player(scores_key(setup.asked_on(benchmark), policy, questions)),
+        )
+        for benchmark, questions in questions_of.items()
+    }
 
 
 @contextmanager
@@ -120,7 +147,12 @@ def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Proble
 
 
 def score_baselines(
-    setup: Setup, client: WorkerClient, benchmarks: Sequence[str], on_progress: OnProgress | None = None
+    setup: Setup,
+    client: WorkerClient,
+    benchmarks: Sequence[str],
+    on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[str, StoredRows]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
@@ -130,7 +162,8 @@ def score_baselines(
     """
     questions_of = _questions(setup, benchmarks)
     return {
-        store.entry.name: _score_baseline(store, client, questions_of, on_progress) for store in baseline_stores(setup)
+        store.entry.name: _score_baseline(store, client, questions_of, on_progress, again)
+        for store in baseline_stores(setup)
     }
 
 
@@ -139,13 +172,13 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
+    again: bool,
 ) -> StoredRows:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
-        begin_tables({store.file(name): store.origin(name, own) for name, own in questions_of.items()})
-        try:
+        begin_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
+        if store.is_made(questions_of) and not again:
             return store.rows(questions_of)
-        except DataError:  # no stored rows, or rows of another pool, mix, settings or grader
-            return _asked_baseline(store, client, questions_of, on_progress)
+        return _asked_baseline(store, client, questions_of, on_progress)
 
 
 def _asked_baseline(

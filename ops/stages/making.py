@@ -10,8 +10,8 @@ from typing import Any
 from ops.benchmarks.graded import GRADER, begin_tables
 from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
+from ops.core.once import CODE, Key, once
 from ops.core.processes import alone
-from ops.core.rows import Origin, check_origin
 from ops.core.workspace import Workspace
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.scores import load_rows, priced, save_rows
@@ -106,23 +106,14 @@ def finished(lab: Lab, stage: str) -> Path:
     return run
 
 
-def rows_once(setup: Setup, name: str, origin: Origin, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
-    """The rows of study `name` with this origin, at the pool's prices; made and stored unless they exist.
+def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> list[OutcomeRow]:
+    """Return the rows of study `name` with this key, at the pool's prices; they are made unless they are stored.
 
     Stored rows are made again if any of them is unscorable.
     """
-    others = {name: value for name, value in origin.items() if name != GRADER}
+    others = {name: value for name, value in key.items() if name not in (GRADER, CODE)}
     file = setup.workspace.scores / "studies" / name / "rows" / f"{digest(others)}.parquet"
     with alone(setup.workspace, file):
-        begin_tables({file: origin})
-        if not _is_whole(file, origin):
-            save_rows(make(), file, origin=origin)
+        begin_tables({file: key})
+        once([file], key, lambda: save_rows(make(), file, key=key))
         return priced(load_rows(file), setup)
-
-
-def _is_whole(file: Path, origin: Origin) -> bool:
-    try:
-        check_origin(file, origin, "")
-    except DataError:  # there is no table, or one that another version of the grader judged
-        return False
-    return not any(row.unscorable for row in load_rows(file))

@@ -11,6 +11,7 @@ from ops.benchmarks.registry import BENCHMARKS, graded_on
 from ops.benchmarks.rows import Row, RowError
 from ops.benchmarks.store import SPLITS, raw_files, write_problems
 from ops.config import BenchmarkSource, Recipe, Setup
+from ops.core.digests import SUFFIX
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
@@ -66,7 +67,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
         if problems:
             files.append(named[split])
             write_problems(files[-1], problems)
-    _forget_others(workspace, recipe, benchmark, files)
+    forget_others(workspace, recipe, benchmark, files)
     forget_unused(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
     failing = sum(len(part.set_aside) for part in loaded.values())
@@ -111,9 +112,10 @@ def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
         raise DataError(benchmark, "train and test split", problem, remedy)
 
 
-def _forget_others(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
+def forget_others(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
     """Remove files of benchmarks that this recipe lacks, and other splits of `benchmark`."""
     for file in (workspace.data / "raw").glob("*.jsonl"):
         owner = file.stem.partition("-")[0]
         if owner not in recipe.benchmarks or (owner == benchmark and file not in written):
             file.unlink()
+            file.with_name(file.name + SUFFIX).unlink(missing_ok=True)

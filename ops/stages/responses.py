@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +14,12 @@ from ops.benchmarks.graded import begin_tables, graded_responses, is_graded_now
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
-from ops.core.atomic import write_text
 from ops.core.digests import DamagedFile
-from ops.core.errors import DataError, OverBudget
+from ops.core.errors import OverBudget
+from ops.core.once import Key, is_made, key_of
 from ops.core.problem import Problem
 from ops.core.processes import alone
-from ops.core.rows import REMEDY, Origin, ResponseRow, load_responses, origin_of, response_file
+from ops.core.rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.alone import asked_alone
@@ -29,12 +28,10 @@ from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_ask
 from ops.planning.lengths import lengths
 from ops.planning.stages import Stages
 from ops.precaching.precache import precache, write_responses
-from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
-from ops.precaching.stored import Cell, Profiles, answers_origin, evaluation_folder
+from ops.precaching.stored import Cell, evaluation_folder, graded_by_code, responses_key
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
-from ops.workers.pool import at_prices
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -61,67 +58,74 @@ def materialize_responses(
     client: WorkerClient,
     cells: Iterable[Cell] | None = None,
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[Cell, list[ResponseRow]]:
     """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
-    Also made again are files of the pool's workers that another version of a grader judged, or that are damaged. If two
-    processes make the same cell, one waits and then reads the answers from the cache. Deletes the files of
-    workers that the pool lacks. A rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises
-    `DataError`, `ConfigError` and `OverBudget`, whose message states the progress and the remaining cost. No file
-    changes then, and the answers so far are in the cache.
+    Files that are made already are read, unless `again` is true (`ops.core.once`). Also made again are files of the
+    pool's other workers that another version of a grader judged, or that are damaged. If two processes make the same
+    cell, one waits and then reads the answers from the cache. Deletes the files of workers that the pool lacks. A
+    rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises `DataError`, `ConfigError` and
+    `OverBudget`, whose message states the progress and the remaining cost. No file changes then, and the answers so far
+    are in the cache.
     """
     wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
-        return _materialized(setup, client, wanted, folder, on_progress)
+        return _materialized(setup, client, wanted, folder, on_progress, again)
+
+
+def precached_keys(setup: Setup, cells: Iterable[Cell] | None = None) -> dict[Cell, Key]:
+    """Return the key of each cell's file of precached responses (None: of all cells). Raises `DataError`."""
+    shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
+    return {
+        cell: graded_by_code(
+            responses_key(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
+        )
+        for cell in _wanted(setup, cells)
+    }
 
 
 def _materialized(
-    setup: Setup, client: WorkerClient, wanted: Sequence[Cell], folder: Path, on_progress: OnProgress | None
+    setup: Setup,
+    client: WorkerClient,
+    wanted: Sequence[Cell],
+    folder: Path,
+    on_progress: OnProgress | None,
+    again: bool,
 ) -> dict[Cell, list[ResponseRow]]:
-    kept = [cell for cell in wanted if setup.recipe.replay is not None and response_file(folder, *cell).is_file()]
-    open_cells = [cell for cell in wanted if cell not in kept]
     shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
-    origins = {
-        cell: answers_origin(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
-        for cell in open_cells
-    }
-    begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
+    keys = precached_keys(setup, wanted)
+    rehearses = setup.recipe.replay is not None
+    if not rehearses:
+        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
+    kept = [cell for cell in wanted if _is_kept(response_file(folder, *cell), keys[cell], rehearses, again)]
+    open_cells = [cell for cell in wanted if cell not in kept]
     try:
         rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
         raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
-            write_responses(rows[cell], response_file(folder, *cell), origins[cell])
-        if folder.is_dir() and setup.recipe.replay is None:
-            for stale in folder.iterdir():
-                if stale.is_dir() and stale.name not in setup.pool.names:
-                    shutil.rmtree(stale)
+            write_responses(rows[cell], response_file(folder, *cell), keys[cell])
+        forget_other_workers(setup)
     return rows | {cell: graded_responses(response_file(folder, *cell)) for cell in kept}
 
 
-def materialize_profiles(setup: Setup) -> Profiles:
-    """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
-    workspace = setup.workspace
-    every = graded_responses(workspace.data / "responses")
-    rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
-    if not rows:
-        raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
-    workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
-    shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
-    profiles = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
-    text = json.dumps(
-        {
-            "workers": [worker.as_row() for worker in profiles.workers],
-            "oracle": {name: score._asdict() for name, score in profiles.oracle.items()},
-            "best_single": profiles.best,
-            "signal_forecast": round(profiles.forecast, 6),  # further digits differ between processors
-        },
-        indent=1,
-        ensure_ascii=False,
-    )
-    write_text(workspace.data / "profiles.json", text + "\n")
-    return profiles
+def forget_other_workers(setup: Setup) -> None:
+    """Delete the precached responses of workers that the pool lacks, except in a rehearsal."""
+    for stale in other_workers(setup) if setup.recipe.replay is None else ():
+        shutil.rmtree(stale)
+
+
+def other_workers(setup: Setup) -> list[Path]:
+    """Return the folders with precached responses of workers that the pool lacks."""
+    folders = (setup.workspace.data / "responses").glob("*/")
+    return [folder for folder in folders if folder.is_dir() and folder.name not in setup.pool.names]
+
+
+def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:
+    return file.is_file() if rehearses else not again and is_made(file, key)
 
 
 def answer_evaluation(
@@ -129,31 +133,43 @@ def answer_evaluation(
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
+    *,
+    again: bool = False,
 ) -> dict[Cell, list[ResponseRow]]:
     """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
 
     Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
     Raises the errors of `materialize_responses`.
     """
-    setup = setup.of_opponents
-    workers = asked_alone(setup)
+    keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
+    cells, workers, alike = list(keys), asked_alone(setup), asked_alike(setup, benchmarks)
     questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
-    alike = asked_alike(setup, benchmarks)
-    cells = [Cell(worker, name) for worker in workers for name in benchmarks]
-    origins: dict[Cell, Origin] = {}
-    for cell in cells:
-        asked = setup.asked_on(cell.benchmark)
-        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-        origins[cell] = answers_origin(worker, questions.get(cell.benchmark, ()), repeats, asked)
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
-        begin_tables({response_file(folder, *cell): origin for cell, origin in origins.items()})
+        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
             wanted = [Cell(worker, name) for worker in workers for name in names]
+            wanted = [cell for cell in wanted if again or not is_made(response_file(folder, *cell), keys[cell])]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
-            write_responses(own, response_file(folder, *cell), origins[cell])
-    return rows
+            write_responses(own, response_file(folder, *cell), keys[cell])
+    return {cell: rows[cell] if cell in rows else load_responses(response_file(folder, *cell)) for cell in cells}
+
+
+def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
+    """Return whether all files that `answer_evaluation` would write are there and would come out the same again."""
+    folder = evaluation_folder(setup.workspace)
+    return all(is_made(response_file(folder, *cell), key) for cell, key in _alone_keys(setup, benchmarks).items())
+
+
+def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[Cell, Key]:
+    setup = setup.of_opponents
+    questions, keys = evaluation_questions(setup.workspace, setup.recipe), dict[Cell, Key]()
+    for cell in (Cell(worker, name) for worker in asked_alone(setup) for name in benchmarks):
+        asked = setup.asked_on(cell.benchmark)
+        repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
+        keys[cell] = graded_by_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
+    return keys
 
 
 def _ask(
@@ -214,7 +230,7 @@ def _is_outdated(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        return not is_graded_now(origin_of(file, REMEDY))
+        return not is_graded_now(key_of(file, REMEDY))
     except DamagedFile:
         return True
 

@@ -11,6 +11,7 @@ from typing import Any
 from ops.config import digest
 from ops.core.atomic import TEMPORARY, sha256_of
 from ops.core.checked import ASIDE
+from ops.core.digests import SUFFIX
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import recorded_revision, stages_of
@@ -51,5 +52,5 @@ def _stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
 def _files(out: Path) -> list[Path]:
     if out.is_file():
         return [out]
-    ignored = {*out.rglob(TEMPORARY), *out.rglob(ASIDE)}
+    ignored = {*out.rglob(TEMPORARY), *out.rglob(ASIDE), *out.rglob(f"*{SUFFIX}")}
     return sorted(file for file in out.rglob("*") if file.is_file() and file not in ignored)

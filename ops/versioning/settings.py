@@ -9,18 +9,23 @@ writes.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Pool, Recipe, Snapshot
 from ops.core.atomic import write_text
+from ops.core.code_version import code_version
 from ops.core.errors import DataError
+from ops.core.registry import PROVIDERS
 from ops.core.settings_files import read_yaml
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import commit, push
+from ops.grading.version import grader_version
+from ops.versioning.dvc import commit, is_stored, push, version
 from ops.versioning.plain import has_dvc, unrecorded
 
 SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
@@ -28,7 +33,8 @@ SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "rep
 
 
 def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
-    """Record what `stage` has just written in a run of this snapshot; push it if the recipe says so.
+    """Record the output of `stage` in a run of this snapshot in DVC, unless it is recorded; push it if the recipe says
+    so.
 
     Returns its version: without DVC, a hash of its output. Raises `DataError`.
     """
@@ -36,10 +42,46 @@ def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     write_settings(workspace, recipe, snapshot.pool, snapshot.recipe_file)
     if not has_dvc(workspace):
         return unrecorded(workspace, stage)
+    noted = workspace.state / "recorded" / f"{stage}.json"
+    output = [unrecorded(workspace, "settings"), unrecorded(workspace, stage), recipe.versions.push]
+    if (known := _recorded(workspace, stage)) and _noted(noted) == [*output, known]:
+        return known
     made = commit(workspace, "settings", stage)
     if recipe.versions.push:
         push(workspace, recipe.versions, "settings", stage)
+    write_text(noted, json.dumps([*output, made]))
     return made
+
+
+def _recorded(workspace: Workspace, stage: str) -> str:
+    """Return the version of the stage in dvc.lock; "" if it or the settings are not recorded, or DVC's cache lacks
+    them."""
+    try:
+        stored = all(is_stored(workspace, name) for name in ("settings", stage))
+        return version(workspace, stage) if stored else ""
+    except DataError:
+        return ""
+
+
+def _noted(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
+    """Return data stage → the modules whose code, with what they import, decides its output."""
+    catalogue = tuple(f"ops.benchmarks.catalogue.{name}" for name in recipe.benchmarks)
+    plugins = [provider.plugin for provider in PROVIDERS.values() if provider.plugin]
+    embedded = any(source.source == "embedded" for source in recipe.benchmarks.values())
+    return {
+        "raw_problems": ("ops.stages.problems", *catalogue, *(plugins if embedded else ())),
+        "shortlist": ("ops.stages.curation",),
+        "worker_responses": ("ops.precaching.precache",),
+        "worker_profiles": ("ops.stages.profiles",),
+        "training_mix": ("ops.stages.curation", f"ops.curation.selectors.{recipe.curation.selector}"),
+    }
 
 
 def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
@@ -59,7 +101,8 @@ def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
 
 
 def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
-    """Return the settings that change a data stage's output, with defaults written out."""
+    """Return the settings that change a data stage's output, with defaults written out, and the versions of the
+    stages' code and of the graders."""
     workers = {worker.name: worker.identity for worker in pool.workers}
     prices = {worker.name: worker.price.stated() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal assumes groups of this size.
@@ -68,7 +111,9 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     for source in stated["benchmarks"].values():
         if source["max_failing_gold_share"] == BenchmarkSource.model_fields["max_failing_gold_share"].default:
             del source["max_failing_gold_share"]  # newer than the recorded data, which stays current
-    return stated | {"grpo": grpo, "workers": workers, "prices": prices}
+    code = {stage: code_version(*modules) for stage, modules in stage_modules(recipe).items()}
+    graders = {name: grader_version(BENCHMARKS[name].graded_by(source)) for name, source in recipe.benchmarks.items()}
+    return stated | {"grpo": grpo, "workers": workers, "prices": prices, "code": code, "graders": graders}
 
 
 def settings_file(workspace: Workspace) -> Path:

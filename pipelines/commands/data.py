@@ -55,11 +55,14 @@ def settings(recipe: str, seed: int | None) -> None:
 def raw(recipe: str, seed: int | None) -> None:
     """Load every benchmark into data/raw."""
     from ops.config import Setup
-    from ops.stages.problems import materialize_raw
+    from ops.stages.data import raw_once
 
     setup = Setup.read(Workspace.find(), recipe, seed)
     for name in setup.recipe.benchmarks:
-        loaded = materialize_raw(setup, name)
+        loaded = raw_once(setup, name)
+        if loaded is None:
+            click.echo(f"{name}: unchanged")
+            continue
         click.echo(f"{name}: {len(loaded.train)} to train on, {len(loaded.test)} to evaluate on")
         if loaded.graded_on:
             click.echo(f"  graded on {loaded.graded_on}")
@@ -75,9 +78,12 @@ def raw(recipe: str, seed: int | None) -> None:
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the decontaminated candidates."""
     from ops.config import Setup
-    from ops.stages.curation import materialize_shortlist
+    from ops.stages.data import shortlist_once
 
-    chosen = materialize_shortlist(Setup.read(Workspace.find(), recipe, seed))
+    chosen = shortlist_once(Setup.read(Workspace.find(), recipe, seed))
+    if chosen is None:
+        click.echo("shortlist: unchanged")
+        return
     click.echo(f"shortlist: {len(chosen.problems)} problems, {len(chosen.report['pairs'])} candidates removed")
 
 
@@ -94,9 +100,11 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.core.progress import bar
     from ops.local_models.vllm_server import serving
     from ops.precaching.opening import open_client
+    from ops.stages.data import are_precached
     from ops.stages.responses import (
         estimate_responses,
         estimate_without_problems,
+        forget_other_workers,
         materialize_responses,
         shortlist_file,
     )
@@ -106,6 +114,10 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     configure_grading(setup.recipe, setup.workspace.root, setup.workspace.cache)
     if dry_run and not shortlist_file(setup.workspace).is_file():
         click.echo(estimate_without_problems(setup, recipe))
+        return
+    if not dry_run and are_precached(setup):
+        forget_other_workers(setup)
+        click.echo("responses: unchanged")
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
     expected = estimate_responses(setup, client) if asks else None
@@ -130,9 +142,12 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
 def profiles(recipe: str) -> None:
     """Measure the workers from their responses."""
     from ops.config import Setup
-    from ops.stages.responses import materialize_profiles
+    from ops.stages.data import profiles_once
 
-    measured = materialize_profiles(Setup.read(Workspace.find(), recipe))
+    measured = profiles_once(Setup.read(Workspace.find(), recipe))
+    if measured is None:
+        click.echo("profiles: unchanged")
+        return
     click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.forecast:.0%}")
 
 
@@ -142,9 +157,12 @@ def profiles(recipe: str) -> None:
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training mix and write its card."""
     from ops.config import Setup
-    from ops.stages.curation import materialize_mix
+    from ops.stages.data import mix_once
 
-    made = materialize_mix(Setup.read(Workspace.find(), recipe, seed))
+    made = mix_once(Setup.read(Workspace.find(), recipe, seed))
+    if made is None:
+        click.echo("training mix: unchanged")
+        return
     click.echo(f"training mix: {len(made.problems)} problems, solved alone by: {made.agreement}")
 
 

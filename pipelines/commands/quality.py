@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,42 +14,36 @@ from ops.core.workspace import Workspace
 if TYPE_CHECKING:
     from ops.config import Recipe, Setup
     from ops.core.problem import Problem
-    from ops.quality import QualityReport
     from ops.quality.agreement import Labelled
 
-Suite = tuple[bool, "Callable[[], QualityReport]"]
-"""A suite, and whether its files exist."""
+
+_SUITES = {
+    "well_formed": "raw_problems",
+    "gold_scores_one": "raw_problems: gold",
+    "fit_to_ask_about": "shortlist",
+    "whole_and_in_range": "worker_responses",
+    "fit_to_train_on": "training_mix",
+    "training_mix_gold": "training_mix: gold",
+}
+"""Check → the name under which the command shows it."""
 
 
 def check_all(workspace: Workspace, recipe_file: str) -> bool:
     """Print each suite's result and the path of the Data Docs. Returns whether all passed."""
     from ops.quality.suite import docs_folder
+    from ops.stages.checks import CHECKS, check_once
+    from ops.stages.data import data_files
 
-    passed = True
-    for name, (there, suite) in _suites(_configured(workspace, recipe_file)).items():
-        if not there:
+    passed, setup = True, _configured(workspace, recipe_file)
+    for check, name in _SUITES.items():
+        if not all(file.exists() for file in data_files(workspace, CHECKS[check][0])):
             click.echo(f"–  {name}: not materialized")
             continue
-        report = suite()
+        report, _ = check_once(setup, check)
         passed = passed and report.success
         click.echo(f"{'✓' if report else '✗'}  {name}: {report.summary}")
     click.echo(docs_folder(workspace) / "index.html")
     return passed
-
-
-def _suites(setup: Setup) -> dict[str, Suite]:
-    from ops.quality import stages
-
-    data = setup.workspace.data
-    raw, mix = (data / "raw").is_dir(), (data / "training_mix.jsonl").is_file()
-    return {
-        "raw_problems": (raw, lambda: stages.raw_problems(setup)),
-        "raw_problems: gold": (raw, lambda: stages.raw_gold(setup)),
-        "shortlist": ((data / "shortlist.jsonl").is_file(), lambda: stages.shortlist(setup)),
-        "worker_responses": ((data / "responses").is_dir(), lambda: stages.worker_responses(setup)),
-        "training_mix": (mix, lambda: stages.training_mix(setup)),
-        "training_mix: gold": (mix, lambda: stages.training_mix_gold(setup.workspace)),
-    }
 
 
 def report_gold(workspace: Workspace, recipe_file: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from assets import partitions
+from assets.last_result import UNCHANGED
 from assets.resources import Podium
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
@@ -119,6 +120,11 @@ def test_dvc_alone_makes_the_same_bytes_and_the_same_lock(history: History, tmp_
     assert yaml.safe_load(made.pop("dvc.lock")) == yaml.safe_load(first.pop("dvc.lock"))
     assert made == first
     assert yaml.safe_load(dvc(clone.root, "status", "--json")) == {}
+    materialize(clone, raw=True)
+    with dg.DagsterInstance.get() as instance:
+        for name in ("shortlist", "worker_profiles", "training_mix"):
+            assert checkouts.metadata(instance, name)[UNCHANGED] == "since a command made it"
+    assert state(clone) == made | {"dvc.lock": state(clone)["dvc.lock"]}
 
 
 @pytest.mark.parametrize(("edit", "stale"), [

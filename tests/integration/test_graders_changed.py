@@ -13,6 +13,7 @@ import pytest
 
 from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
+from ops.core import code_version
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
 from ops.core.problem import Grade, Problem
@@ -27,7 +28,8 @@ from ops.planning.stored import left
 from ops.precaching.opening import open_client
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.responses import answer_evaluation, materialize_profiles, materialize_responses
+from ops.stages.profiles import materialize_profiles
+from ops.stages.responses import answer_evaluation, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 from tests.unit.core.test_digests import DAMAGES
@@ -63,6 +65,16 @@ class Project:
         self.responses()
         materialize_mix(self.setup)
         self.policy = make_base_policy(self.setup, open_client(self.setup, "training"))
+
+    @classmethod
+    def copied(cls, finished: Project, root: Path) -> Project:
+        """Return a copy of the project at `root`."""
+        shutil.copytree(finished.workspace.root, root)
+        project = object.__new__(cls)
+        project.workspace, project.calls = Workspace(root), 0
+        project.setup = Setup.read(project.workspace, "small")
+        project.policy = base_policy_folder(project.setup)
+        return project
 
     def asking(self, work: Callable[[Any], Any]) -> Any:
         client = open_client(self.setup, "evaluation")
@@ -104,20 +116,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 @pytest.fixture
 def project(finished: Project, tmp_path: Path) -> Project:
     """A copy of the finished workspace."""
-    shutil.copytree(finished.workspace.root, tmp_path / "copy")
-    project = object.__new__(Project)
-    project.workspace, project.calls = Workspace(tmp_path / "copy"), 0
-    project.setup = Setup.read(project.workspace, "small")
-    project.policy = base_policy_folder(project.setup)
-    return project
+    return Project.copied(finished, tmp_path / "copy")
 
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, whose files decide the versions of graders."""
     copied = tmp_path / "ops"
-    shutil.copytree(version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(version, "SOURCE", copied)
+    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_version, "SOURCE", copied)
     forget()
     yield copied
     monkeypatch.undo()
@@ -126,8 +133,9 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """Read the files of graders again, as another process does."""
-    version.code_version.cache_clear()
+    version.code_and_libraries.cache_clear()
     version.modules_of.cache_clear()
+    code_version.code_version.cache_clear()
 
 
 @pytest.fixture

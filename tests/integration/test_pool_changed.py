@@ -36,7 +36,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.report import Leaderboard
 from ops.evaluation.scores import save_rows
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.planning.estimate import Range
 from ops.precaching.precache import write_responses
 from ops.release import aliases
@@ -146,7 +146,7 @@ class Ticking:
         for name, questions in evaluation_questions(self.workspace, setup.recipe).items():
             file = score_file(self.workspace, system, policy, name)
             rows = scored(right, (name,)) if right else []
-            save_rows(rows, file, origin=scores_origin(setup.asked_on(name), policy, questions))
+            save_rows(rows, file, key=scores_key(setup.asked_on(name), policy, questions))
 
     def decide(self, snapshot: Snapshot, decision: Decision) -> None:
         file = self.workspace.outcome / "retraining" / f"{snapshot.key}.json"

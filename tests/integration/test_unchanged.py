@@ -13,12 +13,14 @@ import dagster as dg
 import pytest
 
 from assets import partitions
+from assets.last_result import AGAIN, UNCHANGED
 from assets.resources import Podium
-from assets.unchanged import AGAIN, UNCHANGED
 from ops.config import PoolChange, load_pool
 from ops.core.rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
-from ops.stages import inputs, responses
+from ops.stages import responses
+from ops.stages.checks import check_once
+from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, shortlist_once
 from tests.integration.checkouts import configure, materialize, metadata
 from tests.integration.test_precaching import RECIPE, pool
 
@@ -97,37 +99,50 @@ def test_a_budget_is_no_input(made: Made) -> None:
     assert made.run(budget={"run_usd": 77.0}) == set()
 
 
-@pytest.mark.soak  # `make test` shows by the keys of inputs what does every step again (tests/unit/test_inputs.py)
-@pytest.mark.parametrize("change", [
-    pytest.param({"curation": {**RECIPE["curation"], "shortlist_factor": 1.5}}, id="recipe"),
-    pytest.param({"seed": 5}, id="seed"),
-    pytest.param({"tags": {AGAIN: "true"}}, id="tag"),
-    pytest.param({"pool": pool("librarian", "guesser", "algebraist")}, id="worker"),
-    pytest.param({"pool": pool("librarian", "guesser", usd=11.0)}, id="price"),
-    pytest.param({"code": "another version"}, id="code"),
-])  # fmt: skip
-def test_a_change_of_an_input_does_everything_again(
-    change: dict[str, Any], made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configure(made.workspace, {"pools/few": change.get("pool", POOL)})
-    with monkeypatch.context() as patch:
-        if "code" in change:
-            patch.setattr(inputs, "_code", lambda: change["code"])
-        given = {name: value for name, value in change.items() if name not in ("pool", "code")}
-        assert made.run(**given) == EVERYTHING
-    configure(made.workspace, {"pools/few": POOL})
-    made.run()
+MIX, PROFILES, ANSWERS = "training_mix", "worker_profiles", "worker_responses"
 
 
 @pytest.mark.soak
-def test_a_pool_change_makes_the_problems_and_profiles_again(made: Made) -> None:
+@pytest.mark.parametrize(("change", "made_again"), [
+    pytest.param({"curation": {**RECIPE["curation"], "shortlist_factor": 1.5}}, {"shortlist", ANSWERS, PROFILES, MIX},
+                 id="setting"),
+    pytest.param({"seed": 5}, {"raw_problems", "shortlist", ANSWERS, PROFILES, MIX}, id="seed"),
+    pytest.param({"tags": {AGAIN: "true"}}, {*STAGES}, id="tag"),
+    pytest.param({"pool": pool("librarian", "guesser", "algebraist")}, {ANSWERS, PROFILES, MIX}, id="worker"),
+    pytest.param({"pool": pool("librarian", "guesser", usd=11.0)}, {PROFILES}, id="price"),
+])  # fmt: skip
+def test_a_change_of_an_input_makes_what_depends_on_it_again(
+    change: dict[str, Any], made_again: set[str], made: Made
+) -> None:
+    configure(made.workspace, {"pools/few": change.get("pool", POOL)})
+    worked = made.run(**{name: value for name, value in change.items() if name != "pool"})
+    configure(made.workspace, {"pools/few": POOL})
+    made.run()
+    assert worked - {"checks"} == made_again
+
+
+@pytest.mark.soak
+def test_a_pool_change_makes_nothing_again_that_it_does_not_concern(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
     known = PoolChange(version="1", policy="none", before=load_pool(made.workspace.config, "few"))
     tags = podium.of(podium.snapshot().model_copy(update={"change": known})).launch_tags()
     names = ("raw_problems", "shortlist", "worker_profiles")
     done = materialize(podium, made.instance, *names, run_config=podium.run_config(), tags=tags)
-    assert [name for name in names if all(map(_same, done.asset_materializations_for_node(name)))] == []
+    assert [name for name in names if all(map(_same, done.asset_materializations_for_node(name)))] == [*names]
     made.run()
+
+
+def test_the_commands_find_unchanged_what_dagster_made_and_dagster_what_they_made(made: Made) -> None:
+    podium = Podium(root=str(made.workspace.root), recipe="small")
+    setup = podium.load()
+    assert [raw_once(setup, name) for name in setup.recipe.benchmarks] == [None] * len(setup.recipe.benchmarks)
+    assert (shortlist_once(setup), are_precached(setup), profiles_once(setup), mix_once(setup)) == (
+        None, True, None, None
+    )  # fmt: skip
+    assert check_once(setup, "fit_to_train_on")[1] is False
+    (made.workspace.data / "training_mix.jsonl").unlink()
+    assert mix_once(setup) is not None
+    assert made.run() == set()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +153,6 @@ def test_a_pool_change_makes_the_problems_and_profiles_again(made: Made) -> None
         ("data/responses/guesser/mmlu.parquet", "worker_responses", "missing"),
         ("data/profiles.json", "worker_profiles", "flipped"),
         ("data/training_mix.jsonl", "training_mix", "cut"),
-        ("data/settings.yaml", "raw_problems", "flipped"),
     ],
 )
 def test_an_output_that_is_not_as_it_was_written_is_made_again(place: str, first: str, damage: str, made: Made) -> None:
@@ -175,25 +189,20 @@ def test_a_source_file_is_an_input(made: Made) -> None:
     (made.workspace.root / "v6.jsonl").write_text(_rows(2, "new"), encoding="utf-8")
     files = {"source": "file", "train_file": "v1.jsonl", "test_file": "v6.jsonl"}
     benchmarks = {**RECIPE["benchmarks"], "livecodebench": files}
-    assert made.run(benchmarks=benchmarks) == EVERYTHING
+    assert "raw_problems" in made.run(benchmarks=benchmarks)
     assert made.run(benchmarks=benchmarks) == set()
     source.write_text(_rows(12, "edited"), encoding="utf-8")
-    assert made.run(benchmarks=benchmarks) == EVERYTHING
+    assert "raw_problems" in made.run(benchmarks=benchmarks)
     made.run()
 
 
 @pytest.mark.soak
-def test_the_files_of_another_workspace_are_not_its_own(made: Made, tmp_path: Path) -> None:
+def test_a_copied_workspace_and_another_instance_of_dagster_find_what_is_made(made: Made, tmp_path: Path) -> None:
     other = Workspace(tmp_path / "copy")
     shutil.copytree(made.workspace.root, other.root)
-    assert made.run(workspace=other) == EVERYTHING
-    assert made.run() == EVERYTHING, "the last materialization is the other workspace's"
-
-
-@pytest.mark.soak
-def test_another_instance_of_dagster_knows_nothing(made: Made) -> None:
+    assert made.run(workspace=other) == set()
     with dg.DagsterInstance.ephemeral() as instance:
-        assert Made(made.workspace, instance).run() == EVERYTHING
+        assert Made(made.workspace, instance).run() == set()
 
 
 @pytest.mark.soak
@@ -217,8 +226,9 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
 
 
 @pytest.mark.soak
-def test_a_part_of_the_benchmarks_is_not_the_whole(made: Made) -> None:
+def test_each_benchmark_is_made_by_itself(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
+    (made.workspace.data / "raw" / "mmlu-train.jsonl").unlink()
     done = materialize(podium, made.instance, "raw_problems", partition="mmlu", run_config=podium.run_config())
     assert not any(map(_same, done.asset_materializations_for_node("raw_problems")))
-    assert "raw_problems" in made.run()
+    assert made.run() == set()

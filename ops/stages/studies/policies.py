@@ -22,7 +22,7 @@ from ops.evaluation.changed import Changed, Written, changed, workflows
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import at_prices
-from ops.evaluation.stored import CONDUCTOR, scores_origin, stored_scores
+from ops.evaluation.stored import CONDUCTOR, scores_key, stored_scores, with_player
 from ops.evaluation.stored_baselines import answers_to
 from ops.evaluation.stored_studies import Lab
 from ops.evaluation.study import Compliance, Habits, Intervention, Observation, Training
@@ -64,11 +64,11 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     best = team.names.index(best_single(answers_to(mix, setup)).worker)
     changes = entry.arms(Habits.of(workflows(written, team), team.names, best))
-    scored = digest([scores_origin(setup.asked_on(name), policy, own) for name, own in asked.items()])
+    scored = digest([scores_key(setup.asked_on(name), policy, own) for name, own in asked.items()])
     arms = [Arm(AS_IT_IS, [base])]
     for place, change in enumerate(changes):
         other = changed(written, change, team, setup.recipe.seed)
-        origin = {"arm": change.name, "version": str(entry.version), "seed": str(setup.recipe.seed), "scored": scored}
+        key = {"arm": change.name, "seed": str(setup.recipe.seed), "scored": scored}
 
         def count(done: int, place: int = place, name: str = change.name) -> None:
             making.report(place * len(written) + done, len(changes) * len(written), name)
@@ -76,7 +76,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
         def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
             return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.written, count)
 
-        rows = rows_once(setup, entry.name, origin, make)
+        rows = rows_once(setup, entry.name, with_player(key, f"ops.evaluation.studies.{entry.name}"), make)
         facts = {"changed, %": f"{100 * other.share:.0f}"}
         arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
     return arms

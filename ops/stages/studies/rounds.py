@@ -15,7 +15,7 @@ from ops.evaluation.arms import Arm
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.stored_studies import Lab
 from ops.stages.making import Making, finished, rows_once
 
@@ -55,8 +55,8 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
                     )
                     return run_async(rows)
 
-            origin = {**scores_origin(setup, policy, asked), "limits": digest(limits.model_dump())}
-            rows = rows_once(setup, name, origin, make)
+            key = {**scores_key(setup, policy, asked), "limits": digest(limits.model_dump())}
+            rows = rows_once(setup, name, with_player(key), make)
             ends = Counter(row.stop for row in rows)
             listed = ", ".join(f"{end} {100 * count / len(rows):.1f}" for end, count in ends.most_common())
             facts = {"kept, %": f"{100 * ends['kept'] / len(rows):.1f}", "the rounds end by, %": listed}

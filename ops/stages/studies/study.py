@@ -34,9 +34,9 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     check_study(study, lab.setup)
     store = StudyStore(study, lab)
     try:
-        if not any(row.unscorable for arm in store.arms() for row in arm.rows):
+        if store.is_made():
             return store.findings()
-    except DataError:  # no stored findings, or findings of other settings
+    except DataError:  # a table of the study is damaged
         pass
     if isinstance(study.entry, Observation):
         store.keep([], policies.observe(study.entry, lab))

@@ -20,7 +20,7 @@ from ops.evaluation.method import Method
 from ops.evaluation.reading import questions, sample
 from ops.evaluation.rows import OutcomeRow
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.stored_studies import Lab
 from ops.evaluation.subsets import Part, accuracy, joined, named_parts, parts
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
@@ -157,8 +157,8 @@ class Bench:
             return run_async(evaluate_method(method, self._asked, whole, recipe.evaluation))
 
         no_policy = Path()
-        origin = {**scores_origin(self.setup, no_policy, self._asked), "alone": worker}
-        return rows_once(self.setup, self._name, origin, make)
+        key = {**scores_key(self.setup, no_policy, self._asked), "alone": worker}
+        return rows_once(self.setup, self._name, with_player(key), make)
 
     def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> list[OutcomeRow]:
         recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
@@ -174,10 +174,10 @@ class Bench:
             team = team.offering(part, renumbered=renumbered)
             return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 
-        origin = {**scores_origin(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
+        key = {**scores_key(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
         if newcomer is not None:
-            origin |= {"newcomer": newcomer.name, "card": digest([card.model_dump() for card in cards])}
-        return rows_once(self.setup, self._name, origin, make)
+            key |= {"newcomer": newcomer.name, "card": digest([card.model_dump() for card in cards])}
+        return rows_once(self.setup, self._name, with_player(key), make)
 
     def _client(self) -> WorkerClient:
         if self._own is None:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.graded import graders_of
 from ops.benchmarks.store import read_problems
 from ops.conductor.policy import CARD, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
+from ops.core.once import Key
 from ops.core.running import run_async
 from ops.training.cold_start.validation import FILE as RECORD
 from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
@@ -38,21 +40,26 @@ def base_policy_folder(setup: Setup) -> Path:
 
     Raises `DataError` if the training mix is needed and missing.
     """
+    return setup.workspace.policies / f"{setup.recipe.policy_name}-{digest(base_policy_inputs(setup))}"
+
+
+def base_policy_inputs(setup: Setup) -> Key:
+    """Return the key of the base policy: everything that decides it, except for the code of the cold start (as for a
+    training run, `run.plan`). Raises the error of `base_policy_folder`."""
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
-    key = digest(
-        [
-            recipe.model_dump(include={"seed", "policy", "prompting", "generation", "replay"}),
-            _cold_start_settings(recipe),
-            setup.pool.answers_key,
-            _offered(setup),
-            _mix_key(mix) if recipe.cold_start else None,
-            # A new price does not make a new policy, which keeps the cards of its training.
-            [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)],
-            recipe.execution.what_answers_depend_on if recipe.cold_start else None,
-        ]
-    )
-    return setup.workspace.policies / f"{recipe.policy_name}-{key}"
+    settings = recipe.model_dump(include={"policy", "prompting", "generation", "replay"})
+    # A new price does not make a new policy, which keeps the cards of its training.
+    cards = [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)]
+    key = {
+        "seed": str(recipe.seed),
+        "recipe": digest([settings, _cold_start_settings(recipe)]),
+        "workers": digest([setup.pool.answers_key, _offered(setup), cards]),
+    }
+    if recipe.cold_start is None:
+        return key
+    execution = digest(recipe.execution.what_answers_depend_on)
+    return {**key, "data": _mix_key(mix)[:16], "grader": digest(graders_of(mix)), "execution": execution}
 
 
 def _offered(setup: Setup) -> list[str]:
@@ -111,7 +118,7 @@ def make_base_policy(
         return folder
     with made_whole(folder) as part, full_disk_reported(part):
         _make(setup, part, client, on_progress)
-        write_digest(part, skip=_RECORD)
+        write_digest(part, skip=_RECORD, key=base_policy_inputs(setup))
     return folder
 
 

@@ -10,20 +10,24 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from ops.benchmarks.graded import graders_of
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool, in_words
 from ops.core.atomic import sha256_of, write_text
-from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
-from ops.core.errors import DataError
+from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside, stored_key
+from ops.core.errors import ConfigError, DataError
+from ops.core.once import Key
 from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
-from ops.training.run.checkpoints import full_disk_reported, sound_checkpoint
+from ops.training.run.checkpoints import CHECKPOINTS, full_disk_reported, last_checkpoint, sound_checkpoint
 from ops.training.run.processes import PARENT, this_node
+from ops.training.run.trainer_version import note_trainer
 
 PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
 LOG = "trainer.log"
@@ -35,10 +39,13 @@ _RUN_AGAIN = "Give `podium run RECIPE` with the run's recipe, which makes it aga
 log = logging.getLogger(__name__)
 
 
-_NO_RESULT = (
-    "vllm_max_model_length", "vllm_sleep", "vllm_server_url", "keep_checkpoints", "collective_timeout_s", "outage_s",
-)  # fmt: skip
-"""Settings of memory, disk and waiting that change no result, so that a run may continue with other values."""
+_ONLY_HOW = frozenset({
+    "checkpoint_every", "collective_timeout_s", "deepspeed", "gradient_checkpointing", "keep_checkpoints",
+    "micro_batch", "outage_s", "processes", "vllm_max_model_length", "vllm_memory", "vllm_mode", "vllm_server_url",
+    "vllm_sleep", "vllm_tensor_parallel",
+})  # fmt: skip
+"""Settings of memory, processes, disk and waiting. They only decide how a result is computed, so that a run continues
+with other values."""
 
 
 class RunPlan(Settings):
@@ -181,8 +188,10 @@ def write_run(
     on worker subsets; `recursive`: the stage in rounds. `from_champion`: as in the plan. Raises `ConfigError` for
     subsets that the pool does not have, and `DiskFull`.
 
-    An interrupted run continues there; settings that do not change its result (caps, limits, prices) take their present
-    values. A finished run is kept and not executed again.
+    An interrupted run continues there; settings that do not change its result (caps, limits, prices, micro batches)
+    take their present values. A finished run is kept and not executed again. Where a new folder is begun although the
+    recipe has one already, a line says which of its inputs changed. Raises `ConfigError` for a checkpoint that
+    DeepSpeed cannot load with the present number of processes.
     """
     from ops.conductor.policy import PolicyCard
 
@@ -190,7 +199,8 @@ def write_run(
         check_against_pool(setup.recipe.model_copy(update={"adaptive": adaptive}), setup.pool)
     workspace, recipe = setup.workspace, _of_stage(setup.recipe, adaptive, recursive)
     mix = workspace.data / "training_mix.jsonl"
-    folder = workspace.runs / run_key(setup, base_policy, deepspeed, adaptive, recursive)
+    key = run_inputs(setup, base_policy, adaptive, recursive)
+    folder = workspace.runs / _name(recipe, key)
     if (folder / RESULT).is_file() and _is_readable(folder):
         return folder
     plan = RunPlan(
@@ -207,13 +217,18 @@ def write_run(
         few_shots=workspace.texts,
         mlflow_uri=workspace.mlflow_uri,
     )
-    if _is_readable(folder) and RunPlan.read(folder) == plan:
+    if _is_readable(folder) and (RunPlan.read(folder), _deepspeed_of(folder)) == (plan, deepspeed or None):
         return folder
+    if folder.exists():
+        _check_layout(folder, recipe, deepspeed)
+    else:
+        _say_why_new(folder, recipe, key)
     with full_disk_reported(folder):
         write_text(folder / "recipe.yaml", resolved(recipe))
+        (folder / DEEPSPEED).unlink(missing_ok=True)
         if deepspeed:
             write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
-        with replacing_with_digest(folder / PLAN) as temporary:
+        with replacing_with_digest(folder / PLAN, key) as temporary:
             temporary.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     return folder
 
@@ -236,33 +251,89 @@ def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | 
 
 
 def run_key(
-    setup: Setup,
-    base_policy: Path,
-    deepspeed: Mapping[str, Any] | None = None,
-    adaptive: Adaptive | None = None,
-    recursive: Recursive | None = None,
+    setup: Setup, base_policy: Path, adaptive: Adaptive | None = None, recursive: Recursive | None = None
 ) -> str:
-    """Return the name of the folder that `write_run` gives these
-    inputs, without writing anything. The mix must exist.
+    """Return the name of the folder that `write_run` gives these inputs, without writing anything. The mix must
+    exist."""
+    return _name(_of_stage(setup.recipe, adaptive, recursive), run_inputs(setup, base_policy, adaptive, recursive))
+
+
+def run_inputs(
+    setup: Setup, base_policy: Path, adaptive: Adaptive | None = None, recursive: Recursive | None = None
+) -> Key:
+    """Return the key of a training run: everything that decides its policy, except for the code of the trainer.
+
+    A run is paid for by calls and hours of GPUs, so that a changed line of the trainer must not train again; the run
+    records the version that trained it (`trainer_version`). The mix must exist.
     """
     from ops.conductor.policy import policy_key
 
     recipe = _of_stage(setup.recipe, adaptive, recursive)
+    # The loss bnpo averages within each micro batch; the others do not depend on its size.
+    only_how = set(_ONLY_HOW - {"micro_batch"} if recipe.grpo.loss == "bnpo" else _ONLY_HOW)
+    settings = recipe.model_dump(include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how})
+    stages = [stage and stage.model_dump(exclude={"micro_batch"}) for stage in (adaptive, recursive)]
     mix = setup.workspace.data / "training_mix.jsonl"
-    included = {"seed", "prompting", "grpo", "generation", "replay"}
-    key = digest(
-        [
-            recipe.model_dump(include=included, exclude={"grpo": set(_NO_RESULT)}),
-            setup.pool.answers_key,
-            policy_key(base_policy),
-            sha256_of(mix),
-            recipe.execution.what_answers_depend_on,
-            deepspeed or None,
-            adaptive and adaptive.model_dump(),
-            recursive and recursive.model_dump(),
-        ]
+    return {
+        "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",
+        "data": sha256_of(mix)[:16],
+        "grader": digest(graders_of(mix)),
+        "policy": policy_key(base_policy),
+        "workers": setup.pool.answers_key,
+        "seed": str(recipe.seed),
+        "recipe": digest([settings, recipe.execution.what_answers_depend_on, stages]),
+    }
+
+
+def _name(recipe: Recipe, key: Key) -> str:
+    return f"{recipe.policy_name}-{digest(key)}"
+
+
+def _say_why_new(folder: Path, recipe: Recipe, key: Key) -> None:
+    """Say in one line which inputs changed since the most similar run of the recipe with this seed, if there is one."""
+    others: list[tuple[tuple[str, ...], Path]] = []
+    for plan in folder.parent.glob(f"{recipe.policy_name}-*/{PLAN}"):
+        with suppress(OSError, ValueError):
+            stored = stored_key(plan)
+            if not stored:
+                log.warning(
+                    "%s begins anew: %s is of an earlier version of Podium, which did not note its inputs. If they are "
+                    "the same, stop now and rename that folder to %s", folder.name, plan.parent, folder.name,
+                )  # fmt: skip
+            elif (stored.get("stage"), stored.get("seed")) == (key["stage"], key["seed"]):
+                others.append((tuple(name for name in key if stored.get(name) != key[name]), plan.parent))
+    if others:
+        names, other = min(others, key=lambda pair: len(pair[0]))
+        log.warning("%s begins anew, because of its inputs changed since %s: %s", folder.name, other, ", ".join(names))
+
+
+def _check_layout(folder: Path, recipe: Recipe, deepspeed: Mapping[str, Any] | None) -> None:
+    """Raise `ConfigError` if the run has a checkpoint whose optimizer state is divided in another way than now."""
+    if last_checkpoint(folder / CHECKPOINTS) is None or not _is_readable(folder):
+        return
+    before = RunPlan.read(folder).recipe.grpo.processes, _zero_stage(_deepspeed_of(folder))
+    if before == (recipe.grpo.processes, _zero_stage(deepspeed)):
+        return
+    raise ConfigError(
+        f"recipe {recipe.name!r}",
+        "grpo.processes, grpo.deepspeed",
+        f"differ from those of the checkpoint in {folder}: {before[0]} processes with {before[1]}",
+        "Give these values to continue the run, or move the folder away to train from the start",
     )
-    return f"{recipe.policy_name}-{key}"
+
+
+def _deepspeed_of(folder: Path) -> dict[str, Any] | None:
+    try:
+        values: dict[str, Any] = json.loads((folder / DEEPSPEED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return values
+
+
+def _zero_stage(deepspeed: Mapping[str, Any] | None) -> str:
+    if not deepspeed:
+        return "no DeepSpeed"
+    return f"ZeRO stage {deepspeed.get('zero_optimization', {}).get('stage', 0)}"
 
 
 def command(plan: RunPlan, folder: Path) -> list[str]:
@@ -286,6 +357,7 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
 def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     """Return environment variables for the trainer's process, which starts now; they make it end with this process.
 
+    The version of the trainer is recorded in the run's folder; a line warns if the run was begun with another.
     Damaged checkpoints are moved away for the ranks of one machine; several machines take the newest complete one.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
@@ -295,6 +367,7 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     vLLM beside the trainer listens on a port. Without one in the environment TRL takes 29500 if it is free, and of two
     trainings that start together on one machine the second then fails. accelerate's launcher chooses its own.
     """
+    note_trainer(folder)
     variables = {PARENT: name_of(os.getpid())}
     if plan.recipe.grpo.vllm and plan.recipe.grpo.deepspeed is None:
         variables["MASTER_PORT"] = str(free_port())

@@ -13,11 +13,12 @@ import pytest
 from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
-from ops.core.digests import write_digest
+from ops.core.digests import SUFFIX, write_digest
 from ops.core.errors import DataError
+from ops.core.once import OtherInputs
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import OtherOriginError, ResponseRow, response_file
+from ops.core.rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
@@ -25,9 +26,9 @@ from ops.evaluation.comparison import compare, stored_comparison
 from ops.evaluation.outcomes import COLUMNS, write_outcomes, write_table
 from ops.evaluation.rows import CallUsage, OutcomeRow
 from ops.evaluation.scores import at_prices, load_rows, save_rows
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
-from ops.precaching.stored import answers_origin, evaluation_folder
+from ops.precaching.stored import evaluation_folder, responses_key
 from ops.stages.problems import materialize_raw
 from ops.workers.pool import at_prices as responses_at_prices
 from tests.setups import without_workers
@@ -84,8 +85,8 @@ def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         rows = [score(problem, correct) for problem in questions]
-        origin = scores_origin(Setup(workspace, RECIPE, pool), policy, questions)
-        save_rows(rows, score_file(workspace, name, policy, benchmark), origin=origin)
+        key = scores_key(Setup(workspace, RECIPE, pool), policy, questions)
+        save_rows(rows, score_file(workspace, name, policy, benchmark), key=key)
 
 
 @pytest.fixture
@@ -100,8 +101,8 @@ def evaluated(tmp_path: Path) -> Evaluated:
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         for worker in POOL.workers:
             rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in questions]
-            origin = answers_origin(worker, questions, 1, setup)
-            write_responses(rows, response_file(evaluation_folder(workspace), worker.name, benchmark), origin)
+            key = responses_key(worker, questions, 1, setup)
+            write_responses(rows, response_file(evaluation_folder(workspace), worker.name, benchmark), key)
             write_responses(rows, response_file(workspace.data / "responses", worker.name, benchmark))
     return Evaluated(workspace, policy, base)
 
@@ -154,19 +155,20 @@ def test_scores_that_were_copied_to_another_policy_are_refused(evaluated: Evalua
     for benchmark in TRAINED:
         target = score_file(evaluated.workspace, CONDUCTOR, new, benchmark)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, benchmark).read_bytes())
-        write_digest(target)
-    with pytest.raises(OtherOriginError, match=r"policy small-1 instead of small-2"):
+        source = score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, benchmark)
+        for file in (source, source.with_name(source.name + SUFFIX)):
+            shutil.copy(file, target.parent)
+    with pytest.raises(OtherInputs, match=r"policy small-1 instead of small-2"):
         evaluated.compare(policy=new)
 
 
 def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evaluated) -> None:
-    with pytest.raises(OtherOriginError, match="pool"):
+    with pytest.raises(OtherInputs, match="pool"):
         evaluated.compare(pool=changed(0, revision="2"))
     more = RECIPE.model_copy(update={"benchmarks": RECIPE.benchmarks | {"mmlu": RECIPE.benchmarks["mmlu"].model_copy(
         update={"test": 4})}})  # fmt: skip
     materialize_raw(without_workers(evaluated.workspace, more), "mmlu")
-    with pytest.raises(OtherOriginError, match=r"mmlu\.parquet.*questions"):
+    with pytest.raises(OtherInputs, match=r"mmlu\.parquet.*questions"):
         evaluated.compare()
 
 
@@ -174,7 +176,7 @@ def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluat
     revised = changed(1, temperature=0.9)
     save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 1, revised)
     save_scores(evaluated.workspace, COLD_START, evaluated.base, 0, revised)
-    with pytest.raises(OtherOriginError, match=r"bob.*worker .* Materialize baselines for math500"):
+    with pytest.raises(OtherInputs, match=r"bob.*worker .* Materialize baselines for math500"):
         evaluated.compare(pool=revised)
 
 

@@ -29,7 +29,7 @@ from ops.evaluation.changed import Written, changed
 from ops.evaluation.rows import NO_WORKFLOW, OutcomeRow
 from ops.evaluation.runner import evaluate
 from ops.evaluation.scores import save_rows
-from ops.evaluation.stored import CONDUCTOR, score_file, scores_origin
+from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
 from ops.evaluation.stored_studies import Lab, Study
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
 from ops.evaluation.studies.one_worker import one_worker
@@ -264,7 +264,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(
-            rows, score_file(workspace, CONDUCTOR, policy, benchmark), origin=scores_origin(setup, policy, questions)
+            rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions)
         )
     mix = [replace(problem(place), split="train") for place in range(4)]
     write_problems(workspace.data / "training_mix.jsonl", mix)

@@ -15,7 +15,7 @@ from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, ask
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import scores_origin
+from ops.evaluation.stored import scores_key
 from ops.planning.machine import Machine
 from ops.planning.plan import Plan
 from ops.planning.requirements.workers import keys
@@ -64,9 +64,9 @@ def test_a_vote_that_cannot_end_is_refused_and_agreement_is_more_than_half_unles
 
 def test_the_scores_of_a_vote_have_a_key_of_their_own(tmp_path: Path) -> None:
     setups = [Setup(Workspace(tmp_path), asking(**own), SHORT) for own in ({}, {"vote": {"workflows": 3}})]
-    origins = [scores_origin(setup, tmp_path / "policy-1", []) for setup in setups]
-    assert origins[0] != origins[1]
-    assert origins[0] == scores_origin(replace(setups[0], recipe=RECIPE), tmp_path / "policy-1", [])
+    keys = [scores_key(setup, tmp_path / "policy-1", []) for setup in setups]
+    assert keys[0] != keys[1]
+    assert keys[0] == scores_key(replace(setups[0], recipe=RECIPE), tmp_path / "policy-1", [])
 
 
 def test_an_unknown_benchmark_is_refused() -> None:
@@ -96,8 +96,8 @@ def test_another_pool_is_asked_on_a_benchmark_and_its_scores_are_others() -> Non
     assert setup.asked_on("math500").pool is SHORT and setup.asked_on("aime25").pool is LONG
     groups = [(asked.pool.name, names) for asked, names in asked_alike(setup, ["math500", "aime25", "rlpr"])]
     assert groups == [("short", ["math500", "rlpr"]), ("long", ["aime25"])]
-    mathematics, aime = (scores_origin(setup.asked_on(name), Path("p"), []) for name in ("math500", "aime25"))
-    assert mathematics == scores_origin(replace(setup, recipe=RECIPE), Path("p"), [])
+    mathematics, aime = (scores_key(setup.asked_on(name), Path("p"), []) for name in ("math500", "aime25"))
+    assert mathematics == scores_key(replace(setup, recipe=RECIPE), Path("p"), [])
     assert mathematics["pool"] != aime["pool"] and mathematics["settings"] != aime["settings"]
 
 

@@ -17,6 +17,7 @@ import ops
 from ops import grading
 from ops.benchmarks.graded import plain_grader
 from ops.config import FunctionGrader
+from ops.core import code_version
 from ops.core.problem import CodeTest, Problem
 from ops.grading import GRADERS, configure, grade, isolation, version
 from ops.grading.isolation import Libraries
@@ -62,7 +63,7 @@ SETTINGS = {"ops.config.base", "ops.config.graders"}
 
 
 def versions() -> dict[str, str]:
-    version.code_version.cache_clear()
+    version.code_and_libraries.cache_clear()
     version.modules_of.cache_clear()
     return {name: grader_version(name) for name in GRADERS}
 
@@ -71,14 +72,14 @@ def versions() -> dict[str, str]:
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package `ops`."""
     folder = tmp_path_factory.mktemp("copied") / "ops"
-    return Path(shutil.copytree(version.SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(shutil.copytree(code_version.SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @pytest.fixture
 def source(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The copy, of which versions are computed instead; what a test writes into it is taken back."""
     before = {file: file.read_bytes() for file in copied.rglob("*.py")}
-    monkeypatch.setattr(version, "SOURCE", copied)
+    monkeypatch.setattr(code_version, "SOURCE", copied)
     yield copied
     for file, content in before.items():
         if file.read_bytes() != content:

@@ -11,11 +11,10 @@ import pytest
 from assets import report as module
 from assets.report import evidence_of, report
 from assets.resources import Podium
-from assets.unchanged import AssetStep
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, make_one
+from ops.reports.exhibit import EXHIBITS, make_one, report_file
 
 
 @pytest.fixture
@@ -27,7 +26,8 @@ def test_the_page_is_written_and_its_exhibits_are_metadata(
     podium: Podium, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "evidence_of", lambda _: replace(evidence, curves={}))
-    monkeypatch.setattr(module, "_step", lambda context, podium: AssetStep(context, podium, [], []))
+    monkeypatch.setattr(module, "_key", lambda podium: {"of": "a test"})
+    monkeypatch.setattr(module, "page_of", lambda podium: report_file(podium.workspace(), evidence.about))
     chosen = ("worker_use", "training", "steps")
     monkeypatch.setattr(module, "make", lambda given: [make_one(EXHIBITS[name], given) for name in chosen])
     with dg.DagsterInstance.ephemeral() as instance:

@@ -24,7 +24,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.statistics import is_difference, score_interval
 from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.precaching.stored import answers_origin
+from ops.precaching.stored import responses_key
 from ops.retraining.drift import (
     WINDOW,
     DayClient,
@@ -97,7 +97,7 @@ def precached(setup: Setup, provider: Provider, worker: Worker = STEADY) -> None
     for name in NAMES:
         questions = [problem for problem in problems if problem.benchmark == name]
         file = response_file(setup.workspace.data / "responses", worker.name, name)
-        write_responses([row for row in rows if row.benchmark == name], file, answers_origin(worker, questions, 1))
+        write_responses([row for row in rows if row.benchmark == name], file, responses_key(worker, questions, 1))
 
 
 def nights(setup: Setup, provider: Provider, first: int, count: int) -> DriftRecord:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,21 @@ def url(request: pytest.FixtureRequest) -> str:
     return server_url(request.param, request)
 
 
+OPENED: list[ResponseCache] = []
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    """Close what a test has opened, where there is a server."""
+    yield
+    while OPENED:
+        with suppress(CacheUnavailable):
+            OPENED.pop().close()
+
+
 def shared(url: str) -> ResponseCache:
-    return ResponseCache(RedisBackend(url) if url.startswith("redis") else PostgresBackend(url, patience_s=0.1))
+    OPENED.append(ResponseCache(RedisBackend(url) if url.startswith("redis") else PostgresBackend(url, patience_s=0.1)))
+    return OPENED[-1]
 
 
 def expire(url: str, key: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,14 @@ import pytest
 from pydantic import ValidationError
 
 from ops.config import Budget, Grpo, Recipe, load_recipe
+from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
 from ops.training.grpo.__main__ import train
 from ops.training.grpo.configuration import configuration, longest_sequence, patience
-from ops.training.run import processes
+from ops.training.run import processes, trainer_version
 from ops.training.run.plan import EXTENSIONS, PLAN, RESULT, RunPlan, command, environment, run_key, write_run
+from ops.training.run.trainer_version import note_trainer, recorded_trainers
 from tests.unit.training.plans import CONFIG, QUICK, plan_of, quick_plan, trainable
 
 RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}
@@ -57,7 +60,14 @@ def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path
     file = Path(launched[launched.index("--deepspeed_config_file") + 1])
     assert json.loads(file.read_text(encoding="utf-8")) == zero3
     assert write_run(setup, base, zero3) == folder
-    assert write_run(setup, base, zero2) != folder
+    assert write_run(setup, base, zero2) == folder, "how it is computed begins no other run"
+    assert json.loads(file.read_text(encoding="utf-8")) == zero2
+    checkpoint = folder / "checkpoints" / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "trainer_state.json").write_text("{}", encoding="utf-8")
+    assert write_run(setup, base, zero2 | {"train_batch_size": "auto"}) == folder
+    with pytest.raises(ConfigError, match=r"grpo.deepspeed: differ .*: 2 processes with ZeRO stage 2"):
+        write_run(setup, base, zero3)
 
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
@@ -92,7 +102,40 @@ def test_settings_of_memory_and_patience_keep_a_run_and_others_begin_another(tmp
         return run_key(replace(setup, recipe=changed), base)
 
     assert key(vllm_sleep=True, keep_checkpoints=1, collective_timeout_s=60.0) == key()
+    how = {"micro_batch": 8, "checkpoint_every": 3, "gradient_checkpointing": True, "vllm_memory": 0.5, "outage_s": 9.0}
+    assert key(**how) == key()
+    assert key(loss="bnpo", micro_batch=8) != key(loss="bnpo"), "this loss averages within a micro batch"
     assert len({key(), key(worker_samples=3), key(vllm_correction="none"), key(reward_terms={"cost": 0.1})}) == 4
+
+
+def test_a_new_run_says_which_inputs_changed_since_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup, base = trainable(tmp_path)
+    first = write_run(setup, base)
+    assert write_run(setup, base) == first and not caplog.messages
+    (setup.workspace.data / "training_mix.jsonl").write_text("another\n", encoding="utf-8")
+    second = write_run(setup, base)
+    assert caplog.messages == [f"{second.name} begins anew, because of its inputs changed since {first}: data"]
+    for run in (first, second):
+        write_digest(run / PLAN)  # as an earlier version did, without a key
+    caplog.clear()
+    third = write_run(replace(setup, recipe=QUICK.model_copy(update={"seed": 99})), base)
+    assert any(f"stop now and rename that folder to {third.name}" in message for message in caplog.messages)
+
+
+def test_a_run_records_its_trainers_and_warns_of_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        note_trainer(tmp_path)
+    [known] = recorded_trainers(tmp_path)
+    assert known["trl"] == metadata.version("trl") and not caplog.messages
+    monkeypatch.setattr(trainer_version, "code_version", lambda *_, **__: "another")
+    note_trainer(tmp_path)
+    [line] = caplog.messages
+    assert line.endswith(f"is continued with another version of the trainer: code {known['code']} → another")
+    assert recorded_trainers(tmp_path) == [known, known | {"code": "another"}]
 
 
 def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is_kept(tmp_path: Path) -> None:

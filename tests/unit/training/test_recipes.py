@@ -297,7 +297,7 @@ def keys(root: Path, name: str) -> tuple[str, str]:
     setup = Setup(Workspace(root), snapshot.recipe, snapshot.pool)
     write_mix(setup.workspace, [])
     base = base_policy_folder(setup)
-    return base.name, run_key(setup, base, snapshot.deepspeed)
+    return base.name, run_key(setup, base)
 
 
 @pytest.mark.parametrize(

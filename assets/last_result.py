@@ -1,0 +1,59 @@
+"""The result of a step that had nothing to make: the last one, with its metadata.
+
+Whether a step has something to make is decided by the keys of its outputs (`ops.core.once`), and not by Dagster, so
+that the command line and DVC's stages decide in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets import metadata
+from ops.workers.client import Counts
+
+AGAIN = "podium/again"
+"""Run tag: with any value, every step of the run is done."""
+UNCHANGED = "unchanged"
+"""Metadata of a result that was not made in its own run: since when the output is as it is."""
+_DATA_VERSION = "dagster/data_version"
+
+
+def asked_again(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> bool:
+    """Return whether everything is to be made, whatever is made already."""
+    return AGAIN in context.run.tags
+
+
+def unchanged(
+    context: dg.AssetExecutionContext, version: str, benchmarks: Sequence[str] = ()
+) -> dg.MaterializeResult:
+    """Return the result of an asset whose output is already made and has this data version.
+
+    The metadata are those of the last materialization if it was about the same output. `benchmarks` are the partitions
+    that the run is about, each with metadata of its own.
+    """
+    facts: dict[str, Any] = {}
+    for partition in benchmarks or ("",):
+        facts = _facts(context, version, partition)
+        if partition:
+            context.add_asset_metadata(facts, partition_key=partition)
+    context.log.info(f"unchanged {facts[UNCHANGED]}")
+    return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={} if benchmarks else facts)
+
+
+def _facts(context: dg.AssetExecutionContext, version: str, partition: str) -> dict[str, Any]:
+    chosen = dg.AssetRecordsFilter(context.asset_key, asset_partitions=[partition] if partition else None)
+    records = context.instance.fetch_materializations(chosen, limit=1).records
+    made = records[0].asset_materialization if records else None
+    if made is None or (made.tags or {}).get(_DATA_VERSION) != version:
+        return {UNCHANGED: "since a command made it"}
+    since = _text(made.metadata, UNCHANGED) or f"since run {records[0].run_id[:8]}"
+    kept = {name: fact for name, fact in made.metadata.items() if not name.startswith("dagster")}
+    none = metadata.calls(Counts())  # those of the run that did the work are not this run's
+    return kept | {name: fact for name, fact in none.items() if name in kept} | {UNCHANGED: since}
+
+
+def _text(facts: Mapping[str, Any], name: str) -> str:
+    return str(getattr(facts.get(name, ""), "value", facts.get(name, "")))

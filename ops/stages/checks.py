@@ -1,0 +1,87 @@
+"""The checks of the data stages, each made once: a check that passed on the same files is not made again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ops.config import Setup, digest
+from ops.core.checked import read_json, write_json
+from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
+from ops.core.processes import alone
+from ops.grading import isolation
+from ops.grading.grader import GRADERS
+from ops.grading.isolation import libraries_of, own_libraries
+from ops.grading.version import grader_version, installed
+from ops.quality import QualityReport, stages
+from ops.stages.data import STAGES, data_files
+
+Check = Callable[[Setup, Sequence[str]], QualityReport]
+CHECKS: dict[str, tuple[str, Check]] = {
+    "well_formed": ("raw_problems", stages.raw_problems),
+    "gold_scores_one": ("raw_problems", stages.raw_gold),
+    "evaluation_programs_pass": ("raw_problems", stages.evaluation_programs),
+    "fit_to_ask_about": ("shortlist", lambda setup, _: stages.shortlist(setup)),
+    "shortlist_gold": ("shortlist", lambda setup, _: stages.shortlist_gold(setup.workspace)),
+    "whole_and_in_range": ("worker_responses", lambda setup, _: stages.worker_responses(setup)),
+    "fit_to_train_on": ("training_mix", lambda setup, _: stages.training_mix(setup)),
+    "training_mix_gold": ("training_mix", lambda setup, _: stages.training_mix_gold(setup.workspace)),
+}
+"""Check → the data stage whose files it checks, and the function that checks them, given the benchmarks in data/raw."""
+
+
+def check_once(
+    setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, again: bool = False
+) -> tuple[QualityReport, bool]:
+    """Return the report of a check, and whether it was made now: a check that passed on the same files is not made
+    again.
+
+    `benchmarks` are those of which the files in `data/raw` must exist; None: all of the recipe's. Raises `DataError`.
+    """
+    stage, check = CHECKS[name]
+    asked = list(setup.recipe.benchmarks) if benchmarks is None else list(benchmarks)
+    file = setup.workspace.state / "checks" / f"{name}.json"
+    key = _key(setup, stage, asked)
+    with alone(setup.workspace, file):
+        again = again or _page_is_missing(file)
+        report = once([file], key, lambda: _written(check(setup, asked), file, key), again=again)
+        return (_stored(file), False) if report is None else (report, True)
+
+
+def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
+    recipe, root = setup.recipe, setup.workspace.root
+    before = [each for each in STAGES[: STAGES.index(stage) + 1] if each != "worker_profiles"]
+    programs = [own_libraries(), *(libraries_of(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
+    sections = {"benchmarks", "curation", "evaluation", "precaching"}
+    key = {
+        "files": data_version(*data_files(setup.workspace, *before)),
+        "settings": digest(recipe.model_dump(mode="json", include=sections)),
+        "seed": str(recipe.seed),
+        "workers": digest(setup.pool.names),
+        "benchmarks": " ".join(benchmarks),
+        "graders": digest([grader_version(name) for name in sorted(GRADERS)]),
+        "programs": digest([sys.version, isolation(), [installed(each) for each in programs]]),
+    }
+    return with_code(key, "ops.quality.stages")
+
+
+def _written(report: QualityReport, file: Path, key: Key) -> QualityReport:
+    """Store a report; one that did not pass counts as incomplete, so that the next run makes it again."""
+    facts = {**asdict(report), "page": report.page and str(report.page)}
+    write_json(file, facts, key if report.success else {**key, INCOMPLETE: "it did not pass"})
+    return report
+
+
+def _stored(file: Path) -> QualityReport:
+    facts = read_json(file, "Make the check again")
+    return QualityReport(**{**facts, "page": facts["page"] and Path(facts["page"])})
+
+
+def _page_is_missing(file: Path) -> bool:
+    """Return whether the page of the last report is gone."""
+    if not file.is_file():
+        return False
+    page = _stored(file).page
+    return page is not None and not page.exists()

@@ -1,0 +1,59 @@
+"""The comparison of a policy with every other system and the table of outcomes, made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ops.conductor.policy import policy_key
+from ops.config import Setup, digest
+from ops.core.once import Key, data_version, once, with_code
+from ops.core.processes import alone
+from ops.core.rows import response_file
+from ops.evaluation.alone import asked_alone
+from ops.evaluation.comparison import Comparison, compare, comparison_file, grader_keys, question_keys
+from ops.evaluation.outcomes import outcomes_file, write_outcomes
+from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file
+from ops.evaluation.stored_baselines import baseline_stores
+from ops.precaching.stored import evaluation_folder
+
+
+def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, again: bool = False) -> Comparison | None:
+    """Compare the policy as `compare` does, and write the table of outcomes; None if both are already made from these
+    scores, prices and settings.
+
+    Raises `DataError` if scores are missing or stale.
+    """
+    workspace = setup.workspace
+    files = [comparison_file(workspace, policy_key(policy)), outcomes_file(workspace, policy)]
+
+    def make() -> Comparison:
+        made = compare(setup, policy, base_policy)
+        write_outcomes(setup, policy, base_policy)
+        return made
+
+    with alone(workspace, *files):
+        return once(files, _key(setup, policy, base_policy), make, again=again)
+
+
+def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
+    """Return the versions of every table that a comparison reads, and of prices, settings, questions and graders."""
+    workspace, questions, graders = setup.workspace, question_keys(setup), grader_keys(setup)
+    alone_folder, taught = evaluation_folder(workspace), base_policy if setup.recipe.cold_start else None
+    tables = {
+        "conductor": [score_file(workspace, CONDUCTOR, policy, name) for name in questions],
+        "cold start": [score_file(workspace, COLD_START, taught, name) for name in questions] if taught else [],
+        "baselines": [store.file(name) for store in baseline_stores(setup) for name in questions],
+        "workers": [response_file(alone_folder, worker, name) for worker in asked_alone(setup) for name in questions],
+        "responses": [workspace.data / "responses"],
+    }
+    prices = [pool.prices_key for pool in (setup.pool, *setup.pools.values())]
+    key = {name: data_version(*files) for name, files in tables.items()} | {
+        "policies": digest([policy_key(policy), taught and policy_key(taught)]),
+        "pools": digest([pool.answers_key for pool in (setup.pool, *setup.pools.values())]),
+        "prices": digest(prices),
+        "questions": digest(questions),
+        "graders": digest(graders),
+        "settings": digest(setup.recipe.evaluation.model_dump(mode="json")),
+    }
+    modules = [f"ops.evaluation.baselines.{name}" for name in setup.recipe.evaluation.baselines or ()]
+    return with_code(key, "ops.evaluation.comparison", "ops.evaluation.outcomes", *modules)

@@ -1,0 +1,153 @@
+"""The data stages, each made once: the command line, DVC's stages and Dagster's assets call these functions.
+
+Each output of a stage has beside it the key of its inputs: the versions of the earlier stages' files that the stage
+reads, of its settings, and of its code. Each function returns None if the stage has nothing to make (`ops.core.once`).
+Recording an output in DVC is another step (`ops.versioning.record`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ops.benchmarks.registry import BENCHMARKS
+from ops.benchmarks.store import raw_files, read_problems
+from ops.config import Setup, digest
+from ops.core.errors import DataError
+from ops.core.installation import resources
+from ops.core.once import Key, data_version, is_made, once, with_code
+from ops.core.processes import alone
+from ops.core.rows import response_file
+from ops.core.workspace import Workspace
+from ops.curation.selection import Shortlist
+from ops.curation.selector import SELECTORS
+from ops.grading.grader import GRADERS
+from ops.grading.hidden_tests import are_whole, hidden_tests_folder
+from ops.grading.isolation import libraries_of
+from ops.grading.version import grader_version
+from ops.precaching.stored import Cell, Profiles
+from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.problems import Raw, forget_others, materialize_raw
+from ops.stages.profiles import materialize_profiles
+from ops.stages.responses import precached_keys
+from ops.versioning.settings import stage_modules
+
+STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix")
+"""The data stages in order; each may read the files of those before it."""
+
+
+def data_files(workspace: Workspace, *stages: str) -> list[Path]:
+    """Return the files and folders that these data stages write; without a stage, those of all."""
+    data = workspace.data
+    written = {
+        "raw_problems": [data / "raw"],
+        "shortlist": [data / "shortlist.jsonl", data / "contamination.json"],
+        "worker_responses": [data / "responses"],
+        "worker_profiles": [data / "profiles.json"],
+        "training_mix": [data / "training_mix.jsonl", data / "data_card.md"],
+    }
+    return [path for stage in stages or STAGES for path in written[stage]]
+
+
+def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None:
+    """Make the files of a benchmark in `data/raw` as `materialize_raw` does. Raises its errors."""
+    files = list(raw_files(setup.workspace, setup.recipe, benchmark).values())
+    with alone(setup.workspace, *files):
+        again = again or not _has_hidden_tests(setup, benchmark, files)
+        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=again)
+        if made is None:
+            forget_others(setup.workspace, setup.recipe, benchmark, files)
+        return made
+
+
+def _raw_key(setup: Setup, benchmark: str) -> Key:
+    source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
+    grader, root = entry.graded_by(source), setup.workspace.root
+    programs = libraries_of(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs else None
+    key = {
+        "source": digest(source.model_dump(mode="json")),
+        "seed": str(setup.recipe.seed),
+        "grader": f"{grader}:{grader_version(grader, programs)}",
+    }
+    if source.source == "file":
+        key["files"] = data_version(*(root / name for split in ("train", "test") for name in source.files(split)))
+    if source.source == "embedded":
+        key["files"] = data_version(resources() / "data" / "knowledge")
+    one = setup.recipe.model_copy(update={"benchmarks": {benchmark: source}})
+    return with_code(key, *stage_modules(one)["raw_problems"])
+
+
+def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
+    if not BENCHMARKS[benchmark].hides_tests:
+        return True
+    try:
+        problems = [problem for file in files for problem in read_problems(file)]
+    except DataError:
+        return False
+    return are_whole(hidden_tests_folder(setup.workspace.root), problems)
+
+
+def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:
+    """Make the shortlist as `materialize_shortlist` does. Raises its errors."""
+    files = data_files(setup.workspace, "shortlist")
+    key = {
+        "problems": data_version(*_raw(setup)),
+        "settings": _settings(setup, "benchmarks", "curation"),
+        "seed": str(setup.recipe.seed),
+    }
+    code = with_code(key, *stage_modules(setup.recipe)["shortlist"])
+    with alone(setup.workspace, *files):
+        return once(files, code, lambda: materialize_shortlist(setup), again=again)
+
+
+def are_precached(setup: Setup, cells: list[Cell] | None = None) -> bool:
+    """Return whether the responses of these cells (None: of all) are there and would come out the same again.
+
+    Raises `DataError` without a shortlist. `materialize_responses` makes the others.
+    """
+    folder, keys = setup.workspace.data / "responses", precached_keys(setup, cells)
+    if setup.recipe.replay is not None:
+        return all(response_file(folder, *cell).is_file() for cell in keys)
+    return all(is_made(response_file(folder, *cell), key) for cell, key in keys.items())
+
+
+def profiles_once(setup: Setup, *, again: bool = False) -> Profiles | None:
+    """Make the profiles as `materialize_profiles` does. Raises its errors."""
+    files = data_files(setup.workspace, "worker_profiles")
+    key = {
+        "responses": data_version(setup.workspace.data / "responses"),
+        "candidates": data_version(setup.workspace.data / "shortlist.jsonl"),
+        "workers": setup.pool.answers_key,
+        "prices": setup.pool.prices_key,
+        "settings": digest([setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued]),
+    }
+    code = with_code(key, *stage_modules(setup.recipe)["worker_profiles"])
+    with alone(setup.workspace, *files):
+        return once(files, code, lambda: materialize_profiles(setup), again=again)
+
+
+def mix_once(setup: Setup, *, again: bool = False) -> Mix | None:
+    """Make the training mix as `materialize_mix` does. Raises its errors."""
+    data, files = setup.workspace.data, data_files(setup.workspace, "training_mix")
+    key = {
+        "problems": data_version(*_raw(setup)),
+        "candidates": data_version(*data_files(setup.workspace, "shortlist")),
+        "workers": digest(setup.pool.names),
+        "settings": digest([_settings(setup, "benchmarks", "curation"), setup.recipe.grpo.rollouts_per_question]),
+        "seed": str(setup.recipe.seed),
+    }
+    if SELECTORS[setup.recipe.curation.selector].reads_responses:
+        key["responses"] = data_version(data / "responses")
+    code = with_code(key, *stage_modules(setup.recipe)["training_mix"])
+    with alone(setup.workspace, *files):
+        return once(files, code, lambda: materialize_mix(setup), again=again)
+
+
+def _raw(setup: Setup) -> list[Path]:
+    workspace, recipe = setup.workspace, setup.recipe
+    return [file for name in recipe.benchmarks for file in raw_files(workspace, recipe, name).values()]
+
+
+def _settings(setup: Setup, *sections: str) -> str:
+    settings: dict[str, Any] = setup.recipe.model_dump(mode="json", include=set(sections))
+    return digest(settings)

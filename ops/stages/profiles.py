@@ -1,0 +1,38 @@
+"""The data stage `worker_profiles`."""
+
+from __future__ import annotations
+
+import json
+
+from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.store import read_problems
+from ops.config import Setup
+from ops.core.atomic import write_text
+from ops.core.errors import DataError
+from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast
+from ops.precaching.stored import Profiles
+from ops.workers.pool import at_prices
+
+
+def materialize_profiles(setup: Setup) -> Profiles:
+    """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
+    workspace = setup.workspace
+    every = graded_responses(workspace.data / "responses")
+    rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
+    if not rows:
+        raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
+    workers = profile(rows, read_problems(workspace.data / "shortlist.jsonl"))
+    shares = signal_forecast(rows, setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued)
+    profiles = Profiles(workers, ceiling(rows), best_single(rows).worker, shares)
+    text = json.dumps(
+        {
+            "workers": [worker.as_row() for worker in profiles.workers],
+            "oracle": {name: score._asdict() for name, score in profiles.oracle.items()},
+            "best_single": profiles.best,
+            "signal_forecast": round(profiles.forecast, 6),  # further digits differ between processors
+        },
+        indent=1,
+        ensure_ascii=False,
+    )
+    write_text(workspace.data / "profiles.json", text + "\n")
+    return profiles

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,7 +208,8 @@ class Caller:
                             settings = handle.settings
                             if request.response_format is not None:
                                 settings = {**settings, "response_format": request.response_format}
-                            reply = await leaving.send(handle.worker, {"messages": list(messages), **settings})
+                            async with leaving.sending(worker) as way:
+                                reply = await litellm().acompletion(messages=list(messages), **way, **settings)
                     except (TimeoutError, provider_error()) as error:
                         reply = self._read_in_spite_of(error, handle, messages, began, body)
                 elapsed_s = time.monotonic() - began - leaving.waited_s
@@ -306,9 +307,9 @@ class _Leaving:
     That is when its connection stands and only the request has to be written (`ops.workers.session.before_sending`). A
     process that is killed earlier has not spent anything. These calls can still be booked as lost without having been
     sent: one whose process is killed within the milliseconds between the mark and the write; one to a provider that
-    LiteLLM does not call through our session (`ops.workers.litellm_private.takes_session`: Azure, Vertex AI, provider
-    hooks, models of the Responses API), which is marked before LiteLLM prepares it and opens its connection; and one
-    that was written and never reached the provider.
+    LiteLLM does not call through our session (`ops.workers.litellm_private.takes_session`: Azure, Vertex AI, custom
+    providers, models of the Responses API), which is marked before LiteLLM prepares it and opens its connection; and
+    one that was written and never reached the provider.
     """
 
     def __init__(self, desk: BookingDesk, departure: Departure, timeout_s: float) -> None:
@@ -321,8 +322,10 @@ class _Leaving:
         self.waited_s = 0.0
         """The seconds until the mark was on disk."""
 
-    async def send(self, worker: Worker, arguments: Mapping[str, Any]) -> Any:
-        """Return LiteLLM's reply. Raises its errors, `TimeoutError`, and the errors of `mark`."""
+    @asynccontextmanager
+    async def sending(self, worker: Worker) -> AsyncIterator[Mapping[str, Any]]:
+        """Let LiteLLM be called once in the block, with these arguments too. Raises its errors, `TimeoutError`, and the
+        errors of `mark`."""
         way = await way_out(worker.model)
         if not takes_session(worker.model):
             await self.mark()
@@ -330,7 +333,7 @@ class _Leaving:
             # LiteLLM's time-out bounds each read; this one bounds the whole call.
             async with asyncio.timeout(worker.timeout_s) as self._limit:
                 with before_sending(self.mark):
-                    return await litellm().acompletion(**way, **arguments)
+                    yield way
         except Exception:
             if self._refused is not None:  # LiteLLM takes the refusal for a failure of the connection
                 raise self._refused from None

@@ -49,7 +49,9 @@ def drawn(seed: int, *, texts: str = "") -> list[OutcomeRow]:
             benchmark, f"{question:02}", repeat=repeat, correct=int(chance.random() < 0.6),
             format_ok=chance.random() < 0.9, unscorable=chance.random() < 0.1, steps=chance.randrange(1, 5),
             workers=tuple(chance.choices(("ada", "bob"), k=chance.randrange(1, 4))), tokens=chance.randrange(900),
-            usage=tuple(CallUsage("ada", Usage(chance.randrange(90), chance.randrange(90))) for _ in range(chance.randrange(4))),
+            usage=tuple(
+                CallUsage("ada", Usage(chance.randrange(90), chance.randrange(90))) for _ in range(chance.randrange(4))
+            ),
             cost_usd=chance.random() / 100, latency_s=chance.expovariate(1.0), completion=texts, answer=texts,
             shape=chance.choice(("single", "chain")), pattern=chance.choice(("0", "0 1<0")),
         )

@@ -11,9 +11,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from ops.core.atomic import TEMPORARY, sha256_of
 from ops.core.checked import ASIDE
@@ -22,6 +22,7 @@ from ops.core.digests import SUFFIX, check_digest, stored_key, write_digest
 from ops.core.errors import DataError
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Key = Mapping[str, str]
@@ -69,6 +70,22 @@ def once(paths: Sequence[Path], key: Key, make: Callable[[], T], *, again: bool 
         if not _has_key(path, key):
             write_digest(path, key=key)
     return result
+
+
+def false_without_inputs(is_made: Callable[P, bool]) -> Callable[P, bool]:
+    """Let a question whether outputs are made be answered by False if an input of them is missing or damaged.
+
+    The step that makes them then says what is missing, together with everything else that it needs.
+    """
+
+    @wraps(is_made)
+    def answered(*arguments: P.args, **named: P.kwargs) -> bool:
+        try:
+            return is_made(*arguments, **named)
+        except DataError:
+            return False
+
+    return answered
 
 
 def is_made(path: Path, key: Key) -> bool:

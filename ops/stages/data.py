@@ -15,7 +15,7 @@ from ops.benchmarks.store import raw_files, read_problems
 from ops.config import Setup, digest
 from ops.core.errors import DataError
 from ops.core.installation import resources
-from ops.core.once import Key, data_version, is_made, once, with_code
+from ops.core.once import Key, data_version, false_without_inputs, is_made, once, with_code
 from ops.core.processes import alone
 from ops.core.rows import response_file
 from ops.core.workspace import Workspace
@@ -100,10 +100,11 @@ def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:
         return once(files, code, lambda: materialize_shortlist(setup), again=again)
 
 
+@false_without_inputs
 def are_precached(setup: Setup, cells: list[Cell] | None = None) -> bool:
     """Return whether the responses of these cells (None: of all) are there and would come out the same again.
 
-    Raises `DataError` without a shortlist. `materialize_responses` makes the others.
+    `materialize_responses` makes the others.
     """
     folder, keys = setup.workspace.data / "responses", precached_keys(setup, cells)
     if setup.recipe.replay is not None:

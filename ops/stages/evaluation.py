@@ -12,7 +12,7 @@ from ops.benchmarks.store import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
-from ops.core.once import Key, is_made
+from ops.core.once import Key, false_without_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
@@ -101,11 +101,13 @@ def _priced(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
     return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
+@false_without_inputs
 def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_policy` would write are there and would come out the same again."""
     return all(is_made(*made) for made in _score_files(setup, policy, name, _questions(setup, benchmarks)).values())
 
 
+@false_without_inputs
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
     questions_of = _questions(setup, benchmarks)

@@ -45,7 +45,7 @@ def test_a_damage_changes_the_file_and_nothing_beside_it(tmp_path: Path) -> None
 
 
 def test_lines_that_change_by_themselves_are_no_difference() -> None:
-    before = Known(["solver 72.3", "took 3 s"], {"took 0 s"})
+    before = Known(["solver 72.3", "took 3 s"], {"took 0 s"}, None)
     assert before.differences(["solver 72.3", "took 9 s"]) == []
     assert before.differences(["solver 71.5", "took 9 s"]) == ["- solver 72.3", "+ solver 71.5"]
 

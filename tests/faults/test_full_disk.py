@@ -137,7 +137,7 @@ def cache(disk: Path) -> dict[str, Any]:
     return stopped | {"kept": kept, "held": len(held), "after": len(again.holds(["after"]))}
 
 
-QUESTIONS, PARTS = 60, (0, 8, 24, 60, 120)
+QUESTIONS, PARTS = 60, (0, 60, 150, 300, 500)
 """Questions of each worker; KiB that are left on the disk while some more of them are asked."""
 
 

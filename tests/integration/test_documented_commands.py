@@ -107,7 +107,7 @@ def test_every_command_of_the_readme_is_listed() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = re.findall(r"(?<!`)`podium ([^`]+)`", readme) + re.findall(r"^podium ([^#\n]+)", readme, re.MULTILINE)
     shown = {command_of(line) for line in lines}
-    assert {"init", "plan", "data profiles"} <= shown
+    assert {"init", "plan", "forecast"} <= shown
     assert shown <= {command_of(line) for line in PODIUM} | ELSEWHERE.keys()
 
 

@@ -56,7 +56,7 @@ def one_line(printed: str) -> bool:
     (".podium/mlflow/mlflow.db", garbage, ["rollback", "--reason", "why"], "is not a database"),
     (".podium/mlflow/mlflow.db", garbage, ["ask", "Why?"], "is not a database"),
     (".podium/mlflow/mlflow.db", garbage, ["run"], "is not a database"),
-    (".podium/mlflow/mlflow.db", Path.mkdir, ["run"], "is not a file"),
+    (".podium/mlflow/mlflow.db", Path.mkdir, ["run"], "is a folder, and a database belongs there"),
     (".podium/dagster/history/runs.db", garbage, ["run"], "is not a database"),
     (".podium", garbage, ["ledger"], "File exists"),
     (".podium", garbage, ["run"], "Not a directory|File exists"),

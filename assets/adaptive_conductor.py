@@ -11,7 +11,7 @@ from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import write_run
+from ops.training.run.training_run import write_run
 
 NO_SECTION = "No `adaptive` section, or a champion is fine-tuned: the Conductor stays as `conductor` made it."
 

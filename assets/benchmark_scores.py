@@ -10,7 +10,7 @@ from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
-from ops.benchmarks.store import evaluated_on
+from ops.benchmarks.problem_files import evaluated_on
 from ops.core.charts import png
 from ops.core.once import data_version
 from ops.evaluation.stored import CONDUCTOR, score_folder

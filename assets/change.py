@@ -13,7 +13,7 @@ from ops.config import Pool, Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.retraining.champion import Champion, champion
-from ops.retraining.plan import RetrainingPlan
+from ops.retraining.retraining_plan import RetrainingPlan
 from ops.retraining.standing import required
 
 DEALING = ("lifecycle", "costs", RETRAINING)

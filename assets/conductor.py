@@ -25,7 +25,7 @@ from ops.retraining.start import fine_tuned_run
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import why
-from ops.training.run.plan import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
+from ops.training.run.training_run import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 

@@ -11,7 +11,7 @@ import dagster as dg
 from assets import metadata
 from assets.resources import OnProgress, Podium, servers
 from ops.core.charts import png
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.evaluation.comparison import outcomes_file
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder

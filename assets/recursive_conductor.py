@@ -13,7 +13,7 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from ops.retraining.start import champion_folder
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import write_run
+from ops.training.run.training_run import write_run
 
 NO_SECTION = "No `recursive` section, or a champion is fine-tuned: the Conductor stays as it was made."
 

@@ -11,8 +11,8 @@ from ops.core.errors import PodiumError
 from ops.evaluation.comparison import stored_comparison
 from ops.release import registry
 from ops.release.lineage import Lineage, as_tag
-from ops.training.run.plan import RunResult
 from ops.training.run.tracking import tracked_checkpoint, tracked_run
+from ops.training.run.training_run import RunResult
 
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})

@@ -30,7 +30,7 @@ from ops.reports.page import picture_file, write_page, write_pictures
 from ops.reports.summary import released
 from ops.stages.data import data_files
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import CURVE
+from ops.training.run.training_run import CURVE
 
 
 def evidence_of(podium: Podium) -> Evidence:

@@ -22,7 +22,7 @@ from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serving
 from ops.planning.estimate import Cost
-from ops.training.run.plan import RunResult
+from ops.training.run.training_run import RunResult
 from ops.versioning import git_commit
 from ops.workers.client import Counts
 

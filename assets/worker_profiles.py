@@ -11,7 +11,7 @@ from ops import versioning
 from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.core.once import data_version
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.evaluation.baselines.oracle import oracle_estimates
 from ops.precaching.profiles import Profile
 from ops.results.leaderboard import accuracy_against_cost, of_score

@@ -10,7 +10,7 @@ from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
 from ops.core.once import data_version
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile

@@ -63,7 +63,7 @@ def confirm_run(setup: Setup, yes: bool) -> None:
     of `confirm`."""
     from ops.planning.estimate import total
     from ops.planning.machine import this_machine
-    from ops.planning.plan import make_plan
+    from ops.planning.recipe_plan import make_plan
 
     if not yes and calls_cost_money(setup):
         confirm_spending(setup, yes, total(make_plan(setup, this_machine(setup.workspace)).stages).usd)

@@ -125,7 +125,7 @@ def ask_for_keys(workspace: Workspace, pool: Pool, yes: bool) -> None:
 def _show_cost(setup: Setup) -> Range:
     from ops.planning.estimate import total
     from ops.planning.machine import this_machine
-    from ops.planning.plan import make_plan
+    from ops.planning.recipe_plan import make_plan
 
     plan = make_plan(setup, this_machine(setup.workspace))
     whole, cap = total(plan.stages), setup.recipe.budget.run_usd
@@ -143,8 +143,8 @@ def check_sources(setup: Setup) -> None:
 
     Raises `PodiumError` if the hub cannot be reached or refuses one of them.
     """
+    from ops.benchmarks.problem_files import raw_files
     from ops.benchmarks.registry import BENCHMARKS
-    from ops.benchmarks.store import raw_files
 
     for name, source in setup.recipe.benchmarks.items():
         for split in raw_files(setup.workspace, setup.recipe, name):

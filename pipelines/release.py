@@ -17,7 +17,7 @@ from assets.placement import TEAM
 from assets.resources import Podium
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
-from ops.release.store import Registered
+from ops.release.mlflow_store import Registered
 from ops.stages.release import Outcome, promote_by_hand, roll_back
 from pipelines.home import prepare
 

@@ -11,11 +11,11 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, stored_comparison
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.spending.books import usd
 from ops.training.guards import guard_run
-from ops.training.run.plan import RunResult
+from ops.training.run.training_run import RunResult
 from ops.workers.client import Counts
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
@@ -144,5 +144,6 @@ def print_promotion(console: Console, workspace: Workspace) -> bool:
         _line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
         _line(console, "", "podium rollback --reason WHY   goes back to it")
     if champion is not None:
-        _line(console, "Champion", f"models:/{store.MODEL}@{store.CHAMPION} is version {champion.version}")
+        alias = f"models:/{mlflow_store.MODEL}@{mlflow_store.CHAMPION}"
+        _line(console, "Champion", f"{alias} is version {champion.version}")
     return kept_back

@@ -10,9 +10,9 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Message, Response, Sample
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.grammar import Workflow
 
 SCRATCH_CONTEXT, SCRATCH_COMPLETION = 96, 16

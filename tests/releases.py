@@ -11,9 +11,9 @@ from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.release.artifacts import TAG, hashes
 from ops.release.lineage import Lineage
+from ops.release.mlflow_store import CHALLENGER, MODEL, Registered, connected, experiment
 from ops.release.promotion import Check, GateDecision
-from ops.release.store import CHALLENGER, MODEL, Registered, connected, experiment
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import save_rows
 from tests.builders import make_outcome
 from tests.once import made_once

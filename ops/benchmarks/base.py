@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.files import Scanned, scan
 from ops.benchmarks.hub import Hub
-from ops.benchmarks.rows import Row, RowError, Unique, problem_of, shuffled
+from ops.benchmarks.source_rows import Row, RowError, Unique, problem_of, shuffled
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Domain, GraderName, Problem, Split

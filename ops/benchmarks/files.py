@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from ops.benchmarks.rows import Row, RowError
+from ops.benchmarks.source_rows import Row, RowError
 from ops.core.errors import DataError
 
 Scanned = Row | RowError

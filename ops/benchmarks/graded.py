@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from ops.benchmarks.problem_files import read_problems
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.store import read_problems
 from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
 from ops.core.once import Key, key_of
 from ops.core.problem import Problem
-from ops.core.rows import REMEDY, ResponseRow, load_responses
+from ops.core.response_rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
 from ops.grading.grader import GRADERS, OwnGrader
 from ops.grading.isolation import libraries_of

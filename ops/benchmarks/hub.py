@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from ops.benchmarks.rows import Row, shuffled
+from ops.benchmarks.source_rows import Row, shuffled
 from ops.core.errors import DataError
 from ops.core.problem import Split
 

@@ -1,6 +1,6 @@
 """Quarantine malformed rows and rows with failing gold answers in a readable file with the reasons, and count them.
 
-Too many malformed rows are refused here; too many failing gold answers are not quarantined (`ops.stages.problems`).
+Too many malformed rows are refused here; too many failing gold answers are not quarantined (`ops.stages.raw_problems`).
 
 The files lie in `.podium/quarantine`, outside DVC: they follow from the sources, no stage reads them, and they contain
 other people's rows, which should not be copied with the data's versions.
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.rows import RowError, is_identifier
+from ops.benchmarks.source_rows import RowError, is_identifier
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Split

@@ -1,7 +1,7 @@
 """Repair of the absolute paths of artifacts in MLflow's SQLite store after a checkout was moved to another folder.
 
 MLflow reads a relative path as relative to the current folder of the process, so its store holds absolute ones. What
-opens the store (`ops.release.store`, a training's curve, MLflow's server) and what restores a backup calls
+opens the store (`ops.release.mlflow_store`, a training's curve, MLflow's server) and what restores a backup calls
 `repair_artifact_paths` first: one query finds whether a path is outside of the workspace.
 """
 

@@ -18,9 +18,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.benchmarks.rows import shuffled
+from ops.benchmarks.source_rows import shuffled
 from ops.core.problem import Problem
-from ops.curation.text import tokens
+from ops.curation.question_text import tokens
 
 
 def stratum(problem: Problem) -> tuple[str, str]:

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ops.curation.question_text import Wording
 from ops.curation.sketch import Hashes, Sketch, is_formula
-from ops.curation.text import Wording
 
 Cause = Literal["contamination", "duplicate"]
 """The consequence of repeating a question: contamination for an evaluation question, else a duplicate."""

@@ -36,7 +36,7 @@ from ops.benchmarks.graded import graded_responses
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 
 
 class Tally(NamedTuple):

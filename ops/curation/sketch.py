@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.core.problem import Problem
-from ops.curation.text import SHINGLE, Wording, exact_key, full_text, tokens, wording
+from ops.curation.question_text import SHINGLE, Wording, exact_key, full_text, tokens, wording
 
 Hashes = NDArray[np.uint64]
 

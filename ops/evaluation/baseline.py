@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ops.core.registry import Registry
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.evaluation.method import Known, Method
 from ops.results.summary import Summary
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ops.benchmarks.graded import graded_responses, graders_key
+from ops.benchmarks.problem_files import evaluation_questions, questions_key
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.benchmarks.store import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import replacing, sha256_of

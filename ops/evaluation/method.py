@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.grading.answer_clusters import elected
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
 from ops.workflow.team import Team

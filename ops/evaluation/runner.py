@@ -16,7 +16,7 @@ from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
-from ops.results.rows import OutcomeRow, Played
+from ops.results.outcome_rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
 from ops.workflow.grammar import Parsed
 from ops.workflow.judging import graded

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from ops.core.errors import DataError
 from ops.core.once import Key
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import veiled, write_rows
 
 _TABLE = """CREATE TABLE rows (

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.store import evaluation_questions, questions_key
+from ops.benchmarks.problem_files import evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
 from ops.core.once import Key, check_made, with_code
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
 from ops.precaching.profiles import best_single

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.store import evaluation_questions, questions_key, read_problems
+from ops.benchmarks.problem_files import evaluation_questions, questions_key, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import Key, check_made, is_made
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
 from ops.evaluation.sorting import RowSorter

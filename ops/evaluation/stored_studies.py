@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ops.benchmarks.store import evaluation_questions, not_trained_on
+from ops.benchmarks.problem_files import evaluation_questions, not_trained_on
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Rounds, Samples, Subsets

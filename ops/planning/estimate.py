@@ -22,7 +22,7 @@ from ops.config import Price, Worker
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
 from ops.precaching.precache import solo_messages

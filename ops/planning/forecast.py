@@ -1,6 +1,7 @@
 """Forecast the signal, cost and duration of a training run before it starts.
 
-Calls, USD and waiting times are those of the plan's training stage (`ops.planning.stages`), with its assumptions.
+Calls, USD and waiting times are those of the plan's training stage (`ops.planning.stage_estimates`), with its
+assumptions.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.config import Pool, Setup
 from ops.core.errors import DataError, counted
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths, stored_shortlist
-from ops.planning.stages import Stages
+from ops.planning.stage_estimates import Stages
 from ops.planning.stored import ledger_of
 from ops.precaching.profiles import outcomes, subjects_of
 from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
-from ops.training.run.plan import RESULT, RunPlan, RunResult, read_curve
+from ops.training.run.training_run import RESULT, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
 
 FIRST_STEPS = 5

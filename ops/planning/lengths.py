@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
 from ops.benchmarks.files import scan
+from ops.benchmarks.problem_files import asked_of, raw_files, read_problems
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
-from ops.benchmarks.store import asked_of, raw_files, read_problems
 from ops.config import Recipe, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
 from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages

@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops.benchmarks.graded import GRADER
-from ops.benchmarks.store import by_benchmark, evaluation_questions
+from ops.benchmarks.problem_files import by_benchmark, evaluation_questions
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.once import OtherInputs, check_made
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.response_rows import ResponseRow, load_responses
 from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file, scores_key
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
-from ops.spending.store import LEDGER_URL
+from ops.spending.ledger_store import LEDGER_URL
 from ops.store import CACHE_URL, ResponseCache, open_cache
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
-from ops.training.run.plan import RunResult, read_curve, run_key
+from ops.training.run.training_run import RunResult, read_curve, run_key
 
 LOOKED_UP = 400
 """Maximum number of cache lookups per worker and benchmark; evenly spaced problems represent larger benchmarks."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.store import evaluation_questions, read_problems
+from ops.benchmarks.problem_files import evaluation_questions, read_problems
 from ops.config import Setup
 from ops.core.parts import check_parts, note_parts
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
 from ops.spending.ledger import open_ledger

@@ -17,7 +17,7 @@ from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.once import INCOMPLETE, Key
 from ops.core.problem import Problem
 from ops.core.response import Message, Sample
-from ops.core.rows import ResponseRow, order, schema
+from ops.core.response_rows import ResponseRow, order, schema
 from ops.workers.scheduling import Client
 
 Progress = Callable[["ResponseRow"], None]

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 
 if TYPE_CHECKING:
     import numpy as np

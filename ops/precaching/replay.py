@@ -16,7 +16,7 @@ from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.call import Account

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.graded import GRADER, graders_key
-from ops.benchmarks.store import questions_key
+from ops.benchmarks.problem_files import questions_key
 from ops.config import Setup, Worker, digest
 from ops.core.once import Key, with_code
 from ops.core.problem import Problem

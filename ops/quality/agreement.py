@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ops.benchmarks.files import read_rows
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 from ops.config import JudgeGrader, digest
 from ops.core.atomic import write_text
 from ops.core.errors import DataError

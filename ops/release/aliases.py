@@ -14,9 +14,7 @@ from ops.release.artifacts import fetched
 from ops.release.dossier import DOSSIER, Dossier
 from ops.release.lineage import check_complete
 from ops.release.lock import alone
-from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.release.registry import VERDICT
-from ops.release.store import (
+from ops.release.mlflow_store import (
     CHAMPION,
     MODEL,
     PREVIOUS,
@@ -27,6 +25,8 @@ from ops.release.store import (
     store_exists,
     version_named,
 )
+from ops.release.promotion import NO_CHAMPION, GateDecision
+from ops.release.registry import VERDICT
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

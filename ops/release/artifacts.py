@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from ops.core.atomic import sha256_of
 from ops.core.workspace import Workspace
 from ops.release.lineage import Refused
-from ops.release.store import MODEL, Registered, connected
+from ops.release.mlflow_store import MODEL, Registered, connected
 
 TAG = "files"
 """The tag of a version with the hash of each of its files, as JSON."""

@@ -15,7 +15,7 @@ from ops.config import Serving
 from ops.core.atomic import made_whole
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.release import store
+from ops.release import mlflow_store
 from ops.release.artifacts import check_files, located
 from ops.release.lineage import Refused
 from ops.release.trace_writer import TraceWriter
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from ops.serving.http.routes import RequestRecord
 
 _SHOWN = 5
-NEVER = f"There is no {store.CHAMPION} yet. `podium run` trains and promotes one"
+NEVER = f"There is no {mlflow_store.CHAMPION} yet. `podium run` trains and promotes one"
 
 
 @contextmanager
 def champion_of(workspace: Workspace) -> Iterator[RegisteredVersions]:
     """Give the registry's champion; mlflow is set to the workspace's store and experiment meanwhile. Raises
     `RegistryError` if there is none."""
-    if not store.store_exists(workspace):
-        raise store.RegistryError(NEVER)
-    with store.connected(workspace) as client:
+    if not mlflow_store.store_exists(workspace):
+        raise mlflow_store.RegistryError(NEVER)
+    with mlflow_store.connected(workspace) as client:
         champion = RegisteredVersions(workspace, client)
         if champion.current() is None:
-            raise store.RegistryError(champion.missing())
+            raise mlflow_store.RegistryError(champion.missing())
         yield champion
 
 
@@ -52,11 +52,11 @@ class RegisteredVersions:
 
     def traces(self) -> TraceWriter:
         """Destination of a server's traces; the caller closes it."""
-        return TraceWriter(self._workspace.root, store.experiment(self._client, self._workspace))
+        return TraceWriter(self._workspace.root, mlflow_store.experiment(self._client, self._workspace))
 
     def trace(self, record: RequestRecord) -> str:
         """Store one trace now and return its id in MLflow."""
-        home = store.experiment(self._client, self._workspace)
+        home = mlflow_store.experiment(self._client, self._workspace)
         return store_traces(self._workspace.mlflow_uri, home, [of_request(record)])[0]
 
     def current(self) -> str | None:
@@ -65,9 +65,9 @@ class RegisteredVersions:
         from mlflow.exceptions import MlflowException
 
         try:
-            version = store.aliased(self._client, store.CHAMPION)
+            version = mlflow_store.aliased(self._client, mlflow_store.CHAMPION)
         except MlflowException as error:
-            raise store.RegistryError(f"the registry cannot be asked for the champion ({error})") from None
+            raise mlflow_store.RegistryError(f"the registry cannot be asked for the champion ({error})") from None
         return None if version is None else version.version
 
     def missing(self) -> str:
@@ -75,18 +75,18 @@ class RegisteredVersions:
         from mlflow.exceptions import MlflowException
 
         try:
-            found = self._client.search_model_versions(f"name = '{store.MODEL}'")
+            found = self._client.search_model_versions(f"name = '{mlflow_store.MODEL}'")
         except MlflowException as error:
-            raise store.RegistryError(f"the registry cannot be asked for its versions ({error})") from None
+            raise mlflow_store.RegistryError(f"the registry cannot be asked for its versions ({error})") from None
         numbers = sorted((int(each.version) for each in found), reverse=True)
         if not numbers:
             return NEVER
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (" …" if len(numbers) > _SHOWN else "")
         return (
-            f"No version of {store.MODEL} has the alias {store.CHAMPION}: the gate promoted none (`podium verdict` "
-            "says why), the alias was removed, or its version was deleted. "
+            f"No version of {mlflow_store.MODEL} has the alias {mlflow_store.CHAMPION}: the gate promoted none "
+            "(`podium verdict` says why), the alias was removed, or its version was deleted. "
             f"There are versions {shown}: `podium promote VERSION --by NAME --reason WHY` makes one of them "
-            f"{store.CHAMPION}"
+            f"{mlflow_store.CHAMPION}"
         )
 
     def files(self, version: str) -> VersionFiles:
@@ -98,9 +98,9 @@ class RegisteredVersions:
         from mlflow.exceptions import MlflowException
 
         try:
-            folder = self._folder(store.version_named(self._client, version))
+            folder = self._folder(mlflow_store.version_named(self._client, version))
         except MlflowException as error:
-            raise store.RegistryError(f"version {version} cannot be fetched ({error})") from None
+            raise mlflow_store.RegistryError(f"version {version} cannot be fetched ({error})") from None
         file = folder / "MLmodel"
         try:
             flavor = yaml.safe_load(file.read_text(encoding="utf-8"))["flavors"]["python_function"]
@@ -111,7 +111,7 @@ class RegisteredVersions:
             raise DataError(file, "", f"is not a file of a registered version ({error!r})", remedy) from None
         return VersionFiles(version, places["policy"], places["pool"], settings)
 
-    def _folder(self, registered: store.Registered) -> Path:
+    def _folder(self, registered: mlflow_store.Registered) -> Path:
         place = str(self._client.get_logged_model(registered.model_id).artifact_location)
         parts = urlsplit(place)
         local = parts.scheme in ("", "file")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.stored import CONDUCTOR, stored_scores
 from ops.quality.agreement import load_agreement
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, judged_otherwise, questions_of
 from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
@@ -43,7 +43,7 @@ class Judgement:
     dossier: Dossier | None
 
 
-def judge(setup: Setup, challenger: store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
+def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
     """Judge the challenger by the gate against the champion at the pool's prices, and record the interim analysis
     first.
 
@@ -105,7 +105,7 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
 
 
-def _scored_again(setup: Setup, champion: store.Registered) -> Rows | None:
+def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | None:
     """Return the champion's scores on this pool and these questions if it has been evaluated on them since (the first
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
@@ -116,7 +116,7 @@ def _scored_again(setup: Setup, champion: store.Registered) -> Rows | None:
         return None
 
 
-def _check_scores(setup: Setup, challenger: store.Registered, tested: Comparison) -> None:
+def _check_scores(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
     carried, judged = grades(registry.score_rows(setup.workspace, challenger)), grades(tested.conductor)
     if not carried.equals(judged):
@@ -129,7 +129,7 @@ def _check_scores(setup: Setup, challenger: store.Registered, tested: Comparison
         )
 
 
-def other_graders(champion: store.Registered, benchmarks: Sequence[str]) -> str:
+def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) -> str:
     """Return in one line why the champion's scores on these benchmarks are not compared, and what to do."""
     seed = f" --seed {champion.tags['seed']}" if champion.tags.get("seed") else ""
     command = f"podium run {champion.tags.get('recipe', 'RECIPE')}{seed}"
@@ -139,16 +139,16 @@ def other_graders(champion: store.Registered, benchmarks: Sequence[str]) -> str:
     )
 
 
-def facts_of(registered: store.Registered) -> dict[str, str]:
+def facts_of(registered: mlflow_store.Registered) -> dict[str, str]:
     """Return a version's lineage tags under their labels on a page."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 
-def _title(champion: store.Registered) -> str:
+def _title(champion: mlflow_store.Registered) -> str:
     return f"champion, version {champion.version}"
 
 
-def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) -> Rows:
+def _at_questions(champion: mlflow_store.Registered, setup: Setup, tested: Comparison) -> Rows:
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
     import polars as pl
 
@@ -158,13 +158,13 @@ def _at_questions(champion: store.Registered, setup: Setup, tested: Comparison) 
     return rows.with_columns(pl.col("problem_id") + as_it_was)
 
 
-def _changed(champion: store.Registered, tested: Comparison) -> list[str]:
+def _changed(champion: mlflow_store.Registered, tested: Comparison) -> list[str]:
     """Return the benchmarks whose questions have changed since the champion was scored."""
     then = questions_of(champion.tags)
     return [name for name, key in tested.questions.items() if then.get(name, key) != key]
 
 
-def _note(champion: store.Registered, challenger: store.Registered, tested: Comparison) -> str:
+def _note(champion: mlflow_store.Registered, challenger: mlflow_store.Registered, tested: Comparison) -> str:
     said = []
     if changed := _changed(champion, tested):
         said.append(f"Scored on other questions of {', '.join(changed)}, which are not compared.")

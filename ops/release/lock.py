@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.release.store import MODEL, connected
+from ops.release.mlflow_store import MODEL, connected
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from ops.benchmarks.problem_files import raw_file, read_problems
 from ops.benchmarks.registry import is_confidential, training_benchmarks, unseen_benchmarks
-from ops.benchmarks.store import raw_file, read_problems
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS
@@ -21,9 +21,9 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.release.artifacts import TAG, hashes_of
 from ops.release.lineage import Lineage, questions_of
+from ops.release.mlflow_store import MODEL, experiment
 from ops.release.model_card import ABOUT_MODEL, CARD, Release
 from ops.release.requirements import requirements
-from ops.release.store import MODEL, experiment
 from ops.results.statistics import mean_of
 from ops.results.summary import grades, summarize
 from ops.results.table import Rows, save_rows

@@ -14,7 +14,7 @@ from ops.core.errors import DataError, first_line
 from ops.core.parts import note_parts
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
-from ops.release.store import (
+from ops.release.mlflow_store import (
     CHALLENGER,
     CHAMPION,
     MODEL,

@@ -150,7 +150,7 @@ class TraceWriter:
 def main(root: Path, experiment_id: str, source: BinaryIO, replies: BinaryIO) -> None:
     """Store batches until the server closes the pipe or ends."""
     from ops.core.workspace import Workspace
-    from ops.release.store import connected
+    from ops.release.mlflow_store import connected
 
     workspace = Workspace(root)
     with connected(workspace):

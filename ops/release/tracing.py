@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
 
     from ops.core.workspace import Workspace
-    from ops.results.rows import OutcomeRow
+    from ops.results.outcome_rows import OutcomeRow
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
@@ -330,7 +330,7 @@ class TraceSample:
             return []
 
     def _export(self, workspace: Workspace, system: str) -> list[str]:
-        from ops.release.store import connected, experiment
+        from ops.release.mlflow_store import connected, experiment
 
         with connected(workspace) as client:
             traces = [

@@ -20,7 +20,7 @@ from ops.precaching.profiles import best_single
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 
 WORKER = "worker "
 """Prefix of a solo worker's system name (`ops.evaluation.comparison`)."""

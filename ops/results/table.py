@@ -13,12 +13,12 @@ from ops.core.checked import opened_table
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key
-from ops.core.rows import COLUMNS as RESPONSE_COLUMNS
-from ops.core.rows import REMEDY as RESPONSES_REMEDY
-from ops.core.rows import ResponseRow
-from ops.core.rows import schema as response_schema
+from ops.core.response_rows import COLUMNS as RESPONSE_COLUMNS
+from ops.core.response_rows import REMEDY as RESPONSES_REMEDY
+from ops.core.response_rows import ResponseRow
+from ops.core.response_rows import schema as response_schema
 from ops.core.usage import USAGE_COLUMNS
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 if TYPE_CHECKING:
     import polars as pl

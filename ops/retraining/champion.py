@@ -12,7 +12,7 @@ from ops.core.atomic import made_whole
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.release.artifacts import fetched
 
 
@@ -37,7 +37,8 @@ def champion(workspace: Workspace) -> Champion | None:
     key, policy = known.tags.get("snapshot", ""), known.tags.get("policy", "")
     if not (key and policy):
         remedy = "Run the lifecycle once more: retraining needs these tags"
-        raise DataError(f"version {known.version} of {store.MODEL}", "tags", "lack the snapshot or the policy", remedy)
+        version = f"version {known.version} of {mlflow_store.MODEL}"
+        raise DataError(version, "tags", "lack the snapshot or the policy", remedy)
     return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.precaching.profiles import outcomes
 from ops.release.promotion import Check, GateDecision, decide
 from ops.results.statistics import Interval, gain_of_choice, score_interval
 from ops.results.summary import Pairs
 from ops.results.table import Rows
-from ops.retraining.plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
+from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 COSTS = ("cost ratio to the champion", "latency ratio to the champion", "p95 latency ratio to the champion")

@@ -28,7 +28,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
+from ops.benchmarks.problem_files import by_benchmark, evaluation_questions, read_problems
 from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
 from ops.core.atomic import write_text
@@ -36,13 +36,13 @@ from ops.core.errors import DataError
 from ops.core.once import key_of
 from ops.core.problem import Problem, benchmark_of, problem_key
 from ops.core.response import Message, Namespace, Response, Sample
-from ops.core.rows import REMEDY, ResponseRow, response_file
+from ops.core.response_rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache
 from ops.release import registry
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
 from ops.results.summary import question_means
 from ops.retraining.champion import champion

@@ -9,24 +9,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ops.benchmarks.problem_files import by_benchmark
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import by_benchmark
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
 from ops.planning.estimate import Ask, Cost, Range, total
 from ops.planning.estimate import estimate as price_asks
 from ops.planning.lengths import lengths, questions, stored_shortlist
-from ops.planning.stages import Stages
+from ops.planning.stage_estimates import Stages
 from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
 from ops.precaching.precache import solo_messages
 from ops.precaching.stored import Cell
 from ops.retraining.drift import sample_of, stored_champion, stored_workers
-from ops.retraining.plan import NEVER, RetrainingPlan
+from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.books import usd
 from ops.stages.responses import estimate_responses, measured_prices
-from ops.training.run.plan import RunPlan
+from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
 from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.conductor.policy import CARD, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
@@ -25,12 +25,12 @@ from ops.precaching.profiles import subjects_of
 from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
-from ops.release.store import MODEL, Registered
+from ops.release.mlflow_store import MODEL, Registered
 from ops.results.table import at_prices
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
-from ops.retraining.plan import NEVER, RetrainingPlan, plan
+from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
-from ops.training.run.plan import PLAN, RunPlan
+from ops.training.run.training_run import PLAN, RunPlan
 from ops.workers.pool import difference
 
 if TYPE_CHECKING:

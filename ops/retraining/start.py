@@ -17,7 +17,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import is_made
-from ops.training.run.plan import run_key, write_run
+from ops.training.run.training_run import run_key, write_run
 from ops.workflow.cards import load_cards
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.core.usage import MeanUsage
+from ops.spending.ledger_store import Store
 from ops.spending.local import LocalStore
-from ops.spending.store import Store
 
 _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "lost")
 _SUMS = ", ".join([

@@ -23,7 +23,7 @@ from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId
 from ops.core.usage import Usage
 from ops.spending.books import Books, this_month
-from ops.spending.store import LEDGER_URL, SqlConnection, Store
+from ops.spending.ledger_store import LEDGER_URL, SqlConnection, Store
 
 _SETTLE = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, purpose, worker, month) DO UPDATE SET

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ops.core.processes import ProcessId, state_of, this_process
 from ops.core.sqlite import SqliteFile
-from ops.spending.store import SqlConnection
+from ops.spending.ledger_store import SqlConnection
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from ops.core.errors import LedgerUnavailable
 from ops.core.postgres import PostgresServer
 from ops.core.processes import ProcessId
 from ops.core.servers import Leases
+from ops.spending.ledger_store import LEDGER_URL, Cursor, SqlConnection
 from ops.spending.local import SPENT
-from ops.spending.store import LEDGER_URL, Cursor, SqlConnection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

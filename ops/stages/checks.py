@@ -15,19 +15,19 @@ from ops.grading import isolation
 from ops.grading.grader import GRADERS
 from ops.grading.isolation import libraries_of, own_libraries
 from ops.grading.version import grader_version, installed
-from ops.quality import QualityReport, stages
+from ops.quality import QualityReport, stage_checks
 from ops.stages.data import STAGES, data_files
 
 Check = Callable[[Setup, Sequence[str]], QualityReport]
 CHECKS: dict[str, tuple[str, Check]] = {
-    "well_formed": ("raw_problems", stages.raw_problems),
-    "gold_scores_one": ("raw_problems", stages.raw_gold),
-    "evaluation_programs_pass": ("raw_problems", stages.evaluation_programs),
-    "fit_to_ask_about": ("shortlist", lambda setup, _: stages.shortlist(setup)),
-    "shortlist_gold": ("shortlist", lambda setup, _: stages.shortlist_gold(setup.workspace)),
-    "whole_and_in_range": ("worker_responses", lambda setup, _: stages.worker_responses(setup)),
-    "fit_to_train_on": ("training_mix", lambda setup, _: stages.training_mix(setup)),
-    "training_mix_gold": ("training_mix", lambda setup, _: stages.training_mix_gold(setup.workspace)),
+    "well_formed": ("raw_problems", stage_checks.raw_problems),
+    "gold_scores_one": ("raw_problems", stage_checks.raw_gold),
+    "evaluation_programs_pass": ("raw_problems", stage_checks.evaluation_programs),
+    "fit_to_ask_about": ("shortlist", lambda setup, _: stage_checks.shortlist(setup)),
+    "shortlist_gold": ("shortlist", lambda setup, _: stage_checks.shortlist_gold(setup.workspace)),
+    "whole_and_in_range": ("worker_responses", lambda setup, _: stage_checks.worker_responses(setup)),
+    "fit_to_train_on": ("training_mix", lambda setup, _: stage_checks.training_mix(setup)),
+    "training_mix_gold": ("training_mix", lambda setup, _: stage_checks.training_mix_gold(setup.workspace)),
 }
 """Check → the data stage whose files it checks, and the function that checks them, given the benchmarks in data/raw."""
 
@@ -64,7 +64,7 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
         "graders": digest([grader_version(name) for name in sorted(GRADERS)]),
         "programs": digest([sys.version, isolation(), [installed(each) for each in programs]]),
     }
-    return with_code(key, "ops.quality.stages")
+    return with_code(key, "ops.quality.stage_checks")
 
 
 def _written(report: QualityReport, file: Path, key: Key) -> QualityReport:

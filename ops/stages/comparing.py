@@ -8,7 +8,7 @@ from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.once import Key, data_version, once, with_code
 from ops.core.processes import alone
-from ops.core.rows import response_file
+from ops.core.response_rows import response_file
 from ops.evaluation.comparison import (
     Comparison,
     compare,

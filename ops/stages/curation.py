@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from ops.benchmarks.problem_files import held_out, read_problems, training_candidates, write_problems
 from ops.benchmarks.registry import training_domains
-from ops.benchmarks.store import held_out, read_problems, training_candidates, write_problems
 from ops.config import Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError

@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ops.benchmarks.problem_files import raw_files, read_problems
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.store import raw_files, read_problems
 from ops.config import Setup, digest
 from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.once import Key, data_version, false_without_inputs, is_made, once, with_code
 from ops.core.processes import alone
-from ops.core.rows import response_file
+from ops.core.response_rows import response_file
 from ops.core.workspace import Workspace
 from ops.curation.selection import Shortlist
 from ops.curation.selector import SELECTORS
@@ -27,8 +27,8 @@ from ops.grading.isolation import libraries_of
 from ops.grading.version import grader_version
 from ops.precaching.stored import Cell, Profiles
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
-from ops.stages.problems import Raw, forget_others, materialize_raw
 from ops.stages.profiles import materialize_profiles
+from ops.stages.raw_problems import Raw, forget_others, materialize_raw
 from ops.stages.responses import precached_keys
 from ops.versioning.settings import stage_modules
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.graded import begin_tables
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
@@ -23,7 +23,7 @@ from ops.evaluation.stored import score_file, scores_key, with_player
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records, scan
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team

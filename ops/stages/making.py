@@ -15,11 +15,11 @@ from ops.core.processes import alone
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Lab
 from ops.precaching.opening import open_client
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import priced, save_rows, scan
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
-from ops.training.run.plan import RESULT, RunResult, write_run
+from ops.training.run.training_run import RESULT, RunResult, write_run
 from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.config import Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError

@@ -13,7 +13,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import stored_comparison
-from ops.release import aliases, registry, store
+from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
 from ops.release.promotion import NO_CHAMPION, GateDecision, override
@@ -49,13 +49,13 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
     return _outcome(workspace, challenger, judged.decision, promoted)
 
 
-def to_promote(workspace: Workspace, version: str | None) -> store.Registered:
+def to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
     """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
     known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
     if known is None:
-        raise store.RegistryError("There is no challenger: `podium run` registers one")
+        raise mlflow_store.RegistryError("There is no challenger: `podium run` registers one")
     return known
 
 
@@ -79,7 +79,7 @@ def promote_by_hand(
 
 def roll_back(
     workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
-) -> store.Registered:
+) -> mlflow_store.Registered:
     """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
 
     `against`: the version that a person agreed to replace; None: the present champion. Raises `RegistryError`, also if
@@ -96,7 +96,7 @@ def roll_back(
     return back
 
 
-def _outcome(workspace: Workspace, before: store.Registered, decision: GateDecision, promoted: bool) -> Outcome:
+def _outcome(workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool) -> Outcome:
     """Write the version's current page; send an alert if its verdict or aliases changed."""
     now = registry.named(workspace, before.version)
     page = _publish(workspace, now)
@@ -110,7 +110,7 @@ def _outcome(workspace: Workspace, before: store.Registered, decision: GateDecis
     return Outcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
 
 
-def _publish(workspace: Workspace, registered: store.Registered) -> Path:
+def _publish(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
     tags = registered.tags
     fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.recorded_decision(workspace, registered.version)
@@ -121,7 +121,7 @@ def _publish(workspace: Workspace, registered: store.Registered) -> Path:
     return file
 
 
-def _summary(registered: store.Registered, decision: GateDecision) -> str:
+def _summary(registered: mlflow_store.Registered, decision: GateDecision) -> str:
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
@@ -129,11 +129,11 @@ def _summary(registered: store.Registered, decision: GateDecision) -> str:
     return "\n".join(lines)
 
 
-def _link(workspace: Workspace, registered: store.Registered) -> str:
+def _link(workspace: Workspace, registered: mlflow_store.Registered) -> str:
     """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""
     port = f":{parts.port}" if parts.port else ""
     where = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
-    return f"{where}/#/models/{store.MODEL}/versions/{registered.version}"
+    return f"{where}/#/models/{mlflow_store.MODEL}/versions/{registered.version}"

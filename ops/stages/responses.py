@@ -11,22 +11,22 @@ from operator import itemgetter
 from pathlib import Path
 
 from ops.benchmarks.graded import begin_tables, graded_responses, is_graded_now
+from ops.benchmarks.problem_files import by_benchmark, evaluation_questions, read_problems
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import by_benchmark, evaluation_questions, read_problems
 from ops.config import Pool, Setup, asked_alike
 from ops.core.digests import DamagedFile
 from ops.core.errors import OverBudget
 from ops.core.once import Key, false_without_inputs, is_made, key_of
 from ops.core.problem import Problem
 from ops.core.processes import alone
-from ops.core.rows import REMEDY, ResponseRow, load_responses, response_file
+from ops.core.response_rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import asked_alone
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths
-from ops.planning.stages import Stages
+from ops.planning.stage_estimates import Stages
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.stored import Cell, evaluation_folder, graded_by_code, responses_key
 from ops.spending.ledger import Ledger

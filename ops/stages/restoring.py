@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 from ops.release.artifacts import fetched
 from ops.release.lineage import Refused
 from ops.release.registry import versions_of
-from ops.training.run.plan import RESULT, RunResult
+from ops.training.run.training_run import RESULT, RunResult
 
 log = logging.getLogger(__name__)
 

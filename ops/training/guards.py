@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ops.config import Guards, Setup
 from ops.core.errors import DataError
-from ops.training.run.plan import CURVE, RunPlan, read_curve
+from ops.training.run.training_run import CURVE, RunPlan, read_curve
 from ops.workflow.cards import load_cards
 
 Row = Mapping[str, Any]

@@ -76,7 +76,7 @@ def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
     plugins = [provider.plugin for provider in PROVIDERS.values() if provider.plugin]
     embedded = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return {
-        "raw_problems": ("ops.stages.problems", *catalogue, *(plugins if embedded else ())),
+        "raw_problems": ("ops.stages.raw_problems", *catalogue, *(plugins if embedded else ())),
         "shortlist": ("ops.stages.curation",),
         "worker_responses": ("ops.precaching.precache",),
         "worker_profiles": ("ops.stages.profiles",),

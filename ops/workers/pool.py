@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from ops.config import Pool, Price, Worker
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 
 
 class SettingChange(NamedTuple):

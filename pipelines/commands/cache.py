@@ -208,7 +208,7 @@ def verify(repair: bool) -> None:
 
 
 def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
-    from ops.benchmarks.store import find_problem
+    from ops.benchmarks.problem_files import find_problem
     from ops.core.problem import problem_key
 
     key = problem_key(benchmark, problem_id)

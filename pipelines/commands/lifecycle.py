@@ -56,7 +56,7 @@ def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes
         return
     import os
 
-    from ops.training.run.plan import RunPlan, command, environment
+    from ops.training.run.training_run import RunPlan, command, environment
 
     plan, folder = RunPlan.read(folder), folder.resolve()
     started = command(plan, folder)

@@ -36,9 +36,9 @@ def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_j
     """Print the plan of a recipe, and end with exit code 1 if one of these parts of a pipeline run lacks something."""
     from ops.benchmarks.graded import configure_grading
     from ops.planning.machine import this_machine
-    from ops.planning.plan import make_plan
+    from ops.planning.plan_text import as_facts, report
+    from ops.planning.recipe_plan import make_plan
     from ops.planning.requirements import missing
-    from ops.planning.text import as_facts, report
     from pipelines.commands.shown import wrapped
 
     configure_grading(setup.recipe, setup.workspace.root)

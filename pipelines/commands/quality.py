@@ -50,8 +50,8 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     """Grade every gold answer of `data/raw`; print the report and write it to `.podium/gold.md`."""
     from rich.console import Console
 
+    from ops.benchmarks.problem_files import raw_files, read_problems
     from ops.benchmarks.registry import graded_on
-    from ops.benchmarks.store import raw_files, read_problems
     from ops.core.atomic import write_text
     from ops.grading import isolation
     from ops.quality.gold import Golds, gold_report, grade_gold
@@ -110,7 +110,7 @@ def measure_judges(
 def _labelled(
     workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
 ) -> list[Labelled]:
-    from ops.benchmarks.store import raw_files, read_problems
+    from ops.benchmarks.problem_files import raw_files, read_problems
     from ops.quality.agreement import by_file, by_gold
 
     files = reversed(raw_files(workspace, recipe, benchmark).values())
@@ -138,7 +138,7 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
 
 def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
-    from ops.benchmarks.store import find_problem, raw_files
+    from ops.benchmarks.problem_files import find_problem, raw_files
     from ops.core.problem import benchmark_of
 
     name = benchmark_of(key)

@@ -14,7 +14,7 @@ from pipelines.commands.options import AS_JSON, accept_missing_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
-    from ops.release.store import Registered
+    from ops.release.mlflow_store import Registered
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say which version would become champion; do nothing.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked.")

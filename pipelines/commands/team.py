@@ -34,9 +34,9 @@ def setup(gpu: int) -> None:
     """
 
     from assets.placement import GPU
-    from ops.release.store import check_characters
+    from ops.release.mlflow_store import check_characters
     from ops.spending.ledger import open_ledger
-    from ops.spending.store import LEDGER_URL
+    from ops.spending.ledger_store import LEDGER_URL
     from pipelines.home import open_instance, prepare
 
     workspace = _workspace()

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import click
 
 from ops.benchmarks.graded import configure_grading
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.benchmarks.store import evaluation_questions
 from ops.config import Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError

@@ -146,8 +146,8 @@ def _cpu_s() -> float:
 
 def _grade_and_write(workspace: Workspace) -> Table:
     """Measure the reference: read each file of responses, grade its texts, and write it again."""
-    from ops.benchmarks.store import read_problems
-    from ops.core.rows import load_responses, response_file
+    from ops.benchmarks.problem_files import read_problems
+    from ops.core.response_rows import load_responses, response_file
     from ops.grading import configure, grade
     from ops.precaching.precache import write_responses
 
@@ -167,8 +167,8 @@ def _grade_and_write(workspace: Workspace) -> Table:
 
 
 def _materialize(workspace: Workspace) -> Table:
+    from ops.benchmarks.problem_files import write_problems
     from ops.benchmarks.registry import training_benchmarks
-    from ops.benchmarks.store import write_problems
     from ops.grading import configure, grade
     from ops.precaching.opening import open_client
     from ops.stages.responses import materialize_responses

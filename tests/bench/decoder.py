@@ -24,7 +24,7 @@ from ops.conductor.writer import load_here
 from ops.config import ScratchPolicy, load_pool, load_recipe
 from ops.core.response import Message
 from ops.core.workspace import Workspace
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.release.lineage import Lineage
 from ops.synthetic.problems import generate
 from ops.training.cold_start.supervised import scratch_model
@@ -79,8 +79,8 @@ def _asking(root: Path, policy: Path) -> Row:
     pool = load_pool(workspace.config, "quickstart")
     lineage = Lineage("", "", "random", pool.answers_key, "", "quickstart", 0.0)
     version = registry.register(workspace, policy, pool, scored(6), lineage).version
-    with store.connected(workspace) as client:
-        client.set_registered_model_alias(store.MODEL, store.CHAMPION, version)
+    with mlflow_store.connected(workspace) as client:
+        client.set_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION, version)
     ask, imports = [*PODIUM, "ask", "What is 6 * 7?"], [sys.executable, "-c", MLFLOW]
     taken = [[_cpu_s(command, environment) for command in (ask, imports)] for _ in range(1 + TURNS)][1:]
     ours, theirs = (median(times) for times in zip(*taken, strict=True))

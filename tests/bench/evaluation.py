@@ -32,7 +32,7 @@ from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.evaluation.sorting import RowSorter
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import at_prices, iterate_rows, joined, scan
 from ops.spending.ledger import Ledger

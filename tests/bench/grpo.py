@@ -95,7 +95,7 @@ def staleness(steps: int) -> None:
 def _curve(plan: Any, folder: Path, **grpo: Any) -> list[dict[str, Any]]:
     """Run GRPO in `folder` with these settings and return its steps."""
     from ops.training.grpo import trainer
-    from ops.training.run.plan import read_curve
+    from ops.training.run.training_run import read_curve
 
     folder.mkdir()
     changed = plan.recipe.grpo.model_copy(update=grpo)
@@ -121,7 +121,7 @@ def _bare(plan: Any, folder: Path) -> float:
     from transformers import TrainerCallback
     from trl import GRPOTrainer
 
-    from ops.benchmarks.store import read_problems
+    from ops.benchmarks.problem_files import read_problems
     from ops.conductor.policy import PolicyCard, load_model
     from ops.training.grpo.configuration import configuration
     from ops.training.grpo.dataset import dataset, row_maker
@@ -153,13 +153,13 @@ def _bare(plan: Any, folder: Path) -> float:
 
 def _plan(folder: Path) -> Any:
     """Return a plan in a separate folder: generated problems and a policy after its cold start."""
-    from ops.benchmarks.store import write_problems
+    from ops.benchmarks.problem_files import write_problems
     from ops.conductor.policy import PolicyCard
     from ops.synthetic.problems import generate
     from ops.training.cold_start.examples import SftExample
     from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
     from ops.training.cold_start.supervised import fit, scratch_model
-    from ops.training.run.plan import RunPlan
+    from ops.training.run.training_run import RunPlan
     from ops.workflow.prompt import conductor_messages, offer
 
     root = Workspace.find().root

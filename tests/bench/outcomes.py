@@ -20,7 +20,7 @@ from ops.config import BenchmarkSource, Replay, Worker
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.curation.signal import group_signals

@@ -17,8 +17,8 @@ from typing import Any
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.benchmarks.graded import configure_grading
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
-from ops.benchmarks.store import evaluation_questions
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
@@ -28,12 +28,12 @@ from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Leaderboard, percent
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import mean_estimate
 from ops.results.summary import summarize
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
-from ops.training.run.plan import RunResult, read_curve
+from ops.training.run.training_run import RunResult, read_curve
 
 MARK = "<!-- made by `make pretrained` -->"
 UNTRAINED, EXPLAINED = 30, 10

@@ -22,7 +22,7 @@ from ops.config import BenchmarkSource, Setup, Worker
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving

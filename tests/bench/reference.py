@@ -39,7 +39,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range, total
 from ops.planning.machine import Machine, named_gpus
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
 from pipelines.commands.main import SECTIONS, podium

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from ops.benchmarks.problem_files import raw_file, read_problems
 from ops.benchmarks.registry import unseen_benchmarks
-from ops.benchmarks.store import raw_file, read_problems
 from ops.conductor.chats import Chats
 from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
 from ops.conductor.policy import PolicyCard

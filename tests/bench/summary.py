@@ -32,7 +32,7 @@ from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
 from ops.results.leaderboard import leaderboard, tables
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import contrasts
 from ops.results.summary import question_means, summarize
 from ops.results.table import Rows, at_prices, joined, save_rows, scan, write_rows

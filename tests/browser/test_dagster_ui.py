@@ -143,7 +143,7 @@ def traced(workspace: Workspace) -> tuple[str, str]:
 
     from ops.config import Worker
     from ops.core.response import Response
-    from ops.release.store import connected, experiment
+    from ops.release.mlflow_store import connected, experiment
     from ops.release.tracing import TreeWithTags, of_execution, store_traces
     from ops.workflow.execution import execute
     from ops.workflow.grammar import Step, Workflow

@@ -18,7 +18,7 @@ from ops.alerts.notify import kept
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import load_pool
 from ops.core.workspace import Workspace
-from ops.release import store
+from ops.release import mlflow_store
 from ops.spending.ledger import Ledger
 from ops.training.run.tracking import EXPERIMENT as TRAINING
 from pipelines.lifecycle import JOBS
@@ -201,7 +201,7 @@ def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(launched:
         chart.get_by_text(f"{run.name} ({name})").wait_for()
     tab.shoot("mlflow-curves")
 
-    page.goto(f"{mlflow}/#/models/{store.MODEL}")
+    page.goto(f"{mlflow}/#/models/{mlflow_store.MODEL}")
     page.get_by_role("link", name="Version 1").wait_for()
     for text in ("@ champion", "promoted"):
         page.get_by_text(text).first.wait_for()

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from ops.core.workspace import Workspace
-from ops.release import aliases, registry, store
+from ops.release import aliases, mlflow_store, registry
 from tests.releases import YES, version
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -68,7 +68,7 @@ def launch(served: Any, tab: Any, job: str, config: str) -> dg.DagsterRun:
     return run
 
 
-def champion(workspace: Workspace) -> store.Registered:
+def champion(workspace: Workspace) -> mlflow_store.Registered:
     known = registry.champion(workspace)
     assert known is not None
     return known
@@ -79,11 +79,11 @@ def test_promote_and_rollback_from_the_launchpad(served: Any, tab: Any) -> None:
     assert launch(served, tab, "promote", PROMOTE).status == dg.DagsterRunStatus.SUCCESS
     assert champion(workspace).version == "2"
     assert champion(workspace).tags["override"] == "Ada: answers in English again"
-    tab.page.goto(f"{served.mlflow}/#/models/{store.MODEL}")
+    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL}")
     for alias in ("champion", "previous"):
         tab.page.get_by_text(alias).first.wait_for()
     tab.shoot("mlflow-model")
-    tab.page.goto(f"{served.mlflow}/#/models/{store.MODEL}/versions/2")
+    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL}/versions/2")
     tab.page.get_by_text("Ada: answers in English again").first.wait_for()
     tab.shoot("mlflow-version")
     assert launch(served, tab, "rollback", ROLLBACK).status == dg.DagsterRunStatus.SUCCESS

@@ -12,8 +12,8 @@ from mlflow import MlflowClient
 
 from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.training.run.plan import RunPlan
 from ops.training.run.tracking import EXPERIMENT, Tracking
+from ops.training.run.training_run import RunPlan
 from tests.team.servers import Mlflow
 
 CONFIG = Workspace.find().config

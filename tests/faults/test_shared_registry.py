@@ -21,8 +21,8 @@ from ops.release.aliases import before_champion
 from ops.release.champion import RegisteredVersions
 from ops.release.lineage import Refused
 from ops.release.lock import LOCK, Locked, alone
+from ops.release.mlflow_store import RegistryError, check_characters, connected
 from ops.release.promotion import NO_CHAMPION
-from ops.release.store import RegistryError, check_characters, connected
 from ops.retraining.start import champion_folder
 from tests.faults.processes import begin, outcomes, running
 from tests.releases import POLICY, YES, checkout, empty_store, version

@@ -17,10 +17,10 @@ from assets.resources import Podium
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.release import store
+from ops.release import mlflow_store
 from ops.results.table import save_rows
 from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from pipelines.definitions import definitions
 from tests.command import podium
 
@@ -130,17 +130,19 @@ def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789a
     """Register a version of that policy key, with a snapshot of the present files, as champion without training or
     scores."""
     tags = {"policy": policy, "snapshot": podium.launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
-    with store.connected(workspace) as client:
-        home = store.experiment(client, workspace)
+    with mlflow_store.connected(workspace) as client:
+        home = mlflow_store.experiment(client, workspace)
         run = client.create_run(home)
         save_rows([], workspace.root / "no-scores" / "scores.parquet")
         client.log_artifact(run.info.run_id, str(workspace.root / "no-scores" / "scores.parquet"))
-        model = client.create_logged_model(home, name=store.MODEL, source_run_id=run.info.run_id)
-        if not client.search_registered_models(f"name = '{store.MODEL}'"):
-            client.create_registered_model(store.MODEL)
+        model = client.create_logged_model(home, name=mlflow_store.MODEL, source_run_id=run.info.run_id)
+        if not client.search_registered_models(f"name = '{mlflow_store.MODEL}'"):
+            client.create_registered_model(mlflow_store.MODEL)
         source = f"models:/{model.model_id}"
-        made = client.create_model_version(store.MODEL, source, run.info.run_id, tags=tags, model_id=model.model_id)
-        client.set_registered_model_alias(store.MODEL, store.CHAMPION, made.version)
+        made = client.create_model_version(
+            mlflow_store.MODEL, source, run.info.run_id, tags=tags, model_id=model.model_id
+        )
+        client.set_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION, made.version)
     return str(made.version)
 
 

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.results.table import load_rows
 from tests.command import PODIUM
 from tests.faults.remote import PRICE, FaultServer
@@ -130,8 +130,8 @@ def test_every_place_that_could_contain_the_canary_was_written(
     state = finished.workspace.state
     champion = registry.champion(finished.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0
-    with store.connected(finished.workspace) as client:
-        home = store.experiment(client, finished.workspace)
+    with mlflow_store.connected(finished.workspace) as client:
+        home = mlflow_store.experiment(client, finished.workspace)
         traces = client.search_traces(locations=[home], filter_string="tags.benchmark = 'gpqa_diamond'")
     assert any(span.name.endswith(ECHOES) for trace in traces for span in trace.data.spans)
     scores = [

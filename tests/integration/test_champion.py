@@ -22,8 +22,8 @@ from ops.release.artifacts import TAG
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import REQUIRED, Refused
+from ops.release.mlflow_store import MODEL, PREVIOUS, RegistryError, connected, store_exists
 from ops.release.promotion import NO_CHAMPION, override
-from ops.release.store import MODEL, PREVIOUS, RegistryError, connected, store_exists
 from ops.results.leaderboard import Leaderboard
 from ops.stages.release import promote_by_hand, roll_back
 from pipelines.home import prepare

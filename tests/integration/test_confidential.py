@@ -14,24 +14,24 @@ import pandas as pd
 import pytest
 
 from assets.resources import Podium
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS, is_confidential, shown
-from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache, write_responses
 from ops.results.leaderboard import Leaderboard, tables
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import load_rows, of_responses, save_rows
 from ops.stages.curation import materialize_mix, materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.integration.checkouts import UNTRAINED, configure, load_raw, materialize, sizes

@@ -13,12 +13,12 @@ import dagster as dg
 import pytest
 
 from assets.resources import Podium
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
 from ops.core.problem import CodeTest, Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.config import Setup
 from ops.core import code_version
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
 from ops.core.problem import Grade, Problem
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
@@ -194,7 +194,7 @@ def test_a_finished_evaluation_and_its_baselines_are_judged_by_one_grader(
 
 
 def project_shortlist(project: Project) -> list[Problem]:
-    from ops.benchmarks.store import read_problems
+    from ops.benchmarks.problem_files import read_problems
 
     return read_problems(project.workspace.data / "shortlist.jsonl")
 

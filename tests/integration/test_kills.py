@@ -24,7 +24,7 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store.responses import ResponseCache
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, step_of
-from ops.training.run.plan import RunPlan, command, environment, read_curve
+from ops.training.run.training_run import RunPlan, command, environment, read_curve
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import ROOT, tiny_plan
 

@@ -30,13 +30,13 @@ from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost, Range, total
 from ops.planning.machine import this_machine
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.release import registry
 from ops.release.champion import champion_of
 from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.training.run.plan import RESULT, RunResult
+from ops.training.run.training_run import RESULT, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.lifecycle import JOBS

@@ -22,7 +22,7 @@ from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, sh
 from ops.stages.evaluation import are_baselines_scored, is_scored
 from ops.stages.responses import is_answered, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
-from ops.training.run.plan import run_key
+from ops.training.run.training_run import run_key
 from tests.integration.checkouts import configure
 from tests.integration.test_graders_changed import BENCHMARKS, RECIPE, WORKERS, Project, forget
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.training.run.plan import EXTENSIONS, RunResult, command, environment, read_curve
 from ops.training.run.processes import MAIN, NODES, RANK
+from ops.training.run.training_run import EXTENSIONS, RunResult, command, environment, read_curve
 from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled, tiny_plan
 

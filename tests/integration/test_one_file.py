@@ -111,19 +111,19 @@ import asyncio
 from assets.studies import studies
 from assets.partitions import benchmarks
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import training_candidates
+from ops.benchmarks.problem_files import training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.grading import grade, worker_prompt
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.evaluation.stored import of_worker
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.study import STUDIES
 from ops.results.leaderboard import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.training.rewards.reward import reward_function
 from ops.store import ResponseCache
 from ops.spending.ledger import Ledger

@@ -18,11 +18,11 @@ import pytest
 import yaml
 
 from ops.config import Setup
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.precaching.stored import evaluation_folder
 from ops.release import registry
 from ops.results.table import load_rows, of_responses, records

@@ -28,10 +28,10 @@ from assets.change import CHANGE, DEALING, Due, due
 from assets.opponents import base_of
 from assets.resources import RETRAINING, SNAPSHOT, Podium
 from ops.alerts.notify import kept
-from ops.benchmarks.store import evaluation_questions, read_problems
+from ops.benchmarks.problem_files import evaluation_questions, read_problems
 from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text
-from ops.core.rows import response_file
+from ops.core.response_rows import response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
@@ -46,7 +46,7 @@ from ops.retraining.decision import Decision
 from ops.retraining.estimate import Estimate
 from ops.retraining.revisions import record_revisions
 from ops.spending.ledger import Ledger
-from ops.training.run.plan import PLAN, RunPlan
+from ops.training.run.training_run import PLAN, RunPlan
 from pipelines.definitions import definitions
 from pipelines.lifecycle import retraining_job
 from pipelines.retraining.by_hand import print_decision, report, report_drift

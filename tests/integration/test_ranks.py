@@ -25,7 +25,7 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.training.grpo.trainer import run
 from ops.training.run.checkpoints import last_checkpoint
-from ops.training.run.plan import CURVE, EXTENSIONS, LOG, PLAN, RunPlan, RunResult
+from ops.training.run.training_run import CURVE, EXTENSIONS, LOG, PLAN, RunPlan, RunResult
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [

@@ -24,17 +24,17 @@ from ops.core.digests import write_digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
-from ops.release import aliases, registry, store
+from ops.release import aliases, mlflow_store, registry
 from ops.release.champion import champion_of
 from ops.release.judgement import judge
 from ops.release.lineage import Lineage
 from ops.release.promotion import override
 from ops.release.requirements import check_installed
 from ops.results.leaderboard import Leaderboard
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.restoring import restore_run
-from ops.training.run.plan import RunResult
+from ops.training.run.training_run import RunResult
 from ops.workflow.grammar import Step, Workflow
 from tests.command import PODIUM, podium
 from tests.releases import NO, YES, checkout, model_folder, scored, shared_store, version
@@ -98,7 +98,7 @@ def rows(right: int) -> list[OutcomeRow]:
 def register(
     workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None,
     checkpoint: str | None = None,
-) -> store.Registered:  # fmt: skip
+) -> mlflow_store.Registered:  # fmt: skip
     keys = (pool.answers_key, pool.prices_key)
     lineage = Lineage("c0ffee", "d41d8c", "test-1", *keys, "test", 1.25, questions="mmlu=m1")
     return registry.register(
@@ -112,7 +112,7 @@ def compared(right: int) -> Comparison:
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
-def crowned(workspace: Workspace) -> store.Registered:
+def crowned(workspace: Workspace) -> mlflow_store.Registered:
     """Return the champion, which is there."""
     champion = registry.champion(workspace)
     assert champion is not None
@@ -123,7 +123,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
     assert registry.champion(bare) is None
     assert registry.challenger(bare) is None
     assert not bare.state.exists()
-    with pytest.raises(store.RegistryError, match="podium run"), champion_of(bare):
+    with pytest.raises(mlflow_store.RegistryError, match="podium run"), champion_of(bare):
         raise AssertionError("there is none")
     assert not bare.state.exists()
 
@@ -169,21 +169,21 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
 
 def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Workspace) -> None:
     first = version(workspace).version
-    with pytest.raises(store.RegistryError, match="no champion"):
+    with pytest.raises(mlflow_store.RegistryError, match="no champion"):
         aliases.rollback(workspace, "why not")
     assert aliases.promote(workspace, first, YES)
     assert aliases.promote(workspace, first, YES)
     assert "replaced" not in crowned(workspace).tags
-    with pytest.raises(store.RegistryError, match="a rollback is not possible"):
+    with pytest.raises(mlflow_store.RegistryError, match="a rollback is not possible"):
         aliases.rollback(workspace, "why not")
 
 
 def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace) -> None:
-    with pytest.raises(store.RegistryError, match="no challenger"):
+    with pytest.raises(mlflow_store.RegistryError, match="no challenger"):
         registry.challenger_of(workspace, "test-1")
     known = version(workspace).version
     assert registry.challenger_of(workspace, "test-1").version == known
-    with pytest.raises(store.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
+    with pytest.raises(mlflow_store.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
         registry.challenger_of(workspace, "test-2")
 
 
@@ -199,7 +199,7 @@ def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
     assert registry.attach(workspace, "test-1", [page], "report") == [known.version]
     page.write_text("two", encoding="utf-8")
     registry.attach(workspace, "test-1", [page], "report")
-    with store.connected(workspace) as client:
+    with mlflow_store.connected(workspace) as client:
         kept = Path(client.download_artifacts(known.run_id, "report/page.html", str(tmp_path)))
     assert kept.read_text(encoding="utf-8") == "two"
 
@@ -216,7 +216,7 @@ def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Worksp
         assert registry.count_analysis(workspace, champion, fourth.version) == 2, "the same scores, judged again"
     assert registry.count_analysis(workspace, champion, first.version) == 3, "an old version, against the new champion"
     assert registry.count_analysis(workspace, None, first.version) == 1
-    with pytest.raises(store.RegistryError, match="no version 9"):
+    with pytest.raises(mlflow_store.RegistryError, match="no version 9"):
         registry.count_analysis(workspace, champion, "9")
 
 
@@ -333,7 +333,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     before = contents(released.root)
     copy = Workspace(Path(shutil.copytree(released.root, tmp_path_factory.mktemp("copies") / "project")))
-    with store.connected(copy):
+    with mlflow_store.connected(copy):
         pass  # as any command of Podium does first
     model = Path(shutil.copytree(model_folder(copy, crowned(copy)), tmp_path_factory.mktemp("model") / "conductor"))
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
@@ -396,11 +396,11 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
     said = ("60.0 (31.3 … 83.2)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed")
     for part in said:
         assert part in card, part
-    with store.connected(released) as client:
-        made = client.get_model_version(store.MODEL, known.version)
+    with mlflow_store.connected(released) as client:
+        made = client.get_model_version(mlflow_store.MODEL, known.version)
         model = client.get_logged_model(known.model_id)
         run = client.get_run(known.run_id)
-        described = client.get_registered_model(store.MODEL).description
+        described = client.get_registered_model(mlflow_store.MODEL).description
         home = client.get_experiment(run.info.experiment_id)
     assert "60.0 % out-of-distribution (31.3 … 83.2)" in made.description
     assert "Synthetic demo" in made.description and "README.md" in made.description
@@ -417,13 +417,13 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
 
 
 def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    with store.connected(workspace) as client:
+    with mlflow_store.connected(workspace) as client:
         training = client.create_run(home := client.create_experiment("training")).info.run_id
         saved = client.create_logged_model(home, "conductor-step-00140", training, {"step": "140"}).model_id
     known = register(workspace, policy, pool, right=6, training_runs={"conductor": training}, checkpoint=saved)
-    with store.connected(workspace) as client:
+    with mlflow_store.connected(workspace) as client:
         tags, run = client.get_run(training).data.tags, client.get_run(known.run_id)
-        description = client.get_model_version(store.MODEL, known.version).description
+        description = client.get_model_version(mlflow_store.MODEL, known.version).description
         checkpoint = client.get_logged_model(saved)
     assert [each.model_id for each in run.inputs.model_inputs] == [saved] and f"/models/{saved}" in description
     assert (checkpoint.tags["model_version"], checkpoint.tags["dvc_revision"]) == (known.version, "d41d8c")
@@ -448,7 +448,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
     shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to call and pay
-    with store.connected(old):
+    with mlflow_store.connected(old):
         pass  # as if it had been made there
     caplog.clear()
     moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
@@ -464,10 +464,10 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     assert not (tmp_path / "old").exists()
     assert podium("ask", QUESTION) == 0
     assert "this checkout lay" not in caplog.text
-    with store.connected(moved) as client:
+    with mlflow_store.connected(moved) as client:
         import mlflow
 
-        home = store.experiment(client, moved)
+        home = mlflow_store.experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
     written, *steps = sorted((s for s in spans.values() if s.span_type == "CHAT_MODEL"), key=lambda s: s.start_time_ns)
@@ -506,10 +506,10 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
     assert reply.json()["podium"]["workflow"] == WORKFLOW
-    with store.connected(workspace) as client_of_mlflow:
+    with mlflow_store.connected(workspace) as client_of_mlflow:
         import mlflow
 
-        home = store.experiment(client_of_mlflow, workspace)
+        home = mlflow_store.experiment(client_of_mlflow, workspace)
         traces = mlflow.search_traces(locations=[home], return_type="list")
     by_request = {trace.info.tags.get("request"): trace for trace in traces}
     assert by_request.keys() >= {first._request_id, second._request_id, reply.headers["x-request-id"]}

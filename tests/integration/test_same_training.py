@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from ops.config import Recursive, RoundLimits, load_pool, load_recipe
-from ops.training.run.plan import PLAN, command, environment, read_curve
+from ops.training.run.training_run import PLAN, command, environment, read_curve
 from ops.workflow.grammar import Workflow
 from tests.integration.prewritten import FILE
 from tests.unit.training.tiny import ROOT, tiny_plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.store import evaluation_questions, read_problems, write_problems
+from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
 from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.installation import resources
@@ -17,7 +17,7 @@ from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.stored import stored_answers
 from ops.evaluation.stored_baselines import baseline_stores
 from ops.precaching.opening import open_client
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines

@@ -30,7 +30,7 @@ from ops.results.table import records
 from ops.stages.studies.subsets import parts
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run
-from ops.training.run.plan import CURVE, LOG, RunPlan, RunResult, read_curve
+from ops.training.run.training_run import CURVE, LOG, RunPlan, RunResult, read_curve
 from tests.integration.checkouts import configure, load_raw, materialize
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan

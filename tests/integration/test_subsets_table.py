@@ -15,7 +15,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.arms import table
 from ops.stages.making import Making
 from ops.stages.studies.subsets import Bench, Side, Sides
-from ops.training.run.plan import RunPlan, RunResult, command, environment
+from ops.training.run.training_run import RunPlan, RunResult, command, environment
 from tests.integration.checkouts import TRAINED, configure, load_raw
 from tests.unit.training.tiny import tiny_plan
 

@@ -14,7 +14,7 @@ import pytest
 from assets.change import due
 from assets.resources import Podium
 from ops.alerts.notify import kept
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.conductor.rollout import roll_out
 from ops.config import load_pool
 from ops.config.pool import FILE

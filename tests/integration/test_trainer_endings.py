@@ -12,7 +12,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.training.run import ending
-from ops.training.run.plan import LOG, RunPlan
+from ops.training.run.training_run import LOG, RunPlan
 
 ROOT = Workspace.find().root
 RANK_KILLED = """

@@ -16,7 +16,7 @@ from assets import partitions
 from assets.last_result import AGAIN, UNCHANGED
 from assets.resources import Podium
 from ops.config import PoolChange, load_pool
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.stages import responses
 from ops.stages.checks import check_once

@@ -17,19 +17,19 @@ import openai
 import pytest
 import yaml
 
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.untrained import WRITE
 from ops.config import PoolChange, Serving, Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import missing
-from ops.release import registry, store
+from ops.release import mlflow_store, registry
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import load_rows
 from ops.retraining.standing import UNTRAINED, required
 from ops.retraining.start import champion_folder
@@ -186,8 +186,8 @@ def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) 
     assert version is not None
     assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
     assert version.tags["policy"].startswith("untrained-")
-    with store.connected(done.workspace) as client:
-        described = client.get_model_version(store.MODEL, version.version).description
+    with mlflow_store.connected(done.workspace) as client:
+        described = client.get_model_version(mlflow_store.MODEL, version.version).description
     assert "worker writer is prompted to write the workflows" in described
     assert "It was not trained." in described
 

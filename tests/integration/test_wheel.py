@@ -119,7 +119,7 @@ def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
 
 
 USES = {
-    "store": "from ops.release.store import connected\nwith connected(workspace): pass",
+    "store": "from ops.release.mlflow_store import connected\nwith connected(workspace): pass",
     "tracing": "from ops.release.tracing import store_traces\nstore_traces('', '', [])",
 }
 

@@ -23,13 +23,13 @@ from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 from trl.generation import vllm_client, vllm_generation
 
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard, load_model
 from ops.config import ColdStart, PretrainedPolicy
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import fit
 from ops.training.grpo.trainer import run
-from ops.training.run.plan import CURVE, RunPlan
+from ops.training.run.training_run import CURVE, RunPlan
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 from tests.local_llm import test_writers

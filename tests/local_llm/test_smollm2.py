@@ -20,12 +20,12 @@ from assets import partitions
 from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import load_pool, load_recipe
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.response_rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import is_up
 from ops.precaching.profiles import profile
 from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from pipelines.definitions import definitions
 from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, ROOT

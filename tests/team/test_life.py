@@ -19,10 +19,10 @@ import pytest
 import yaml
 
 from ops.config import load_pool
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.release import registry
-from ops.release.store import connected
+from ops.release.mlflow_store import connected
 from ops.spending.books import Spent
 from ops.spending.ledger import open_ledger
 from ops.store import open_cache

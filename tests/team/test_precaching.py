@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from ops.config import load_recipe
-from ops.core.rows import ResponseRow, load_responses
+from ops.core.response_rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.spending.shared import SharedStore
 from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from tests.conftest import make_project
 from tests.faults.clients import server  # noqa: F401  (a fixture)
 from tests.faults.remote import FaultServer

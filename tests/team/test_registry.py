@@ -14,7 +14,7 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.ask import ask
-from ops.release.store import RegistryError, check_characters, connected
+from ops.release.mlflow_store import RegistryError, check_characters, connected
 from ops.results.table import records
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,

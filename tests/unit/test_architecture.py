@@ -172,7 +172,7 @@ def test_the_walk_sees_lazy_and_dynamic_imports() -> None:
     tree = ast.parse("def f():\n    import dagster.core\n    importlib.import_module('assets.x')\n")
     assert [top(module) for module, _ in imported(tree)] == ["dagster", "assets"]
     assert list(at_import(tree)) == []
-    lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.problems import x\n")
+    lazy = ast.parse("def f():\n    from ops import training\n    from ops.stages.raw_problems import x\n")
     assert [package for package, _ in packages_imported(lazy)] == ["training", "stages"]
 
 

@@ -21,7 +21,7 @@ from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import PodiumError
 from ops.core.processes import name_of, one_at_a_time
 from ops.core.workspace import Workspace
-from ops.release import store
+from ops.release import mlflow_store
 from ops.training.run import processes
 from pipelines import home
 from pipelines.dev import free_port
@@ -39,7 +39,7 @@ with one_at_a_time(Workspace(Path(sys.argv[1]))):
 """
 WATCH = """
 import time
-from ops.release import store
+from ops.release import mlflow_store
 from ops.training.run import processes
 processes.watch()
 print("up", flush=True)
@@ -164,14 +164,14 @@ def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine_that_is_fille
 
 
 def kept_run(workspace: Workspace) -> str:
-    with store.connected(workspace) as client:
-        run = client.create_run(store.experiment(client, workspace)).info.run_id
+    with mlflow_store.connected(workspace) as client:
+        run = client.create_run(mlflow_store.experiment(client, workspace)).info.run_id
         client.log_text(run, "what was logged", "note.txt")
     return str(run)
 
 
 def note(workspace: Workspace, run: str, folder: Path) -> str:
-    with store.connected(workspace) as client:
+    with mlflow_store.connected(workspace) as client:
         return Path(client.download_artifacts(run, "note.txt", str(folder))).read_text(encoding="utf-8")
 
 

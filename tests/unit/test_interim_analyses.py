@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ops.config import PromotionGate, load, load_gate
 from ops.core.errors import ConfigError
 from ops.release.promotion import confidence_at, decide
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Stratum, detectable_paired
 from tests.builders import make_outcome
 from tests.unit.evaluation.simulated import within

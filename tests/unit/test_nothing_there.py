@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.store import evaluated_on, training_candidates
+from ops.benchmarks.problem_files import evaluated_on, training_candidates
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import asked_alone
-from ops.release import aliases, registry, store
-from ops.release.store import RegistryError
+from ops.release import aliases, mlflow_store, registry
+from ops.release.mlflow_store import RegistryError
 from ops.retraining.start import stored_fine_tuning
 from ops.versioning.plain import unrecorded
 
@@ -68,7 +68,7 @@ def changed(setup: Setup, **values: object) -> Setup:
 
 
 def test_a_registry_without_a_champion_has_nothing_to_roll_back(empty: Setup) -> None:
-    with store.connected(empty.workspace):
+    with mlflow_store.connected(empty.workspace):
         pass  # the store is there, and nothing in it
     for ask in (aliases.before_champion, registry.latest):
         with pytest.raises(RegistryError):

@@ -11,7 +11,7 @@ from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.release.dossier import pairings
 from ops.release.promotion import GateDecision, decide, override
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from tests.builders import make_outcome
 
 GATE = PromotionGate(max_loss_against_champion=0.03)

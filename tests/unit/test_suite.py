@@ -16,7 +16,7 @@ import yaml
 
 from ops.config import Worker
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from tests.bench.mutations import FAULTS, ROOT
 from tests.bench.real_rows import Answers, Rows, questions, table

@@ -13,9 +13,9 @@ from ops.config import Setup
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import this_machine
-from ops.planning.plan import make_plan
+from ops.planning.plan_text import report
+from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import missing
-from ops.planning.text import report
 from ops.workers.client import Counts
 from pipelines.commands.shown import wrapped
 from pipelines.terminal import Terminal

@@ -29,7 +29,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.release import trace_writer
-from ops.release.store import connected, experiment
+from ops.release.mlflow_store import connected, experiment
 from ops.release.trace_writer import TraceWriter, main
 from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, of_request, store_traces
 from ops.serving.answer import Answer

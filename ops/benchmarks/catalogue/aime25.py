@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, UpstreamSplit
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:

@@ -12,7 +12,7 @@ import string
 
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, UpstreamSplit
-from ops.benchmarks.rows import Row, shuffled
+from ops.benchmarks.source_rows import Row, shuffled
 
 _RECORD = re.compile(r"rec[a-z]*[A-Z0-9][A-Za-z0-9]*")
 """Stricter than an id must be: an answer such as "H2O" that stands in the wrong column is none."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, UpstreamSplit
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 
 MAX_BYTES = 512 << 20
 """Bound of what is unpacked: a few kilobytes of zlib can name gigabytes."""

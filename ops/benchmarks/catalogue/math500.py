@@ -9,7 +9,7 @@ import re
 
 from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, UpstreamSplit
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:

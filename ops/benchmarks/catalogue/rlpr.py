@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ops.benchmarks.base import Benchmark, Upstream
 from ops.benchmarks.hub import Hub, UpstreamSplit
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:

@@ -13,8 +13,8 @@ from statistics import fmean
 
 from ops.core.problem import Problem
 from ops.curation.cover import COVERED, choose
+from ops.curation.question_text import tokens
 from ops.curation.selector import SelectionEvidence, Weighing, selector
-from ops.curation.text import tokens
 
 STATED = (
     ("level", "the middle of the benchmark's levels, where it states levels"),

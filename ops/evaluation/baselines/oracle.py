@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.evaluation.baseline import Answers, Standing, baseline
 from ops.precaching import profiles
 from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight

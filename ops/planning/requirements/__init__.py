@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ops.config import Setup
 from ops.core.errors import PodiumError
 from ops.planning.machine import this_machine
-from ops.planning.plan import Missing, Plan, Requirement, make_plan
+from ops.planning.recipe_plan import Missing, Plan, Requirement, make_plan
 from ops.planning.requirements import data, evaluation, training, workers
 
 Need = Literal["data", "workers", "training", "evaluation"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config.base import hub_token
 from ops.core.errors import sized
-from ops.planning.plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import Missing, Plan, Requirement
 
 
 def revisions(plan: Plan) -> Iterator[Missing]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ops.conductor.served import WriterAway, command, served
 from ops.config import TRANSFORMERS, VLLM
-from ops.planning.plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import Missing, Plan, Requirement
 from ops.planning.requirements.training import vllm_library
 
 

@@ -15,7 +15,7 @@ from ops.core.errors import counted, sized
 from ops.core.installation import install_extra, pip_install
 from ops.planning.lengths import prompts
 from ops.planning.memory import PHASES
-from ops.planning.plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import Missing, Plan, Requirement
 
 ANSWER_S = 3.0
 """Time-out of a connection to a server, in seconds."""

@@ -15,7 +15,7 @@ from ops.core.servers import wrong_addresses
 from ops.grading import GRADERS
 from ops.local_models.vllm_server import vllm_python
 from ops.planning.estimate import total
-from ops.planning.plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import Missing, Plan, Requirement
 from ops.planning.retirement import is_unknown, retirement
 from ops.spending.books import usd
 from ops.workers.providers import price_of

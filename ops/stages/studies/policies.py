@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.stored_writer import policy_id
 from ops.conductor.writer import load_here
@@ -34,12 +34,12 @@ from ops.evaluation.study import (
     workflows,
 )
 from ops.precaching.profiles import best_single
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
 from ops.stages.evaluation import asking
 from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.trace import Trace
 

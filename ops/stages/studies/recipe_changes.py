@@ -21,7 +21,7 @@ from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.making import Making, finished, trained
 from ops.stages.responses import answer_evaluation
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import RunResult, read_curve
+from ops.training.run.training_run import RunResult, read_curve
 
 ENDS = 20
 """Number of steps at each end of a training over which the seconds per step are averaged."""

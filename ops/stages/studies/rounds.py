@@ -14,7 +14,7 @@ from ops.evaluation.arms import Arm
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.stored_studies import Lab, questions, sample
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import column_counts
 from ops.stages.making import Making, finished, rows_once
 

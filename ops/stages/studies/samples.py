@@ -15,7 +15,7 @@ from ops.core.problem import Problem
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Lab
 from ops.grading.answer_clusters import elected
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.stages.making import Making
 from ops.stages.studies.policies import answers_with_texts
 

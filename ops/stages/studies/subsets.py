@@ -23,7 +23,7 @@ from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored import scores_key, with_player
 from ops.evaluation.stored_studies import Lab, questions, sample
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import accuracy, by_question
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
 from ops.workers.client import WorkerClient

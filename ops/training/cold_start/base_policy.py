@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.graded import graders_of
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import CARD, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypedDict
 
 from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.config import ColdStart, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.response import Message

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import Workflow
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import TextWriter
 from ops.conductor.rollout import CUT_OFF
 from ops.config import ColdStart, Recipe, Settings

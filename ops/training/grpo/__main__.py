@@ -16,8 +16,8 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_taught
 from ops.training.run.checkpoints import full_disk_reported, sound_checkpoint
 from ops.training.run.ending import ERROR
-from ops.training.run.plan import PLAN, RunPlan, RunResult, command
 from ops.training.run.processes import REQUESTS, silence, watch
+from ops.training.run.training_run import PLAN, RunPlan, RunResult, command
 
 EXIT_ERROR = 1
 

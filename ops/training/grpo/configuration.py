@@ -15,7 +15,7 @@ from ops.config import Grpo
 from ops.training.rewards.outage import Patience
 from ops.training.rewards.reward import IMPATIENT
 from ops.training.run.checkpoints import CHECKPOINTS
-from ops.training.run.plan import RunPlan
+from ops.training.run.training_run import RunPlan
 
 
 def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:

@@ -16,8 +16,8 @@ from ops.core.digests import SUFFIX, replacing_with_digest
 from ops.training.rewards.outage import Outage
 from ops.training.rewards.reward import StepStatistics, following, merged
 from ops.training.run.checkpoints import CheckpointDigests
-from ops.training.run.plan import RunResult
 from ops.training.run.tracking import Tracking
+from ops.training.run.training_run import RunResult
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 

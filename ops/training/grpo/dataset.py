@@ -17,7 +17,7 @@ from datasets import Dataset
 from ops.conductor.policy import chat_tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.training.run.plan import RunPlan
+from ops.training.run.training_run import RunPlan
 from ops.training.step.questions import Row
 from ops.workflow.controls import plain_messages
 from ops.workflow.prompt import check_length, with_unknown_words

@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from transformers import PrinterCallback, TrainerCallback
 
 from ops.benchmarks.graded import configure_grading
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, check_policy, end_of_turn, load_model
 from ops.config import Grpo
 from ops.core.digests import write_digest
@@ -29,9 +29,9 @@ from ops.training.rewards.outage import FirstStep, Patience
 from ops.training.rewards.reward import WorkerSamples, reward_function
 from ops.training.run.allocator import reused_memory
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, remove_half_written
-from ops.training.run.plan import CURVE, RunPlan, RunResult
 from ops.training.run.stop_request import Stopped, StopRequest
 from ops.training.run.tracking import Tracking
+from ops.training.run.training_run import CURVE, RunPlan, RunResult
 from ops.training.stages.rounds import RoundRewards, chosen
 from ops.training.stages.rounds_trainer import InRounds
 from ops.training.step.divergence import DivergenceGuard

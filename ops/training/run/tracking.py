@@ -24,7 +24,7 @@ from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, s
 from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
-from ops.training.run.plan import RunPlan
+from ops.training.run.training_run import RunPlan
 from ops.workflow.grammar import parse
 from ops.workflow.rendering import render
 

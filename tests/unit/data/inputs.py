@@ -23,7 +23,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.stages.problems import Raw, materialize_raw
+from ops.stages.raw_problems import Raw, materialize_raw
 from tests.builders import make_problem
 from tests.loading import sound_problems
 

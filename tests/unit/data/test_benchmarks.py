@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, unseen_benchmarks
-from ops.benchmarks.rows import Row
+from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ops.benchmarks.problem_files import read_problems
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.store import read_problems
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.stages.problems import Raw, materialize_raw
+from ops.stages.raw_problems import Raw, materialize_raw
 from tests.setups import without_workers
 from tests.unit.data.inputs import lines, make_recipe, parquet
 

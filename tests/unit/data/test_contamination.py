@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.curation.decontaminate import Removed, decontaminate, leaks, report, upstream_item
+from ops.curation.question_text import exact_key, tokens
 from ops.curation.sketch import PERMUTATIONS, bands
-from ops.curation.text import exact_key, tokens
 from tests.unit.data.inputs import make
 
 LONG = (

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.hub import HubChanged
+from ops.benchmarks.problem_files import evaluation_questions, raw_file, training_candidates
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.rows import Row
-from ops.benchmarks.store import evaluation_questions, raw_file, training_candidates
+from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
-from ops.stages.problems import Raw, materialize_raw
+from ops.stages.raw_problems import Raw, materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
 from tests.unit.data.inputs import HUB_ROWS, lines, make, make_recipe, materialize_all, read_files, write_rows

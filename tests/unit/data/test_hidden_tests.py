@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.catalogue import livecodebench
 from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
+from ops.benchmarks.problem_files import questions_key, read_problems, training_candidates, write_problems
 from ops.benchmarks.registry import BENCHMARKS, graded_on
-from ops.benchmarks.store import questions_key, read_problems, training_candidates, write_problems
 from ops.config import BenchmarkSource, Setup, load_recipe
 from ops.core.errors import DataError
 from ops.core.installation import resources
@@ -23,7 +23,7 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade_many, hidden_tests, isolation
 from ops.stages.curation import materialize_mix, materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from tests.builders import fenced
 from tests.loading import sound_problems
 from tests.setups import without_workers

@@ -18,13 +18,13 @@ import pytest
 
 from ops.benchmarks.base import Benchmark
 from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, UpstreamSplit
+from ops.benchmarks.problem_files import raw_file
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.store import raw_file
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
 from tests.unit.data.inputs import HUB_ROWS, at, make_recipe, parquet

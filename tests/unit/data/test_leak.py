@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.store import read_problems, write_problems
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.registry import BENCHMARKS
-from ops.benchmarks.store import read_problems, write_problems
 from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem

@@ -11,7 +11,7 @@ import pytest
 
 from ops.core.problem import CodeTest, Domain, Problem
 from ops.core.response import NO_RESPONSE
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.grading import hidden_tests, unreadable
 from ops.quality import (

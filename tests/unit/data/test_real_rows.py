@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ops.benchmarks.problem_files import evaluation_questions, training_candidates
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.store import evaluation_questions, training_candidates
 from ops.config import load_recipe
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace

@@ -13,13 +13,19 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.benchmarks.problem_files import (
+    evaluation_questions,
+    not_trained_on,
+    read_problems,
+    unseen_subjects,
+    write_problems,
+)
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.store import evaluation_questions, not_trained_on, read_problems, unseen_subjects, write_problems
 from ops.config import Setup
 from ops.config.studies import Changes
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import CodeTest, Problem
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.curation.selector import SELECTORS
 from ops.curation.signal import Tally, tallies

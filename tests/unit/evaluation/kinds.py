@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from ops.config import Evaluation, Worker
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.method import Known, Method
 from ops.evaluation.runner import evaluate_method
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.synthetic.generalists.mind import drawn
 from ops.workflow.team import NO_CLIENT, Team
 

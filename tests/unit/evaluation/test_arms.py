@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ops.config.studies import AS_IT_IS
 from ops.evaluation.arms import Arm, claims, findings, table
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 
 
 def row(benchmark: str, problem: int, correct: int, *, valid: bool = True, unscorable: bool = False) -> OutcomeRow:

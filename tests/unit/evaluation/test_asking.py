@@ -14,7 +14,7 @@ from ops.core.response import Message, Response, Sample
 from ops.core.usage import Usage
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.runner import evaluate_method
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 

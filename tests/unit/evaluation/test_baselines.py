@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.stored import of_worker
 from ops.precaching.profiles import oracle
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import Summary, summarize
 from ops.results.table import of_responses, records
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from ops.benchmarks.store import evaluation_questions
+from ops.benchmarks.problem_files import evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.digests import SUFFIX, write_digest
@@ -18,7 +18,7 @@ from ops.core.errors import DataError
 from ops.core.once import OtherInputs
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
@@ -26,9 +26,9 @@ from ops.evaluation.comparison import COLUMNS, compare, stored_comparison, write
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import evaluation_folder, responses_key
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import at_prices, load_rows, records, save_rows
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.workers.pool import at_prices as responses_at_prices
 from tests.setups import without_workers
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import (
     OVERALL,
     Contrast,

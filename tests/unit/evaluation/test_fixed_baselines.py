@@ -14,14 +14,14 @@ from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
 from ops.evaluation.method import Known, Method
 from ops.evaluation.runner import evaluate_method
-from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE, Step, Workflow

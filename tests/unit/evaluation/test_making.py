@@ -10,11 +10,11 @@ from ops.config import Adaptive, Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Lab
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import RESULT, RunPlan, RunResult
+from ops.training.run.training_run import RESULT, RunPlan, RunResult
 from tests.serving.script import card_of
 
 ORIGIN = {"policy": "a", "pool": "b"}

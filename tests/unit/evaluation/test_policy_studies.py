@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.benchmarks.store import evaluation_questions, write_problems
+from ops.benchmarks.problem_files import evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.config.studies import AS_IT_IS, Samples
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.response import Message, Response, Sample
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
@@ -46,10 +46,10 @@ from ops.evaluation.study import (
 )  # fmt: skip
 from ops.precaching.precache import write_responses
 from ops.quality.gold import gold_response
-from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
 from ops.stages.making import Making
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
 from ops.stages.studies.policies import not_taught
 from ops.stages.studies.samples import second_round

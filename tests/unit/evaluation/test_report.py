@@ -15,8 +15,8 @@ from rich.console import Console
 from ops.core.charts import png
 from ops.precaching.profiles import Score
 from ops.results import leaderboard as report
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.reach import Reach, reach
-from ops.results.rows import OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import summarize, worker_counts
 from ops.spending.books import usd

@@ -14,7 +14,7 @@ from ops.core.problem import Problem
 from ops.core.response import Message, Response
 from ops.core.usage import Usage
 from ops.evaluation.runner import evaluate
-from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError

@@ -23,7 +23,7 @@ from ops.core.usage import Usage
 from ops.evaluation.runner import AHEAD, evaluate
 from ops.evaluation.sorting import RowSorter
 from ops.results import table
-from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import load_rows, save_rows
 from ops.workflow.grammar import SOLVE, Step, Workflow

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ops.benchmarks.store import evaluation_questions, held_out
+from ops.benchmarks.problem_files import evaluation_questions, held_out
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import scores_key
 from ops.planning.machine import Machine
-from ops.planning.plan import Plan
+from ops.planning.recipe_plan import Plan
 from ops.planning.requirements.workers import keys
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.workers.unsent import check_pools
 from tests.setups import without_workers
 

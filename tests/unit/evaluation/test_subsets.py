@@ -13,7 +13,7 @@ from ops.core.response import Message, Response
 from ops.core.usage import Usage
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.results.rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import Pairs, accuracy, by_question
 from ops.results.table import joined
 from ops.stages.studies.subsets import named_parts, parts, with_worker

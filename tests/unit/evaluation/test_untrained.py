@@ -19,7 +19,7 @@ from ops.core.response import Message, Response, Sample
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from tests.builders import make_problem

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ops.benchmarks.problem_files import write_problems
 from ops.benchmarks.registry import shown_reason
-from ops.benchmarks.store import write_problems
 from ops.core.problem import CodeTest, FailedTest, Grade
 from ops.grading import grade
 from ops.grading.grader import is_final

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
@@ -160,7 +160,7 @@ def test_threads_grade_from_one_file_at_once(folder: Path) -> None:
 IMPORTS = """
 import os, signal, sys, tracemalloc
 from pathlib import Path
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, hidden_tests, isolation
 from tests.builders import fenced, make_code_problem

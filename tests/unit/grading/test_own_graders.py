@@ -16,7 +16,7 @@ from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worke
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Grade, Problem
 from ops.core.response import Message, Sample
-from ops.core.rows import load_responses
+from ops.core.response_rows import load_responses
 from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade, grade_many, isolation, sandbox
 from ops.grading.graders import function

@@ -14,7 +14,7 @@ from ops.config import Pool, Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import Gpu, Machine, named_gpus
-from ops.planning.plan import Plan, make_plan
+from ops.planning.recipe_plan import Plan, make_plan
 
 MACHINE = Machine(named_gpus("2x80"), 512.0, 2000.0, bubblewrap=True, packages=frozenset({"deepspeed", "vllm"}))
 NOTHING = Machine((), 1.0, 0.1, bubblewrap=False)

@@ -12,9 +12,9 @@ from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine, named_gpus
-from ops.planning.plan import Plan, make_plan
+from ops.planning.plan_text import report
+from ops.planning.recipe_plan import Plan, make_plan
 from ops.planning.requirements import missing, training
-from ops.planning.text import report
 
 HERE = Machine((), 24.0, 100.0, bubblewrap=True, cores=2)
 

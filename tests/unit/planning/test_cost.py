@@ -15,7 +15,7 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
@@ -32,9 +32,9 @@ from ops.planning.estimate import (
 )
 from ops.planning.lengths import Lengths, lengths, questions
 from ops.planning.machine import Machine, named_gpus
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.planning.speed import evaluation_s, training_s
-from ops.planning.stages import DISTINCT, TRAINING, Stages
+from ops.planning.stage_estimates import DISTINCT, TRAINING, Stages
 from ops.planning.stored import Left
 from ops.precaching.precache import solo_messages
 from ops.synthetic.generalists import think

@@ -19,7 +19,7 @@ from ops.core.errors import ConfigError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import total
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import missing
 from ops.planning.requirements.data import left_out
 from pipelines.first_look import agree_to_leave_out, write_recipe

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.planning.estimate import SUBTASK_TOKENS, Measured, Range
 from ops.planning.forecast import (
@@ -32,9 +32,9 @@ from ops.planning.forecast import (
     verdict,
     warnings,
 )
-from ops.planning.stages import DISTINCT, TRAINING
+from ops.planning.stage_estimates import DISTINCT, TRAINING
 from ops.precaching.precache import write_responses
-from ops.training.run.plan import CURVE, PLAN, RESULT, RunPlan, RunResult
+from ops.training.run.training_run import CURVE, PLAN, RESULT, RunPlan, RunResult
 from tests.builders import make_response
 
 ROOT = Path(__file__).parents[3]

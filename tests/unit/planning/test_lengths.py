@@ -16,12 +16,12 @@ from ops.config import Recipe, RoundLimits, ScratchPolicy, Setup
 from ops.core.installation import resources
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.lengths import TEMPLATE_TOKENS, TURN_TOKENS, USUAL_COMPLETION, Lengths, lengths
 from ops.planning.memory import evaluation_bytes, memory
-from ops.planning.plan import Plan, make_plan
+from ops.planning.recipe_plan import Plan, make_plan
 from ops.planning.requirements import missing
 from ops.planning.speed import cold_start_tokens, rounds_s, training_s
 from ops.precaching.precache import solo_messages

@@ -21,7 +21,7 @@ from ops.core.installation import resources
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
-from ops.planning.plan import make_plan
+from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import missing
 from ops.planning.retirement import is_unknown, retirement
 from ops.spending.ledger import Bill, Ledger

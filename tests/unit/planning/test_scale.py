@@ -23,7 +23,7 @@ from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning.estimate import Cost, total
 from ops.planning.machine import Machine, named_gpus
 from ops.planning.memory import PHASES, Phase
-from ops.planning.plan import Plan, make_plan
+from ops.planning.recipe_plan import Plan, make_plan
 from ops.planning.requirements import missing
 
 CONFIG = resources() / "config"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.config import Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.problem import Problem
@@ -23,7 +23,7 @@ from ops.planning.stored import Left, left, share_of_run
 from ops.precaching.precache import solo_messages
 from ops.store import ResponseCache, cache_key
 from ops.synthetic.problems import generate
-from ops.training.run.plan import CURVE
+from ops.training.run.training_run import CURVE
 
 CONFIG = resources() / "config"
 ANSWER = Response("4", Usage(1, 1), 0.0, 0.0, "stop")

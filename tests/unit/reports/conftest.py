@@ -12,7 +12,7 @@ from ops.evaluation.study import STUDIES
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.exhibit import Made, make
 from ops.results.leaderboard import Columns
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 BENCHMARKS = {"math500": "math", "mmlu": "mmlu", "gpqa_diamond": "mmlu"}
 N = 100

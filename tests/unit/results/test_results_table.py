@@ -15,7 +15,7 @@ from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
-from ops.results.rows import CallUsage, OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import Pairs, by_question, gains_over_seeds, mean_usd, summarize
 from ops.results.table import (

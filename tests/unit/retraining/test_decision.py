@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from ops.alerts.notify import kept
 from ops.config import Pool, PoolChange, Price, PromotionGate, Retraining, Snapshot, Worker
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.release.promotion import Check, GateDecision
-from ops.results.rows import OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
-from ops.retraining.plan import RetrainingPlan, plan
+from ops.retraining.retraining_plan import RetrainingPlan, plan
 from ops.retraining.standing import alert_on_standing
 from ops.workers.pool import difference
 from pipelines.retraining.sensor import Settling

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from ops.alerts.notify import kept
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.config import Drift, Pool, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
-from ops.core.rows import response_file
+from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache, solo_messages, write_responses

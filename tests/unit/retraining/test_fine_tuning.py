@@ -20,16 +20,16 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Measured
 from ops.planning.lengths import lengths, questions
-from ops.planning.stages import Stages
+from ops.planning.stage_estimates import Stages
 from ops.precaching.opening import open_client
 from ops.precaching.stored import Cell
 from ops.retraining.estimate import Cost, estimate
-from ops.retraining.plan import BELOW, RetrainingPlan
+from ops.retraining.retraining_plan import BELOW, RetrainingPlan
 from ops.retraining.start import fine_tuned_run, known_card, start_folder, stored_fine_tuning
 from ops.stages.curation import materialize_shortlist
-from ops.stages.problems import materialize_raw
+from ops.stages.raw_problems import materialize_raw
 from ops.stages.responses import estimate_responses
-from ops.training.run.plan import RESULT, RunPlan
+from ops.training.run.training_run import RESULT, RunPlan
 from ops.workers.client import WorkerClient
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.store import raw_file, write_problems
+from ops.benchmarks.problem_files import raw_file, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PretrainedPolicy, StaticPolicy, load_recipe
 from ops.core.errors import DataError

@@ -15,7 +15,7 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.release import aliases, store
+from ops.release import aliases, mlflow_store
 from ops.release.champion import champion_of
 from ops.serving.answer import Answer, Fallback
 from ops.serving.follow import Follower
@@ -83,14 +83,14 @@ def test_a_removed_champion_is_reported_and_counted_once_with_the_command(
     with (
         closing(engine_of(tmp_path / "engine", POOL, Scripted("nothing"))) as thread,  # its version is also named 1
         champion_of(workspace) as champion,
-        store.connected(workspace) as client,
+        mlflow_store.connected(workspace) as client,
     ):
         follower = Follower(thread.engine, champion, on_attempt=metrics.swapped)
         assert asyncio.run(follower.look())
         if taken == "alias":
-            client.delete_registered_model_alias(store.MODEL, store.CHAMPION)
+            client.delete_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION)
         else:
-            client.delete_model_version(store.MODEL, "1")
+            client.delete_model_version(mlflow_store.MODEL, "1")
         assert [asyncio.run(follower.look()) for _ in range(3)] == [False] * 3
         assert thread.engine.loaded is not None and thread.engine.loaded.version == "1", "it goes on"
         assert b'podium_swaps_total{outcome="missing"} 1.0' in metrics.page()[0]

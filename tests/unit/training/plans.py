@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
-from ops.training.run.plan import RunPlan
+from ops.training.run.training_run import RunPlan
 
 ROOT = Workspace.find().root
 CONFIG = ROOT / "config"

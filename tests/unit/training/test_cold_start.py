@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from ops.benchmarks.store import read_problems, write_problems
+from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.conductor.policy import Conductor, PolicyCard, model_place
 from ops.config import ColdStart, Lora, PretrainedPolicy, Recipe, Setup, Validation
 from ops.core.errors import DataError
@@ -25,7 +25,7 @@ from ops.training.cold_start.base_policy import base_policy_folder, make_base_po
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
-from ops.training.run.plan import RunPlan, RunResult, write_run
+from ops.training.run.training_run import RunPlan, RunResult, write_run
 from ops.workflow.grammar import Workflow, parse
 from tests.builders import make_response
 from tests.unit.training.plans import POOL, QUICK, ROOT, write_mix

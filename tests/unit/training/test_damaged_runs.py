@@ -20,7 +20,7 @@ from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import is_made
 from ops.training.run import checkpoints
 from ops.training.run.checkpoints import CHECKPOINTS, CheckpointDigests, last_checkpoint, sound_checkpoint
-from ops.training.run.plan import CURVE, RESULT, RunResult, read_curve
+from ops.training.run.training_run import CURVE, RESULT, RunResult, read_curve
 from tests.builders import scratch_policy
 
 RESULTS = RunResult(

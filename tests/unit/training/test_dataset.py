@@ -18,7 +18,7 @@ from ops.config import Pool, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses

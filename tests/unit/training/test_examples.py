@@ -20,7 +20,7 @@ from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Measured
 from ops.planning.lengths import lengths
-from ops.planning.stages import Stages
+from ops.planning.stage_estimates import Stages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.synthetic.problems import generate

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_reported, last_checkpoint
-from ops.training.run.plan import RESULT, RunPlan, read_curve
+from ops.training.run.training_run import RESULT, RunPlan, read_curve
 from tests import needs
 from tests.unit.training.tiny import ROOT, VARIED, tiny_plan, train
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from ops.benchmarks.store import read_problems
+from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import Conductor, PolicyCard, end_of_turn
 from ops.conductor.scratch_tokenizer import END
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, Setup
@@ -30,7 +30,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.grpo import trainer
 from ops.training.grpo.configuration import configuration
-from ops.training.run.plan import RunPlan, read_curve, write_run
+from ops.training.run.training_run import RunPlan, read_curve, write_run
 from ops.workflow.grammar import Step, Workflow
 from tests.unit.training.plans import write_mix
 from tests.unit.training.tiny import tiny_plan, train, watch

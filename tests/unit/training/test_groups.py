@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOTrainer
 
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 from ops.training.step import packing
 from ops.training.step.duplicates import without_duplicates
 from ops.training.step.generation import draw, write

@@ -19,7 +19,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all, guard_run
-from ops.training.run.plan import CURVE, RunResult, write_run
+from ops.training.run.training_run import CURVE, RunResult, write_run
 from ops.workers.client import Counts
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary

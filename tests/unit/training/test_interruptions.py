@@ -14,8 +14,8 @@ from transformers import TrainerCallback
 
 from ops.training.grpo.trainer import run
 from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
-from ops.training.run.plan import PLAN, RunPlan, read_curve
 from ops.training.run.stop_request import Stopped
+from ops.training.run.training_run import PLAN, RunPlan, read_curve
 from ops.training.step.divergence import Divergence
 from ops.training.step.questions import AskingTrainer
 from tests.unit.training.tiny import VARIED, assert_same_training, tiny_plan, train, weights_of

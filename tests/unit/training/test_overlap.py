@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 from ops.config import Grpo
 from ops.core.errors import OverBudget
 from ops.training.grpo import trainer
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 from ops.training.step.overlap import OverlappedTrainer
 from tests.unit.training.tiny import VARIED, tiny_plan, train, watch
 

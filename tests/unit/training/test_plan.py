@@ -26,8 +26,8 @@ from ops.core.processes import name_of
 from ops.training.grpo.__main__ import train
 from ops.training.grpo.configuration import configuration, longest_sequence, patience
 from ops.training.run import processes, trainer_version
-from ops.training.run.plan import EXTENSIONS, PLAN, RESULT, RunPlan, command, environment, run_key, write_run
 from ops.training.run.trainer_version import note_trainer, recorded_trainers
+from ops.training.run.training_run import EXTENSIONS, PLAN, RESULT, RunPlan, command, environment, run_key, write_run
 from tests.unit.training.plans import CONFIG, QUICK, plan_of, quick_plan, trainable
 
 RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}

@@ -15,9 +15,9 @@ from ops.config.studies import STUDIES, Change, Changes, changed, load_studies
 from ops.core.errors import ConfigError
 from ops.core.registry import names
 from ops.core.workspace import Workspace
-from ops.planning.text import describe
+from ops.planning.plan_text import describe
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.plan import run_key
+from ops.training.run.training_run import run_key
 from tests.unit.training.plans import CONFIG, QUICK, write_mix
 
 ON_GPUS = (

@@ -16,10 +16,10 @@ from ops.config import Prompting, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Message, Response
-from ops.planning.text import describe
+from ops.planning.plan_text import describe
 from ops.training.rewards.outage import Patience, roll_out_patiently
 from ops.training.rewards.reward import WorkerSamples, counted, merged, reward_function, shares, summarize
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 from ops.training.stages.rounds import blended, followed, recursive_places
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES

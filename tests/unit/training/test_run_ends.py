@@ -19,7 +19,7 @@ from ops.training.grpo.trainer import run
 from ops.training.rewards import outage
 from ops.training.rewards.outage import FirstStep, InvalidFirstStep, Outage
 from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_reported, last_checkpoint, remove_half_written
-from ops.training.run.plan import CURVE, RunPlan, RunResult, read_curve
+from ops.training.run.training_run import CURVE, RunPlan, RunResult, read_curve
 from ops.workers.client import Counts
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import NO_CLIENT, Team

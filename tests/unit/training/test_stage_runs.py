@@ -20,7 +20,7 @@ from ops.config import Adaptive, Recursive, RoundLimits
 from ops.core.problem import Problem
 from ops.training.grpo.trainer import RoundsTrainer
 from ops.training.rewards import outage
-from ops.training.run.plan import read_curve
+from ops.training.run.training_run import read_curve
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workflow.grammar import Workflow
 from ops.workflow.literals import FormatFailure

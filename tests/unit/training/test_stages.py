@@ -13,7 +13,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Adaptive, Recipe, Recursive
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
-from ops.training.run.plan import RunPlan, write_run
+from ops.training.run.training_run import RunPlan, write_run
 from ops.training.stages.rounds import chosen
 from tests.unit.training.plans import QUICK, trainable
 from tests.unit.training.tiny import tiny_plan, train

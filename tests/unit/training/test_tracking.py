@@ -18,8 +18,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from ops.config import hyperparameters
-from ops.training.run.plan import RESULT, RunPlan, read_curve
 from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_checkpoint, tracked_run
+from ops.training.run.training_run import RESULT, RunPlan, read_curve
 from ops.workflow.grammar import Workflow
 from tests.unit.training.plans import quick_plan
 from tests.unit.training.tiny import tiny_plan, train

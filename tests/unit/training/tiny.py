@@ -19,14 +19,14 @@ from filelock import FileLock
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCallback
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, digest
 from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run
-from ops.training.run.plan import DEEPSPEED, EXTENSIONS, PLAN, RunPlan, RunResult, read_curve
+from ops.training.run.training_run import DEEPSPEED, EXTENSIONS, PLAN, RunPlan, RunResult, read_curve
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import conductor_messages
 from tests.once import made_once

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.config import Worker, load_pool
 from ops.core.problem import Problem
 from ops.core.response import Response

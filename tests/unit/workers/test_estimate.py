@@ -16,7 +16,7 @@ from ops.config import JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.core.workspace import Workspace
 from ops.grading import configure

@@ -22,8 +22,8 @@ from ops.core.errors import DataError, OverBudget
 from ops.core.usage import MeanUsage, Usage
 from ops.spending.books import Spent
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
+from ops.spending.ledger_store import SqlConnection
 from ops.spending.local import LocalStore
-from ops.spending.store import SqlConnection
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from ops.core.charts import png
 from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, load_responses, response_file
+from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import group_signals
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies

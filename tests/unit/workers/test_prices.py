@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ops.config import Price, RatesOfTier, Worker
 from ops.core.response import Response
 from ops.core.usage import MeanUsage, Usage
-from ops.results.rows import CallUsage
+from ops.results.outcome_rows import CallUsage
 from ops.store.entries import Entry, Stored, read_response
 from ops.workers.litellm_private import models
 from ops.workers.price_table import price_in_table

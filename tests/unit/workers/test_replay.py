@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.config import Pool, Recipe, Replay, Setup, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused, WorkerUnreachable
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.core.rows import ResponseRow, response_file
+from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
 from ops.precaching.opening import open_client

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.store import write_problems
+from ops.benchmarks.problem_files import write_problems
 from ops.conductor.rollout import roll_out
 from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Message, Namespace, Response, Sample
-from ops.core.rows import response_file
+from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.method import Method

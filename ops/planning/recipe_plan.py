@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup, load_deepspeed
-from ops.core.rows import ResponseRow
+from ops.core.response_rows import ResponseRow
 from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning import lengths as sizes
 from ops.planning.estimate import Cost, Measured, Range
@@ -39,7 +39,7 @@ from ops.planning.memory import (
 )
 from ops.planning.shape import KnownShape, shape_of
 from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
-from ops.planning.stages import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages, workflows_an_answer
+from ops.planning.stage_estimates import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages, workflows_an_answer
 from ops.planning.stored import Left, ledger_of, left, stored_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE

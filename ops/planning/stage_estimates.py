@@ -1,6 +1,6 @@
 """Estimate each stage's worker calls: number, tokens, USD and seconds, as ranges.
 
-The plan lists the assumptions (`ops.planning.text`).
+The plan lists the assumptions (`ops.planning.plan_text`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
-from ops.curation.text import exact_key, full_text
+from ops.curation.question_text import exact_key, full_text
 from ops.grading import GRADERS, hidden_tests, unreadable
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
 

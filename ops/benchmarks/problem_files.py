@@ -10,7 +10,7 @@ from random import Random
 
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS, graded_on, training_benchmarks
-from ops.benchmarks.rows import Row, unique
+from ops.benchmarks.source_rows import Row, unique
 from ops.config import Recipe, digest
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, DataError

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.base import Benchmark, LoadedSplit
+from ops.benchmarks.problem_files import SPLITS, raw_files, write_problems
 from ops.benchmarks.quarantine import judge, quarantine
 from ops.benchmarks.registry import BENCHMARKS, graded_on
-from ops.benchmarks.rows import Row, RowError
-from ops.benchmarks.store import SPLITS, raw_files, write_problems
+from ops.benchmarks.source_rows import Row, RowError
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.digests import SUFFIX
 from ops.core.errors import DataError

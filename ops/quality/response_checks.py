@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from ops.core.problem import Problem
-from ops.core.rows import ResponseRow, Status
+from ops.core.response_rows import ResponseRow, Status
 from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, among, between, run, true, unique
 

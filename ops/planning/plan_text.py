@@ -22,10 +22,10 @@ from ops.planning.estimate import (
     total,
 )
 from ops.planning.memory import PHASES, Memory
-from ops.planning.plan import Missing, Plan
+from ops.planning.recipe_plan import Missing, Plan
 from ops.planning.requirements import verdict
 from ops.planning.speed import cold_start_tokens
-from ops.planning.stages import DISTINCT
+from ops.planning.stage_estimates import DISTINCT
 from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14

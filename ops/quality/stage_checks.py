@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.problem_files import SPLITS, asked_of, held_out, raw_files, read_problems
 from ops.benchmarks.quarantine import failing_gold
 from ops.benchmarks.registry import training_domains
-from ops.benchmarks.store import SPLITS, asked_of, held_out, raw_files, read_problems
 from ops.config import Setup
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 from ops.quality.gold import check_gold
-from ops.quality.problems import Balance, HeldOut, check_problems
-from ops.quality.responses import check_responses
+from ops.quality.problem_checks import Balance, HeldOut, check_problems
+from ops.quality.response_checks import check_responses
 from ops.quality.suite import QualityReport
 
 

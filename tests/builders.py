@@ -8,8 +8,9 @@ from typing import Any
 
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, Prompting, ScratchPolicy, Worker
+from ops.core.messages import Message, Sample
 from ops.core.problem import CodeTest, Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.results.outcome_rows import OutcomeRow

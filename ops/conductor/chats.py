@@ -20,7 +20,7 @@ from ops.conductor.policy import (
     weights,
 )
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
-from ops.core.response import Message
+from ops.core.messages import Message
 
 
 def own_seed(seed: int, prompt: Sequence[int]) -> int:

@@ -31,7 +31,8 @@ from ops.core.atomic import write_text
 from ops.core.digests import check_digest
 from ops.core.errors import DataError
 from ops.core.installation import pip_install
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.controls import plain_messages

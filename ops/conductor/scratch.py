@@ -13,7 +13,7 @@ from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers, softm
 from ops.conductor.policy import Completion, PolicyCard
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.config import Generation
-from ops.core.response import Message
+from ops.core.messages import Message
 
 
 class ScratchConductor(ChatsWriter):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.core.response import Message
+from ops.core.messages import Message
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

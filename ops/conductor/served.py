@@ -15,8 +15,8 @@ from ops.conductor.chats import Chats, ChatsWriter
 from ops.conductor.policy import Completion, policy_key, precision, weights
 from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
+from ops.core.messages import Message
 from ops.core.processes import raise_open_files
-from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import gpus, serving_model
 

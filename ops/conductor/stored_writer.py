@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ops.conductor.policy import policy_key
 from ops.config import digest
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.store import Computed, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
 

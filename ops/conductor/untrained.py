@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ops.conductor.policy import Completion, PolicyCard, TextWriter
 from ops.config import PromptedPolicy, StaticPolicy
 from ops.core.errors import PodiumError
-from ops.core.response import Message, Sample
+from ops.core.messages import Message, Sample
 from ops.workflow.execution import execute
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team

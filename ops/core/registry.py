@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from ops.core.messages import Sample
 from ops.core.problem import Problem, Split
-from ops.core.response import Sample
 
 
 class Named(Protocol):

@@ -13,8 +13,8 @@ from typing import TypeVar
 from ops.conductor.stored_writer import Writer
 from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits, Vote
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Sample
 from ops.evaluation.method import Attempt, Author, Branches, Method
 from ops.results.outcome_rows import OutcomeRow, Played
 from ops.workers.scheduling import Client

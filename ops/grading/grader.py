@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ops.core.errors import ConfigError
+from ops.core.messages import Message
 from ops.core.problem import Grade, Problem, choice_lines
 from ops.core.registry import Registry
 from ops.core.reply_text import answer_text
-from ops.core.response import Message
 from ops.grading.harness.mains import STATUS_OF_THE_MACHINE
 
 MAX_CHARACTERS = 200_000

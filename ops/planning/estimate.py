@@ -20,8 +20,8 @@ from typing import NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Price, Worker
 from ops.core.errors import OverBudget
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Sample
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS

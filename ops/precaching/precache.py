@@ -14,9 +14,9 @@ from pathlib import Path
 from ops.config import Worker
 from ops.core.digests import replacing_with_digest
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message, Sample
 from ops.core.once import INCOMPLETE, Key
 from ops.core.problem import Problem
-from ops.core.response import Message, Sample
 from ops.core.response_rows import ResponseRow, order, schema
 from ops.workers.scheduling import Client
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key

@@ -22,6 +22,9 @@ NO_CHAMPION = "none"
 """Recorded in place of the champion's version if there is no champion."""
 
 
+_RATIO = " ratio to the champion"
+
+
 @dataclass(frozen=True)
 class Check:
     """One condition of the gate: the value, its bound, and an explanation in words."""
@@ -31,6 +34,12 @@ class Check:
     bound: float
     passed: bool
     explanation: str
+
+    @property
+    def is_ratio(self) -> bool:
+        """Return whether the check bounds a cost or a latency. Training does not lower these, so that a failure of such
+        a check does not lead to it."""
+        return self.name.endswith(_RATIO)
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,7 @@ def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Ch
     # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
-    return Check(f"{name} ratio to the champion", ratio, bound, ratio <= bound, explanation)
+    return Check(f"{name}{_RATIO}", ratio, bound, ratio <= bound, explanation)
 
 
 def confidence_at(gate: PromotionGate, analysis: int) -> float:

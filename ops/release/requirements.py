@@ -16,7 +16,7 @@ from ops.core.installation import pip_install
 OPTIONAL = {
     "vllm": "PODIUM_WRITER=vllm",
     "redis": "PODIUM_CACHE_URL, PODIUM_LIMITS_URL",
-    "psycopg": "PODIUM_LEDGER_URL",
+    "psycopg": "PODIUM_LEDGER_URL, PODIUM_CACHE_URL",
     "datasets": "loading of benchmarks",
     "pyarrow": "loading of benchmarks",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
@@ -17,7 +17,7 @@ from ops.core.response_rows import COLUMNS as RESPONSE_COLUMNS
 from ops.core.response_rows import REMEDY as RESPONSES_REMEDY
 from ops.core.response_rows import ResponseRow
 from ops.core.response_rows import schema as response_schema
-from ops.core.usage import USAGE_COLUMNS
+from ops.core.usage import USAGE_COLUMNS, Usage
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 if TYPE_CHECKING:
@@ -124,17 +124,34 @@ def scan(
     """Return the rows of a file that `save_rows` or `write_rows` wrote, in their order; columns are read when they are
     used.
 
-    `undigested` says what a file without a digest is taken for. Raises `DataError`, whose last sentence is `remedy`, if
-    the file does not exist, was changed or has another format.
+    Columns with a default, and parts of a usage, that the file of a version registered earlier lacks have their
+    defaults. `undigested` says what a file without a digest is taken for. Raises `DataError`, whose last sentence is
+    `remedy`, if the file does not exist, was changed or has another format.
     """
     import polars as pl
 
     with opened_table(file, remedy, missing=undigested) as opened:
-        if missing := [name for name in _COLUMNS if name not in opened.schema_arrow.names]:
-            raise DataError(file, f"column {missing[0]}", "is missing", remedy)
-        if {part.name for part in opened.schema_arrow.field("usage").type.value_type} != _USAGE.keys():
-            raise DataError(file, "column usage", "has not the parts of a usage", remedy)
-    return pl.scan_parquet(file, glob=False).select(_COLUMNS)
+        there = opened.schema_arrow
+    lacking = {column.name: column.default for column in fields(OutcomeRow) if column.name not in there.names}
+    if missing := [name for name, default in lacking.items() if default is MISSING or name == "usage"]:
+        raise DataError(file, f"column {missing[0]}", "is missing", remedy)
+    rows = pl.scan_parquet(file, glob=False).with_columns(pl.lit(value).alias(name) for name, value in lacking.items())
+    parts = {part.name for part in there.field("usage").type.value_type}
+    if not parts >= _USAGE.keys():
+        rows = rows.with_columns(pl.col("usage").list.eval(_whole_usage(parts)))
+    return rows.select(_COLUMNS)
+
+
+def _whole_usage(parts: Collection[str]) -> pl.Expr:
+    """Return the usage of one response with the defaults of the parts that are not among those stored."""
+    import polars as pl
+
+    types = {"int64": pl.Int64(), "string": pl.String(), "float64": pl.Float64()}
+    defaults = Usage().as_dict()
+    return pl.struct(
+        pl.element().struct.field(name) if name in parts else pl.lit(defaults[name], types[kind]).alias(name)
+        for name, kind in _USAGE.items()
+    )
 
 
 def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:

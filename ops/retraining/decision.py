@@ -17,9 +17,6 @@ from ops.results.table import Rows
 from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
-COSTS = ("cost ratio to the champion", "latency ratio to the champion", "p95 latency ratio to the champion")
-"""Checks of the gate whose failure does not lead to training."""
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -37,7 +34,7 @@ class Decision:
     @property
     def below(self) -> tuple[str, ...]:
         """Names of the gate's failed checks, without those on cost and latency."""
-        return tuple(check.name for check in self.standing.failed if check.name not in COSTS)
+        return tuple(check.name for check in self.standing.failed if not check.is_ratio)
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -117,7 +114,7 @@ def decision(
 
 
 def _costs_in_words(standing: GateDecision) -> str:
-    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.name in COSTS]
+    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.is_ratio]
     return f"the champion exceeds the gate's cost or latency ({'; '.join(costly)})" if costly else "the champion holds"
 
 

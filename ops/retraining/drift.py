@@ -33,9 +33,10 @@ from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
+from ops.core.messages import Message, Namespace, Sample
 from ops.core.once import key_of
 from ops.core.problem import Problem, benchmark_of, problem_key
-from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ops.conductor.policy import Completion
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.workflow.trace import StepFailure, StepTrace, Trace
 
 Status = Literal[

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from ops.conductor.policy import Completion
 from ops.core.errors import PodiumError
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.workflow.prompt import PromptTooLongError
 
 PADDED_CHARACTERS = 65_536

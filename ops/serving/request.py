@@ -13,8 +13,8 @@ from ops.conductor.policy import Completion
 from ops.conductor.untrained import PromptedConductor
 from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.serving.answer import Answer, Fallback, Status, Then, TimedCompletion, VoteResult
 from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestOverBudget

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ops.config import Price, Worker
 from ops.core.errors import OverBudget
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.store import cache_key
 from ops.workers.client import WorkerClient
 from ops.workers.providers import most_tokens

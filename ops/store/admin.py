@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ops.core.atomic import replacing
-from ops.core.response import Sample
+from ops.core.messages import Sample
 from ops.core.sqlite import Damaged
 from ops.store.entries import Backend, Entry, Kind, Stored, canonical, fingerprint, read_response
 from ops.store.sqlite_file import SqliteBackend

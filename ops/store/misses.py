@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ops.core.response import Message, Sample
+from ops.core.messages import Message, Sample
 from ops.store.entries import cache_material, marks
 from ops.store.responses import ResponseCache
 

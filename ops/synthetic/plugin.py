@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ops.core.messages import Sample
 from ops.core.problem import Problem, Split
 from ops.core.registry import StaticStep
-from ops.core.response import Sample
 from ops.synthetic.generalists import SKILLS, think
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS

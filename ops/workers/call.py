@@ -25,8 +25,9 @@ from tenacity import (
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message, Sample
 from ops.core.registry import plugin_of
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.together import Together
 from ops.spending.ledger import Bill, Departure, Ledger, Reservation
 from ops.store import ClaimLost, ResponseCache

@@ -13,7 +13,8 @@ from typing import Any
 
 from ops.config import Worker
 from ops.core.errors import PodiumError
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ClaimLost, ResponseCache, cache_material
 from ops.workers.call import Account, BookingDesk, Caller, Request

@@ -26,8 +26,8 @@ from ops.core.errors import (
     WorkerRefused,
     causes,
 )
+from ops.core.messages import Message
 from ops.core.reply_text import valid_text
-from ops.core.response import Message
 from ops.workers.litellm_private import custom_provider_error
 from ops.workers.network import network_fault
 from ops.workers.providers import litellm

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ops.config import Pool, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.response import Message, Namespace, Sample
+from ops.core.messages import Message, Namespace, Sample
 from ops.core.running import run_async
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache

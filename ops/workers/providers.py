@@ -14,8 +14,8 @@ from typing import Any
 from ops.config import Price, Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
+from ops.core.messages import Message
 from ops.core.registry import PROVIDERS, is_plugin, plugin_of
-from ops.core.response import Message
 from ops.workers.price_table import price_in_table
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")

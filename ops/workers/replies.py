@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
+from ops.core.messages import Message
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, read_text, valid_text
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workers.claims import is_count, read_claim, tier_of
 from ops.workers.failures import Transient

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ops.config import Worker
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 
 _UNKNOWN_S = 1.0
 """Assumed seconds of a call to a worker without a declared latency or an earlier call."""

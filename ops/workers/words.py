@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ops.config.base import KEY_SHAPE
+from ops.core.messages import Message
 from ops.core.reply_text import valid_text
-from ops.core.response import Message
 
 _QUOTE_WORDS = 8
 """This many consecutive words of a prompt count as a quotation; a provider's own message shares fewer with it."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from ops.core.response import Message
+from ops.core.messages import Message
 
 KNOWN = re.compile(
     r"""<\|[\w .:/-]{1,64}\|>                                      # ChatML, Llama 3, Phi, Qwen and many others

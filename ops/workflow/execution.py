@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.response import NO_RESPONSE, Message, Response, ResponseStatus, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import NO_RESPONSE, Response, ResponseStatus
 from ops.store import cache_key
 from ops.workers.litellm_private import encoding
 from ops.workers.replies import why_no_text

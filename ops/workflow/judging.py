@@ -8,8 +8,8 @@ from typing import cast
 
 from ops.config import Worker
 from ops.core.errors import WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
-from ops.core.response import Message
 from ops.grading import GRADERS, grade_many
 from ops.grading.grader import own_grader
 from ops.workers.scheduling import Client

@@ -13,8 +13,8 @@ from random import Random
 from threading import Lock
 
 from ops.config import RoundLimits
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Sample
 from ops.grading import worker_prompt
 from ops.workflow.execution import Previous, carried, execute
 from ops.workflow.grammar import Parsed, Workflow

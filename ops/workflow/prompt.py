@@ -11,8 +11,8 @@ from typing import Literal
 
 from ops.config import Pool, Prompting, Worker
 from ops.core.errors import PodiumError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
 from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ops.config import Execution, Prompting, Worker
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.workers.scheduling import ALONE, Client, Turn
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot

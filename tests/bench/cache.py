@@ -23,7 +23,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ops.config import Pool, Setup, Worker, load_pool, load_recipe
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger

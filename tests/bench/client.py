@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ops.config import Worker, load_pool
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache

@@ -22,7 +22,7 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import Conductor, PolicyCard, TextWriter
 from ops.conductor.writer import load_here
 from ops.config import ScratchPolicy, load_pool, load_recipe
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store, registry
 from ops.release.lineage import Lineage

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 from ops.conductor.stored_writer import StoredWriter
 from ops.config import Evaluation, Pool, Price, Prompting, Worker
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.registry import PROVIDERS, Provider
-from ops.core.response import Message, Sample
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.evaluation.sorting import RowSorter

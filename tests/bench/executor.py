@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.config import Worker, load_pool
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger

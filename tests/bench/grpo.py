@@ -18,7 +18,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ops.config import ColdStart, Worker, load_pool, load_recipe
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.core.workspace import Workspace
 from tests.bench.row import Row, sized
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
 from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Sample
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import workflow

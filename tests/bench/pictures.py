@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 
 from ops.config import Worker, load_pool
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.synthetic.plugin import answer
 from ops.workflow.execution import execute

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ops.config import Worker
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.workers.call import Account

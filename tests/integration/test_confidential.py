@@ -19,8 +19,9 @@ from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS, is_confidential, shown
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.response_rows import load_responses
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace

@@ -10,7 +10,7 @@ from typing import Any
 
 from ops.conductor.policy import Completion, PolicyCard
 from ops.config import Execution, Pool, Prompting, RoundLimits, Serving, load_pool
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread

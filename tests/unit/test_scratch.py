@@ -21,7 +21,7 @@ from ops.conductor.scratch import Sampler, ScratchConductor
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.conductor.writer import load_here
 from ops.config import Generation, PretrainedPolicy, Prompting, load_pool
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.synthetic.problems import generate
 from ops.workflow.prompt import PromptTooLongError, conductor_messages
 from tests.builders import SCRATCH_COMPLETION, scratch_policy

@@ -25,7 +25,7 @@ from ops.conductor.writer import ENV, load_conductor
 from ops.config import Evaluation, Generation, Pool, Price, Serving, Worker
 from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError, DataError
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.core.workspace import Workspace
 from ops.serving.loaded import LoadedVersion, VersionFiles
 from ops.workflow.prompt import PromptTooLongError

@@ -13,9 +13,9 @@ import hashlib
 import json
 import re
 
+from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
 from ops.core.reply_text import answer_text
-from ops.core.response import Message
 from ops.grading.grader import Grader, own_grader
 
 UNREADABLE = "the judge's reply is not the one line that was asked for"

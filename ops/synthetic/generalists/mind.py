@@ -13,7 +13,7 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple, TypeVar
 
-from ops.core.response import Namespace, Sample
+from ops.core.messages import Namespace, Sample
 from ops.synthetic.formal import facts
 from ops.synthetic.knowledge import entities
 from ops.synthetic.reading import Task

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from ops.core.response import Sample
+from ops.core.messages import Sample
 from ops.synthetic import sums
 from ops.synthetic.formal import expression_line
 from ops.synthetic.generalists import algebra, facts, programs, quantities

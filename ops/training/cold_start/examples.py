@@ -11,7 +11,7 @@ from ops.benchmarks.graded import graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import ColdStart, RoundLimits, Setup
 from ops.core.errors import DataError
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.training.cold_start.exploration import explore
 from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks

@@ -17,8 +17,8 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard, chat_tokens, check_policy, end_of_turn, load_model
 from ops.config import Grpo
 from ops.core.digests import write_digest
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.precaching.opening import open_client
 from ops.training.grpo.configuration import configuration, longest_sequence, patience

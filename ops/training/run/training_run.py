@@ -271,8 +271,13 @@ def run_inputs(
     recipe = _of_stage(setup.recipe, adaptive, recursive)
     # The loss bnpo averages within each micro batch; the others do not depend on its size.
     only_how = set(_ONLY_HOW - {"micro_batch"} if recipe.grpo.loss == "bnpo" else _ONLY_HOW)
-    settings = recipe.model_dump(include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how})
-    stages = [stage and stage.model_dump(exclude={"micro_batch"}) for stage in (adaptive, recursive)]
+    # A setting that is None is not in use, so that a new setting leaves the keys of earlier runs as they are.
+    settings = recipe.model_dump(
+        include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how}, exclude_none=True
+    )
+    stages = [
+        stage and stage.model_dump(exclude={"micro_batch"}, exclude_none=True) for stage in (adaptive, recursive)
+    ]
     mix = setup.workspace.data / "training_mix.jsonl"
     return {
         "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",

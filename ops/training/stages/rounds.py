@@ -19,8 +19,8 @@ from typing import Any
 
 from ops.conductor.rollout import Rollout
 from ops.config import Recursive
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
 from ops.training.rewards.reward import StepStatistics, WorkerSamples, counted, summarize
 from ops.training.rewards.reward_term import contributions

@@ -16,8 +16,8 @@ from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
 from ops.core.errors import ConfigError, DataError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.quality.agreement import ORDER, Agreed, Agreement, by_file, by_gold, load_agreement, measure, save_agreement

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ops.config import Evaluation, Worker
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.method import Known, Method

@@ -9,8 +9,9 @@ import pytest
 
 from ops.config import Evaluation, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.runner import evaluate_method

@@ -12,8 +12,9 @@ from ops.conductor.untrained import WRITE
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.installation import resources
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings

@@ -19,8 +19,9 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.config.studies import AS_IT_IS, Samples
 from ops.core.errors import DataError, PodiumError
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace

@@ -10,8 +10,9 @@ import pytest
 
 from ops.config import Evaluation, Prompting, RoundLimits, Worker
 from ops.core.errors import WorkerUnreachable
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.evaluation.runner import evaluate
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow

@@ -17,8 +17,9 @@ from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.config import Evaluation, Prompting, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Response, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.evaluation.runner import AHEAD, evaluate
 from ops.evaluation.sorting import RowSorter

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from ops.config import Evaluation, Prompting, Worker
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method

@@ -15,7 +15,8 @@ from ops.conductor.writer import load_conductor
 from ops.config import Evaluation, Pool, PromptedPolicy, Prompting, Recipe, StaticPolicy, UntrainedPolicy, Worker
 from ops.config.loading import check_against_pool
 from ops.core.errors import ConfigError, DataError, WorkerRefused, WorkerUnreachable
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate

@@ -14,8 +14,8 @@ from ops.benchmarks.graded import plain_grader
 from ops.conductor.rollout import roll_out
 from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message, Sample
 from ops.core.problem import Grade, Problem
-from ops.core.response import Message, Sample
 from ops.core.response_rows import load_responses
 from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade, grade_many, isolation, sandbox

@@ -14,8 +14,9 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import chat_tokens
 from ops.config import Recipe, RoundLimits, ScratchPolicy, Setup
 from ops.core.installation import resources
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace

@@ -158,3 +158,25 @@ def test_a_workers_responses_are_rows_of_one_step(tmp_path: Path) -> None:
         (0, "refused", False), (0, "unreachable", True)
     ]  # fmt: skip
     assert list(records(of_responses([]))) == []
+
+
+def test_a_file_of_a_version_registered_earlier_has_the_defaults_of_what_it_lacks(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file, rows = tmp_path / "scores.parquet", drawn(3)
+    write_rows(rows, file)
+    written = pq.read_table(file)
+    usages = [[{name: use[name] for name in ("worker", "prompt_tokens", "completion_tokens")} for use in responses]
+              for responses in written["usage"].to_pylist()]  # fmt: skip
+    earlier = written.set_column(written.schema.get_field_index("usage"), "usage", pa.array(usages))
+    pq.write_table(earlier.drop_columns(["grading_usd", "trace"]), file)
+    write_digest(file)
+    assert load_rows(file) == rows
+    assert [row.cost_usd for row in records(at_prices(scan(file), POOL))] == pytest.approx(
+        [row.cost_usd for row in records(at_prices(rows, POOL))]
+    )
+    pq.write_table(earlier.drop_columns(["correct"]), file)
+    write_digest(file)
+    with pytest.raises(DataError, match="column correct: is missing"):
+        scan(file)

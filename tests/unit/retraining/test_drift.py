@@ -17,8 +17,9 @@ from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.config import Drift, Pool, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.pool import FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
+from ops.core.messages import Message, Namespace, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace

@@ -12,7 +12,7 @@ import pytest
 
 from ops.conductor.policy import Completion
 from ops.core.errors import PodiumError
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.serving.batching import BatchWriter
 from ops.workflow.prompt import PromptTooLongError
 from tests.serving.script import Scripted

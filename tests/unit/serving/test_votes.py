@@ -13,7 +13,8 @@ import pytest
 from ops.conductor.policy import Completion
 from ops.config import Vote, Worker
 from ops.core.errors import OverBudget, WorkerUnreachable
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread

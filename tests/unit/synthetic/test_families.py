@@ -10,8 +10,8 @@ import pytest
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import load_pool
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.grading import grade, worker_prompt
 from ops.precaching.precache import solo_messages

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from ops.core.response import Message
+from ops.core.messages import Message
 from ops.synthetic import sums
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.generalists import SKILLS, think

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.grading import grade, worker_prompt
 from ops.synthetic import generalists
 from ops.synthetic.families import FAMILIES

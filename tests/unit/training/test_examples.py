@@ -15,8 +15,8 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Adaptive, ColdStart, Recipe, Recursive, RoundLimits, Setup, Teacher, Worker
 from ops.config.loading import check_against_pool
 from ops.core.errors import ConfigError, DataError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Measured
 from ops.planning.lengths import lengths

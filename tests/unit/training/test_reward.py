@@ -14,8 +14,9 @@ import pytest
 from ops.conductor.rollout import Rollout, roll_out
 from ops.config import Prompting, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.planning.plan_text import describe
 from ops.training.rewards.outage import Patience, roll_out_patiently
 from ops.training.rewards.reward import WorkerSamples, counted, merged, reward_function, shares, summarize

@@ -17,8 +17,8 @@ import pytest
 
 from ops.config import Pool, Prompting, Setup, Worker
 from ops.core.errors import ConfigError
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.core.workspace import Workspace
 from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import sample_examples

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ops.config import Worker
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.workers.client import WorkerClient
 from tests.faults.clients import make_client as make_client
 from tests.faults.clients import server as server

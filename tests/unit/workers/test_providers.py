@@ -14,8 +14,8 @@ from litellm.llms.custom_llm import CustomLLMError
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, RequestRejected, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message
 from ops.core.registry import PROVIDERS, Provider
-from ops.core.response import Message
 from ops.workers.failures import Transient, read_failure
 from ops.workers.providers import litellm
 from ops.workers.unsent import unsent

@@ -14,8 +14,9 @@ import pytest
 from ops.benchmarks.problem_files import write_problems
 from ops.conductor.rollout import roll_out
 from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_recipe
+from ops.core.messages import Message, Namespace, Sample
 from ops.core.problem import Problem
-from ops.core.response import Message, Namespace, Response, Sample
+from ops.core.response import Response
 from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace

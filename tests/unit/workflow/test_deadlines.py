@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 from ops.config import Execution, Worker, load_pool
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workers.client import WorkerClient

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.workflow.execution import Previous, execute, worker_messages
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ops.conductor.policy import chat_text
 from ops.config import Prompting, RoundLimits, Worker
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message
 from ops.precaching.precache import solo_messages
 from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
 from ops.workflow.execution import execute

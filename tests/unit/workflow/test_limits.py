@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from ops.config import Execution, Worker
 from ops.core.errors import WorkerRefused
-from ops.core.response import Message, Response
+from ops.core.messages import Message
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.store import cache_key
 from ops.workflow.execution import Previous, carried, execute, messages_of

@@ -10,8 +10,9 @@ import pytest
 
 from ops.config import Execution, Prompting, RoundLimits, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
+from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.core.response import Message, Response
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow

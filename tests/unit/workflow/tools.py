@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from hypothesis import strategies as st
 
 from ops.config import Execution, Worker
-from ops.core.response import Message, Response, Sample
+from ops.core.messages import Message, Sample
+from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import ALONE, Client, Speeds, Turn

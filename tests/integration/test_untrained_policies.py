@@ -21,6 +21,7 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.untrained import WRITE
 from ops.config import PoolChange, Serving, Setup, Snapshot
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
 from ops.planning.machine import this_machine
@@ -29,7 +30,7 @@ from ops.planning.requirements import missing
 from ops.release import mlflow_store, registry
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
-from ops.results.outcome_rows import OutcomeRow
+from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import load_rows
 from ops.retraining.standing import UNTRAINED, required
 from ops.retraining.start import champion_folder
@@ -166,7 +167,7 @@ def test_writing_is_part_of_each_answers_cost(done: Finished) -> None:
     rows = scores(done.workspace)
     assert len(rows) == 12
     for row in rows:
-        assert row.usage[-1] == ("writer", PROMPT_TOKENS, WRITTEN_TOKENS)
+        assert row.usage[-1] == CallUsage("writer", Usage(PROMPT_TOKENS, WRITTEN_TOKENS))
         assert row.cost_usd >= WRITING_USD
         assert "writer" not in row.workers, "writing is no step"
 

@@ -108,7 +108,8 @@ def test_each_attempt_ends_in_one_line_that_names_the_file_and_the_remedy(
         assert "is full" in rest and "Make room" in rest and rest.endswith(f"goes on from {line['whole']}")
         named.append(Path(file).relative_to(disk / "run"))
     assert {"curve.jsonl", "model.safetensors", "optimizer.pt"} <= {file.name for file in named}
-    assert {line.parts[0] for line in named} >= {"checkpoints", "policy"}
+    # A library that does not say which file it wrote is reported by the run's folder.
+    assert {line.parts[0] for line in named if line.parts} >= {"checkpoints", "policy"}
     assert attempts[-1]["said"] == ""
 
 

@@ -11,7 +11,6 @@ from assets.conductor import has_stage, kept, not_trained, run_folder, trained
 from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
-from ops.retraining.start import champion_folder
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import write_run
 
@@ -30,12 +29,9 @@ def final_policy(podium: Podium) -> Path:
     """Return the folder of the policy that is scored and registered:
     the last training run's, or the untrained policy.
     """
-    setup, snapshot = podium.load(), podium.snapshot()
     if not not_trained(podium):
         return final_run(podium) / "policy"
-    if snapshot.change is not None and snapshot.conductor == "champion":
-        return champion_folder(setup.workspace, snapshot.change)
-    return base_policy_folder(setup)
+    return base_policy_folder(podium.load())
 
 
 def training_runs(podium: Podium) -> dict[str, Path]:

@@ -1,13 +1,18 @@
-"""Each test begins without a variable that names another checkout, Dagster instance or MLflow store."""
+"""Each test begins without a variable that names another checkout, Dagster instance or MLflow store; a copy of the
+package whose files decide the versions of code."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from ops.core import code_version
 from ops.core.workspace import Workspace
+from ops.grading import version
 from pipelines.home import prepare
 
 
@@ -30,3 +35,22 @@ def instance(project: Workspace) -> Iterator[dg.DagsterInstance]:
     prepare(project)
     with dg.DagsterInstance.get() as dagster:
         yield dagster
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the package, whose files decide the versions of code and graders."""
+    copied = tmp_path / "ops"
+    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_version, "SOURCE", copied)
+    forget()
+    yield copied
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    """Read the files of graders again, as another process does."""
+    version.code_and_libraries.cache_clear()
+    version.modules_of.cache_clear()
+    code_version.code_version.cache_clear()

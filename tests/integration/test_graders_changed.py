@@ -13,7 +13,6 @@ import pytest
 
 from ops.benchmarks.problem_files import evaluation_questions
 from ops.config import Setup
-from ops.core import code_version
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
 from ops.core.problem import Grade, Problem
@@ -22,7 +21,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
 from ops.evaluation.stored_baselines import answers_to, baseline_stores
-from ops.grading import GRADERS, version
+from ops.grading import GRADERS
 from ops.planning.stored import left
 from ops.precaching.opening import open_client
 from ops.results.table import joined, records
@@ -32,6 +31,7 @@ from ops.stages.profiles import materialize_profiles
 from ops.stages.responses import answer_evaluation, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
+from tests.integration.conftest import forget
 from tests.unit.core.test_digests import DAMAGES
 
 BENCHMARKS = ("math500", "mmlu", "rlpr")
@@ -117,25 +117,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 def project(finished: Project, tmp_path: Path) -> Project:
     """A copy of the finished workspace."""
     return Project.copied(finished, tmp_path / "copy")
-
-
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the package, whose files decide the versions of graders."""
-    copied = tmp_path / "ops"
-    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_version, "SOURCE", copied)
-    forget()
-    yield copied
-    monkeypatch.undo()
-    forget()
-
-
-def forget() -> None:
-    """Read the files of graders again, as another process does."""
-    version.code_and_libraries.cache_clear()
-    version.modules_of.cache_clear()
-    code_version.code_version.cache_clear()
 
 
 @pytest.fixture

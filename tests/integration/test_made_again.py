@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 from ops.config import Setup
-from ops.core import code_version
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored import CONDUCTOR
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
@@ -24,7 +22,8 @@ from ops.stages.responses import is_answered, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.run.training_run import run_key
 from tests.integration.checkouts import configure
-from tests.integration.test_graders_changed import BENCHMARKS, RECIPE, WORKERS, Project, forget
+from tests.integration.conftest import forget
+from tests.integration.test_graders_changed import BENCHMARKS, RECIPE, WORKERS, Project
 
 TRAINED = {"policy": {"kind": "scratch"}, "cold_start": {"steps": 4, "batch": 4}, "grpo": {"micro_batch": 8}}
 """The sections of a recipe with a policy that is trained, on the same data."""
@@ -121,18 +120,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     study(project.setup).keep([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
     assert made_again(project.setup) == set()
     yield project
-
-
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the package, whose files decide the versions of code and graders."""
-    copied = tmp_path / "ops"
-    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_version, "SOURCE", copied)
-    forget()
-    yield copied
-    monkeypatch.undo()
-    forget()
 
 
 @pytest.mark.timeout(600)

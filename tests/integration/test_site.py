@@ -22,8 +22,8 @@ nav:
   - index.md
   - other.md
   - extend.md
-  - Project: [project/README.md, project/CONTRIBUTING.md, project/CHANGELOG.md, project/SECURITY.md,
-      project/mlflow/README.md]
+  - Project: [project/read-me.md, project/contributing.md, project/changelog.md, project/security-policy.md,
+      project/mlflow.md]
   - Reference: [API: api/index.md]
 """
 PAGE = """\
@@ -79,7 +79,7 @@ def test_links_out_of_docs_the_api_and_tables_are_as_on_github(repository: Path)
     done = build(repository)
     assert done.returncode == 0, done.stdout + done.stderr
     home = (repository / "site" / "index.html").read_text(encoding="utf-8")
-    for target in ("other.html#a-part-of---two-words", "project/CONTRIBUTING.html#contributing"):
+    for target in ("other.html#a-part-of---two-words", "project/contributing.html#contributing"):
         assert f'href="{target}"' in home
     assert 'href="source/config/pools/small.yaml.html"' in home
     assert 'href="source/config/pools.html"' in home

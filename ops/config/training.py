@@ -197,8 +197,6 @@ class Grpo(Settings):
     deepspeed: Name | None = None
     """A file in config/deepspeed. None: no DeepSpeed, one process."""
     processes: int = Field(default=1, ge=1, le=4096)
-    length_window: int = Field(default=1, ge=1)
-    """Number of steps among which questions are sorted by prompt length to reduce padding. 1: no sorting."""
     sampling: Literal["epochs", "signal"] = "epochs"
     """"epochs": every problem once per epoch, in random order. "signal": problems in proportion to the expected
     variance of their rewards."""
@@ -247,12 +245,6 @@ class Grpo(Settings):
                 f"outage_s = {self.outage_s:g} is not less than collective_timeout_s = {self.collective_timeout_s:g}: "
                 "ranks would give up on one that waits for workers"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _questions_are_chosen_once(self) -> Self:
-        if self.sampling == "signal" and self.length_window > 1:
-            raise ValueError("length_window puts questions in order, and so does sampling: signal. Leave it at 1")
         return self
 
     @model_validator(mode="after")

@@ -184,7 +184,15 @@ def cli() -> str:
             command = podium.get_command(click.Context(podium), name)
             assert command is not None
             parts += _commands(command, f"podium {name}")
-    return _page("Commands", "`podium --help` lists them; with `--help` a command prints what is below.", *parts)
+    return _page(
+        "Commands",
+        "This page is for everyone who uses the command line. It shows the help of each command, which the command\n"
+        "also prints with `--help`. `podium --help` lists all commands.\n\n"
+        "The options `--help` and `-h` are left out below. A command ends with exit code 0 if it succeeds, 1 after an\n"
+        "error, 2 if its arguments are wrong, 130 after Ctrl-C and 143 after SIGTERM. The help of a command says when\n"
+        "it ends with another code.",
+        *parts,
+    )
 
 
 def _commands(command: click.Command, path: str) -> list[str]:
@@ -192,7 +200,8 @@ def _commands(command: click.Command, path: str) -> list[str]:
         command, info_name=path, max_content_width=100, terminal_width=100, help_option_names=["-h", "--help"]
     )
     words = re.sub(r"\n  -h, --help +Show this message and exit\.", "", command.get_help(context))
-    parts = [f"### {path}\n\n```text\n{words.removesuffix('Options:').strip()}\n```"]
+    words = re.sub(r"\nOptions:\n(?=\n)", "", words)
+    parts = [f"### {path}\n\n```text\n{words.strip()}\n```"]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)

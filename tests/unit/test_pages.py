@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
 GENERATED = ROOT / MEASUREMENTS.parent
 BY_HAND = sorted((ROOT / "docs").glob("*.md"))
-OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mlflow/README.md")]
+OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "mlflow/README.md")]
 EVERY_PAGE = [*OTHERS, *BY_HAND, *sorted(GENERATED.glob("*.md"))]
 FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((GENERATED / "figures.yaml").read_text(encoding="utf-8"))
 TAG = re.compile(r"<!--([a-z0-9_]+)-->")
@@ -251,5 +251,5 @@ def test_the_incidents_are_ten_each_with_its_parts() -> None:
     incidents = re.split(r"^### \d+\. ", read(ROOT / "docs" / "operate.md"), flags=re.MULTILINE)[1:]
     assert len(incidents) >= 10
     for incident in incidents:
-        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+        for part in ("**You see**", "**Cause.**", "**Do this.**", "**Lost:**", "**Test:**"):
             assert part in incident, incident.splitlines()[0]

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
 GENERATED = ROOT / MEASUREMENTS.parent
 BY_HAND = sorted((ROOT / "docs").glob("*.md"))
-OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mlflow/README.md")]
+OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "mlflow/README.md")]
 EVERY_PAGE = [*OTHERS, *BY_HAND, *sorted(GENERATED.glob("*.md"))]
 FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((GENERATED / "figures.yaml").read_text(encoding="utf-8"))
 TAG = re.compile(r"<!--([a-z0-9_]+)-->")

@@ -24,7 +24,7 @@ nav:
   - extend.md
   - Project: [project/read-me.md, project/contributing.md, project/changelog.md, project/security-policy.md,
       project/mlflow.md]
-  - Reference: [API: api/index.md]
+  - Reference: [reference/prices.md, API: api/index.md]
 """
 PAGE = """\
 # Home
@@ -58,10 +58,11 @@ def repository(tmp_path: Path) -> Path:
         "ops/__init__.py": "",
         "ops/adding/__init__.py": '"""Addition.\n\nMore."""\n',
         "ops/adding/two.py": '"""Of two numbers."""\n\n\n'
-        'def add_two(a: int, b: int) -> int:\n    """Return the sum of two numbers."""\n    return a + b\n\n\n'
+        'def add_two(a: int, b: int) -> int:\n    """Return the sum: [prices](prices.md)."""\n    return a + b\n\n\n'
         'def _hidden() -> None:\n    """Do nothing."""\n',
     }
     pages = {"index.md": PAGE, "other.md": "# Other\n\n## A part of - two words\n", "extend.md": "# Extend\n"}
+    pages["reference/prices.md"] = "# Prices\n"
     for name, text in (files | {f"{DOCS}/{page}": text for page, text in pages.items()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -88,7 +89,7 @@ def test_links_out_of_docs_the_api_and_tables_are_as_on_github(repository: Path)
     shown = (repository / "site" / "source" / "config" / "pools" / "small.yaml.html").read_text(encoding="utf-8")
     assert "small" in shown
     api = (repository / "site" / "api" / "adding.html").read_text(encoding="utf-8")
-    assert "Return the sum of two numbers." in api
+    assert 'href="../reference/prices.html"' in api
     assert "_hidden" not in api
     overview = (repository / "site" / "api" / "index.html").read_text(encoding="utf-8")
     assert "Addition." in overview

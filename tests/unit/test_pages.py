@@ -252,5 +252,5 @@ def test_the_incidents_are_ten_each_with_its_parts() -> None:
     incidents = re.split(r"^### \d+\. ", read(ROOT / "docs" / "operate.md"), flags=re.MULTILINE)[1:]
     assert len(incidents) >= 10
     for incident in incidents:
-        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+        for part in ("**You see**", "**Cause.**", "**Do this.**", "**Lost:**", "**Test:**"):
             assert part in incident, incident.splitlines()[0]

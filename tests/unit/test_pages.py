@@ -230,10 +230,9 @@ def test_every_folder_of_tests_is_named() -> None:
 
 
 def test_the_layers_are_those_that_the_code_has() -> None:
-    text = " ".join(read(ROOT / "docs" / "extend.md").split())
-    found = re.search(r"lowest first: (.+?)\. Only", text)
-    assert found is not None
-    assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(OPS_LAYERS)
+    rows = re.findall(r"^\| (\d+) \| (`.+?`) \|", read(ROOT / "docs" / "extend.md"), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, len(OPS_LAYERS) + 1))
+    assert [set(re.findall(r"`(\w+)`", packages)) for _, packages in rows] == list(OPS_LAYERS)
 
 
 @pytest.mark.parametrize("page", ["security.md", "operate.md"])
@@ -252,5 +251,5 @@ def test_the_incidents_are_ten_each_with_its_parts() -> None:
     incidents = re.split(r"^### \d+\. ", read(ROOT / "docs" / "operate.md"), flags=re.MULTILINE)[1:]
     assert len(incidents) >= 10
     for incident in incidents:
-        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+        for part in ("**You see**", "**Cause.**", "**Do this.**", "**Lost:**", "**Test:**"):
             assert part in incident, incident.splitlines()[0]

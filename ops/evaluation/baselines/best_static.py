@@ -52,13 +52,17 @@ def _learning(workers: int) -> int:
     place=90,
     calls=lambda workers: max(VOTERS, min(workers, PROPOSERS) + 1),
     learning=_learning,
-    source="arXiv:2512.04388 compares with none; the stated set is ours (ops/evaluation/baselines/best_static.py)",
-    differs="Of each worker alone and, with the"
-    f" {STRONG} best, votes, pairs that solve and check, chains and mixtures the one that is best on {SAMPLE} problems"
-    " of the training mix; of equals the cheaper. The set of the synthetic pool has the workflows of its plug-in, too.",
+    source="ours (ops/evaluation/baselines/best_static.py); arXiv:2512.04388 does not compare with such a baseline",
+    differs=f"The candidates are each single worker and, with the {STRONG} best workers, votes, pairs that solve and "
+    f"check, chains, and mixtures of agents. They are compared on {SAMPLE} training questions. If several are "
+    "equally good, the cheapest is used. For the synthetic pool, the workflows of its plug-in are candidates "
+    "too.",
 )
 def best_static(known: Known) -> Method:
-    """Try every candidate on the same training problems and return the best; ties go to the cheapest."""
+    """The fixed workflow that is best on a sample of the training questions answers every question.
+
+    Every candidate is tried on the same problems. If several are equally good, the cheapest is returned.
+    """
     names, sample = known.team.names, sampled(known.problems, known.seed)
     offered = candidates(known.ranking, names)
     offered += further(known.team.workers)

@@ -10,10 +10,11 @@ from ops.evaluation.method import Known, Method, voted_beside
     "consensus",
     place=46,
     calls=lambda workers: workers,
-    source="arXiv:2203.11171 (self-consistency), with one answer of every worker in place of samples of one",
-    differs="Of answers with as many votes the one of the better worker by the training mix counts.",
+    source="arXiv:2203.11171 (self-consistency), with one answer of every worker instead of several answers of one",
+    differs="If several answers are equally frequent, the one of the worker that is better on the training questions "
+    "counts.",
     own_answers=True,
 )
 def consensus(known: Known) -> Method:
-    """Let every worker vote."""
+    """Every worker answers, and the most frequent answer counts."""
     return voted_beside(known.ranking)

@@ -10,6 +10,9 @@ from ops.results.summary import summarize
 # One column per worker widens the table, so a recipe must list this baseline.
 @baseline("alone", place=5, usual=False)
 def each_worker(answers: Answers) -> list[Standing]:
-    """Score every worker, in the order of the answers, which is the pool's order."""
+    """Each worker answers every question on its own.
+
+    The workers are in the order of the answers, which is the pool's order.
+    """
     names = dict.fromkeys(row.worker for row in answers.evaluation)
     return [Standing(summarize(of_worker(answers.evaluation, name)), name) for name in names]

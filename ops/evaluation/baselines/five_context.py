@@ -14,9 +14,10 @@ CALLS = 5
     place=42,
     calls=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1",
-    differs="The paper only names it: here each call solves the question anew and sees the earlier ones.",
+    differs="The paper only names the method. In Podium, each call solves the question again and sees the earlier "
+    "answers.",
 )
 def five_context(known: Known) -> Method:
-    """Chain five calls of the best single worker by the training mix."""
+    """The worker that is best on the training questions solves the question five times and sees its earlier answers."""
     steps = (Step(known.best, SOLVE), *[Step(known.best, SOLVE, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

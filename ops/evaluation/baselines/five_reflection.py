@@ -15,10 +15,10 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
     place=40,
     calls=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
-    differs="The paper only names it. Here one call both criticises and corrects where Self-Refine takes two, each sees"
-    " every earlier answer, and none may stop early.",
+    differs="The Conductor's paper only names the method. In Podium, one call both criticises and corrects the answer, "
+    "for which Self-Refine makes two calls. Each call sees all earlier answers, and no call may end the method early.",
 )
 def five_reflection(known: Known) -> Method:
-    """Let the best single worker by the training mix solve the question once and reflect four times."""
+    """The worker that is best on the training questions solves the question and then improves its answer four times."""
     steps = (Step(known.best, SOLVE), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

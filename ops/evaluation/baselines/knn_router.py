@@ -61,13 +61,17 @@ def _quality(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDArray[np.float6
     "kNN router",
     place=50,
     calls=lambda workers: 1,
-    source="arXiv:2403.12031 (RouterBench), its KNN router",
-    differs="Embeddings are TF-IDF of words and characters with truncated SVD, not a language model's; the number of "
-    "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
+    source="arXiv:2403.12031 (the KNN router of RouterBench)",
+    differs="Questions are embedded by TF-IDF of words and characters with truncated SVD, and not by a language "
+    "model. The number of neighbours is chosen by leave-one-out validation on the training questions. The "
+    "price only decides between workers that are equally good.",
     own_answers=True,
 )
 def knn_router(known: Known) -> Method:
-    """Fit the router on the training mix. Raises `ValueError` if no worker has answered a problem."""
+    """A router chooses the worker that was best on the most similar training questions.
+
+    Raises `ValueError` if no worker has answered a problem.
+    """
     embedding = QuestionEmbedding.fit(known.problems, known.seed)
     neighbours = Neighbours.fit(embedding.of(known.problems), Outcomes.of(known))
 

@@ -26,7 +26,11 @@ _UNKNOWN = float("nan")
 
 @baseline("oracle", place=30)
 def oracle(answers: Answers) -> Sequence[Standing]:
-    """Score the choice without hindsight or, where a benchmark has one answer of each worker, the two columns."""
+    """The worker that is best at each question, judged by its other answers to that question, answers it.
+
+    Where a benchmark has one answer of each worker, there are two columns instead: the choice with hindsight, which is
+    an upper bound, and what it reaches by chance.
+    """
     rows = answers.evaluation
     found = oracle_estimates(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}

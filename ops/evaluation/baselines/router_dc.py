@@ -160,13 +160,17 @@ class Groups(NamedTuple):
     place=51,
     calls=lambda workers: 1,
     source="arXiv:2409.19886 (RouterDC)",
-    differs="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups "
-    "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
-    "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
+    differs="The encoder is a linear map of TF-IDF vectors with its own learning rate, and not mDeBERTa. Questions "
+    "are grouped by k-means on these vectors, without t-SNE. The score of a worker is its share of right "
+    "answers for every kind of question. The training keeps the step that is best on a held-out fifth of the "
+    "training questions, while the authors' code keeps the one that is best on its test sets.",
     own_answers=True,
 )
 def router_dc(known: Known) -> Method:
-    """Train the router on every precached sample. Raises `ValueError` if no worker has answered a problem."""
+    """A router chooses the worker by embeddings that are trained with a contrastive loss.
+
+    It is trained on every precached sample. Raises `ValueError` if no worker has answered a problem.
+    """
     embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train(embedding.of(known.problems), outcomes.scores[:, there], known.seed)

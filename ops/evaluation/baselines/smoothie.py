@@ -11,7 +11,10 @@ from ops.evaluation.method import Attempt, Known, Method
 
 @asking("Smoothie", place=60, calls=lambda workers: workers, source=SOURCE, differs=DIFFERS, own_answers=True)
 def smoothie(known: Known) -> Method:
-    """Estimate each worker's quality on a whole benchmark. Raises `ValueError` for fewer than three workers."""
+    """Every worker answers, and the answer of the worker that agrees most with the others on the benchmark counts.
+
+    Raises `ValueError` for fewer than three workers.
+    """
     return Method.beside(everybody(known), choose)
 
 

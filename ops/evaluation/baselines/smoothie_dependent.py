@@ -18,11 +18,12 @@ NEIGHBOURS = 20
     place=61,
     calls=lambda workers: workers,
     source=SOURCE,
-    differs=f"{DIFFERS} Neighbours are {NEIGHBOURS} questions of the benchmark by TF-IDF with truncated SVD.",
+    differs=f"{DIFFERS} The similar questions are the {NEIGHBOURS} nearest of the benchmark by TF-IDF with truncated "
+    "SVD.",
     own_answers=True,
 )
 def smoothie_dependent(known: Known) -> Method:
-    """Estimate each worker's quality per question.
+    """Every worker answers, and the answer of the worker that agrees most with the others on similar questions counts.
 
     Raises `ValueError` for fewer than three workers, or without training problems.
     """

@@ -11,8 +11,9 @@ from ops.evaluation.method import Known, Method, checked
     place=46,
     calls=lambda workers: 2,
     source="arXiv:2303.17651 (Self-Refine)",
-    differs="One round, in which one call both criticises and corrects. Not among the baselines of arXiv:2512.04388.",
+    differs="There is one round, in which one call both criticises and corrects the answer. The Conductor's paper "
+    "does not have this baseline.",
 )
 def solve_then_check(known: Known) -> Method:
-    """Let the best single worker by the training mix solve the question and check the answer."""
+    """The worker that is best on the training questions solves the question and then checks its answer."""
     return Method.static(checked(known.best, known.best), known.team.names[known.best])

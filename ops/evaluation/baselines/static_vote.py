@@ -16,13 +16,13 @@ STRONG = 5
     "best static vote",
     place=88,
     calls=lambda workers: min(workers, STRONG),
-    source="`best_static` without chains and repeated samples, so that it asks nothing",
-    differs=f"Of each worker alone and every vote among the {STRONG} best, the one that is best on the training mix; "
-    "of equals the cheaper.",
+    source="`best_static` without chains and repeated answers, so that it needs no further calls",
+    differs=f"The candidates are each single worker and every vote among the {STRONG} best workers. If several are "
+    "equally good, the cheapest is used.",
     own_answers=True,
 )
 def static_vote(known: Known) -> Method:
-    """Try every vote on the training problems."""
+    """The vote of workers that is best on the training questions answers every question."""
     strong = known.ranking[:STRONG]
     offered: list[Sequence[int]] = [
         chosen for size in range(1, len(strong) + 1) for chosen in combinations(strong, size)

@@ -16,8 +16,9 @@ MOST, AGREE = 8, 2
     place=45,
     calls=lambda workers: MOST,
     source="arXiv:2305.11860 (adaptive consistency)",
-    differs=f"Ends when {AGREE} of at most {MOST} answers are equal; its authors stop by a posterior probability.",
+    differs=f"The method ends when {AGREE} of at most {MOST} answers are equal. Its authors' method ends when the "
+    "posterior probability of an answer is high enough.",
 )
 def until_agreed(known: Known) -> Method:
-    """Sample the best single worker by the training mix until answers agree."""
+    """The worker that is best on the training questions answers until two of its answers agree."""
     return replace(voted(known.best, known.team.names[known.best], MOST), agree=AGREE)

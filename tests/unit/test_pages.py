@@ -143,6 +143,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{relative(page)}: {target}"
 
 
+def test_every_picture_has_an_alternative_text_and_a_caption() -> None:
+    shown = 0
+    for page in EVERY_PAGE:
+        for alternative, name, after in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)(?:\]\([^)]+\))?\n\n(.*)", read(page)):
+            assert len(alternative.split()) > 5, f"{relative(page)}: {name} has no text that describes it"
+            assert re.match(r"\*\w|\*`", after), f"{relative(page)}: {name} has no caption in italics below it"
+            shown += 1
+        assert not re.search(r"<img(?![^>]+alt=)", read(page)), relative(page)
+    assert shown > 5
+
+
 @pytest.mark.parametrize("folder", ["ops", "assets", "pipelines", "mlflow", "config", "tests", "."])
 def test_every_page_that_code_names_exists(folder: str) -> None:
     pattern = "**/*" if folder != "." else "*"

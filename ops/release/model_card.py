@@ -148,8 +148,8 @@ keys. Stored responses and the ledger are kept in the folder `.podium` of this f
 that variable is set. The field `custom_inputs` holds the options of a request, such as its budget, its deadline and the
 workers that it may ask. The field `custom_outputs` holds the workflow with its steps, their tokens and their cost."""
 _READING = (
-    "Each row is one benchmark. Tokens and USD are those of the workers for one question. In means over benchmarks, every "
-    "benchmark has the same weight."
+    "Each row is one benchmark. Tokens and USD are those of the workers for one question. In means over benchmarks, "
+    "every benchmark has the same weight."
 )
 _LIMITS = (
     "It was measured on single questions with one right answer, and not on conversations. It sends questions to the "

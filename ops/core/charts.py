@@ -267,7 +267,8 @@ class Plane(Chart):
                 [point.x for point in own], [point.y.value for point in own],
                 yerr=list(zip(*(point.y.reach for point in own), strict=True)),
                 fmt=marker, color=colour, markeredgecolor=INK,
-                markersize=12 if group == "Conductor" else 6 if narrow else 8, elinewidth=1, capsize=2, label=group, zorder=3,
+                markersize=12 if group == "Conductor" else 6 if narrow else 8,
+                elinewidth=1, capsize=2, label=group, zorder=3,
             )  # fmt: skip
         line = [self.points[place] for place in self.frontier]
         axes.step(
@@ -356,9 +357,9 @@ def figure(chart: Chart, width: float, label: str) -> Any:
 
 
 def png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
-    """Render the chart as PNG, by default its wide version. The narrow one has as many pixels, for sharp text."""
+    """Render the chart as PNG, by default its wide version."""
     buffer = BytesIO()
-    figure(chart, width, label).savefig(buffer, format="png", dpi=round(120 * WIDE_IN / width))
+    figure(chart, width, label).savefig(buffer, format="png", dpi=120 if width == WIDE_IN else 160)
     return buffer.getvalue()
 
 

@@ -465,7 +465,7 @@ def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
 
 FILE = "revisions.yaml"
 _HEAD = """\
-# Models that changed behind their names, found by `podium drift` (docs/release.md). The revision is part of every
+# Models that changed behind their names, found by `podium drift` (docs/retraining.md). The revision is part of every
 # cache key of the model's workers: answers of before are kept, and none is mixed with those of after. Remove a line to
 # take the old answers back.
 """

@@ -1,4 +1,4 @@
-"""Apply the promotion gate to a challenger: check its tags, find the champion, number the interim analysis, and decide."""
+"""Apply the promotion gate to a challenger: check its tags, find the champion, number the analysis, and decide."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def judged_otherwise(tags: Mapping[str, str], graders: Mapping[str, str]) -> list[str]:
-    """Return the benchmarks whose graders, including their versions, are not those that graded the version's answers."""
+    """Return the benchmarks whose graders, with their versions, are not those that graded the version's answers."""
     then = _pairs(tags.get("graders", ""))
     return [benchmark for benchmark, key in graders.items() if then.get(benchmark) != key]
 

@@ -95,7 +95,7 @@ class DriftRecord(Settings):
         return is_difference(self._strata(), confidence=confidence(false_alarms)) if self.pairs else False
 
     def difference(self, false_alarms: float) -> Interval | None:
-        """Return the mean change of the accuracy, with its interval at the confidence of one round; None without pairs."""
+        """Return the mean change of the accuracy with its interval at one round's confidence; None without pairs."""
         return score_interval(self._strata(), confidence=confidence(false_alarms)) if self.pairs else None
 
     def accuracies(self) -> tuple[float, float]:
@@ -196,7 +196,7 @@ def _right(row: ResponseRow) -> float:
 
 
 def stored_champion(setup: Setup) -> StoredSystem | None:
-    """Return the champion with the questions on which it was scored; None if there is no champion. Raises `DataError`."""
+    """Return the champion with the questions on which it was scored, or None without a champion. Raises `DataError`."""
     version = registry.champion(setup.workspace)
     if version is None:
         return None

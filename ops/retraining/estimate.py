@@ -116,7 +116,7 @@ def _shares(setup: Setup, run: Path) -> dict[str, float]:
 
 
 def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
-    """Estimate what it costs to ask the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
+    """Estimate the cost of asking the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
         Ask(system.worker, problem.benchmark, solo_messages(problem), sample_of(on), problem.grader)

@@ -67,7 +67,7 @@ class Follower:
             await asyncio.sleep(self._engine.settings.follow_s)
 
     async def look(self) -> bool:
-        """Serve the current version if another one is in service. Return whether the current version is in service now."""
+        """Serve the current version if another one is in service. Return whether it is in service now."""
         try:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""

@@ -1,4 +1,4 @@
-"""The engine for code without an event loop of its own, or with another one: MLflow's agent, a notebook, `podium ask`."""
+"""The engine for code that has no event loop, or another one: MLflow's agent, a notebook, `podium ask`."""
 
 from __future__ import annotations
 

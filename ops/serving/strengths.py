@@ -26,7 +26,7 @@ class Strengths:
 
     @classmethod
     def read(cls, data: Path) -> Strengths:
-        """Read `profiles.json` in the data of a checkout. The result is empty if the file is missing or cannot be read."""
+        """Read `profiles.json` in a checkout's data. The result is empty if the file is missing or cannot be read."""
         try:
             rows = json.loads((data / "profiles.json").read_text(encoding="utf-8"))["workers"]
             return cls(

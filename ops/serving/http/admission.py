@@ -59,7 +59,7 @@ class Admission:
         return self._mean_s * (self.waiting + 1) / self._at_once
 
     async def empty(self, seconds: float) -> bool:
-        """Admit no further request, and wait until all have ended. Return whether they ended within that many seconds."""
+        """Admit no further request, and wait until all have ended. Return whether they did within that many seconds."""
         self.closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

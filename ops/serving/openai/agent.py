@@ -23,7 +23,7 @@ class Exchange:
         self.problem, self.options = read_agent(request)
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """Return the response. If there is no answer, its text is the reason. `custom_outputs` hold the whole account."""
+        """Return the response. Without an answer, its text is the reason. `custom_outputs` hold the whole account."""
         outputs = answer.account(texts=True)
         if answer.text is not None:
             return _response(answer.text, "completed", outputs) | {"usage": usage(answer)}

@@ -55,7 +55,7 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
 
 
 def lab_of(podium: Podium) -> Lab:
-    """Return the recipe and the policies of this configuration. Raises `DataError` if the recipe has no training mix."""
+    """Return the recipe and the policies of this configuration. Raises `DataError` without a training mix."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():

@@ -82,7 +82,7 @@ def fail_orphaned_runs_and_alert(workspace: Workspace, instance: dg.DagsterInsta
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:
-    """Return the address of the run's page if `config/alerts.yaml` has the address of the web interface, otherwise ""."""
+    """Return the address of the run's page if `config/alerts.yaml` has that of the web interface, otherwise ""."""
     try:
         ui = load_alerts(workspace.config).ui_url
     except ConfigError:  # `notify` logs this error

@@ -1,4 +1,4 @@
-"""Notices, and the catalogue of alerts: which state is reported, and which command to run (docs/reference/alerts.md)."""
+"""Notices, and the catalogue of alerts: which state is reported, and the command to run (docs/reference/alerts.md)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Kept:
 
 
 def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:
-    """Append one line to the record in one write, so that lines of concurrent processes do not mix. Raises `OSError`."""
+    """Append one line to the record in one write, so that concurrent processes do not mix lines. Raises `OSError`."""
     problems = [delivery.problem for delivery in deliveries if not delivery.taken]
     line = json.dumps({"at": time.time(), **asdict(notice), "problems": problems}, ensure_ascii=False) + "\n"
     file = _file(workspace)

@@ -1,4 +1,4 @@
-"""What exhibits are made from: accuracy and price of every system on every benchmark, training curves and experiments."""
+"""The input of exhibits: accuracy and price of every system on every benchmark, training curves, experiments."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import why
 from ops.training.run.training_run import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
-from ops.workflow.grammar import parse
-from ops.workflow.rendering import render
+from ops.workflow.grammar import parse_workflow
+from ops.workflow.rendering import render_workflow
 
 POLL_S = 1.0
 _STATUS = re.compile(r"failed with code (-?\d+)")
@@ -171,7 +171,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
     prompting = plan.recipe.prompting
-    sample = parse(
+    sample = parse_workflow(
         rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
     )
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals differ between questions in this case
@@ -184,7 +184,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
-        shown["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", names))
-        drawn = render(sample.workflow, "svg", names)
+        shown["a_workflow"] = dg.MetadataValue.md(render_workflow(sample.workflow, "markdown", names))
+        drawn = render_workflow(sample.workflow, "svg", names)
         shown["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
     return shown

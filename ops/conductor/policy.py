@@ -35,7 +35,7 @@ from ops.core.messages import Message
 from ops.core.response import Response
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.controls import plain_messages
+from ops.workflow.controls import escape_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NO_CLIENT, Team
 
@@ -110,7 +110,7 @@ class PolicyCard(Settings):
             cards=self.cards,
             execution=execution,
         )
-        return team if len(there) == len(self.offered) else team.offering(there, renumbered=self.renumbered)
+        return team if len(there) == len(self.offered) else team.restrict_to(there, renumbered=self.renumbered)
 
     def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
         """Return the team extended by the pool's workers that the policy was not trained with, at the next ordinals and
@@ -124,8 +124,8 @@ class PolicyCard(Settings):
             return team
         workers = (*team.workers, *(pool.worker(name) for name in new))
         ordinals = (*team.ordinals, *range(len(team.workers), len(workers)))
-        whole = replace(team, workers=workers, cards=(*team.cards, *load_cards(data, new)), present=None)
-        return whole if len(ordinals) == len(workers) else whole.offering(ordinals)
+        whole = replace(team, workers=workers, cards=(*team.cards, *load_cards(data, new)), offered=None)
+        return whole if len(ordinals) == len(workers) else whole.restrict_to(ordinals)
 
     def write(self, folder: Path) -> None:
         write_text(folder / CARD, json.dumps(self.model_dump(mode="json"), indent=1))
@@ -251,7 +251,7 @@ def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) ->
 
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """Return a chat in its template up to the opening of the answer; control tokens in its contents are plain text."""
-    shown = plain_messages(tokenizer, messages)
+    shown = escape_messages(tokenizer, messages)
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
 

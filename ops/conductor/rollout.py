@@ -1,6 +1,6 @@
 """A rollout: one text of the Conductor, parsed, executed, graded and rewarded.
 
-Training and evaluation both use `ops.workflow.play`, so that training optimises what evaluation measures.
+Training and evaluation both use `ops.workflow.answer_questions`, so that training optimises what evaluation measures.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ops.core.problem import Grade, Problem
-from ops.workflow.grammar import Parsed
-from ops.workflow.judging import graded
+from ops.workflow.grammar import ParseResult
+from ops.workflow.judging import grade_answers
 from ops.workflow.literals import FormatFailure
-from ops.workflow.play import Question, play
+from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import NO_CLIENT, Team
-from ops.workflow.trace import UNSCORABLE, Round, WorkflowTrace
+from ops.workflow.trace import UNSCORABLE_STATUSES, Round, WorkflowTrace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
 REWARDS: dict[Outcome, float | None] = {"right": 1.0, "wrong": 0.5, "invalid": 0.0, "unscorable": None}
 """Section 3.1 of arXiv:2512.04388; "unscorable" (a worker could not be reached, or the deadline passed) is left out of
 the group baseline instead of being punished."""
-CUT_OFF = Parsed(None, FormatFailure.CUT_OFF, "the limit of tokens came before the end")
+CUT_OFF = ParseResult(None, FormatFailure.CUT_OFF, "the limit of tokens came before the end")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Rollout:
     """The outcome of one completion."""
 
     text: str
-    parsed: Parsed
+    parsed: ParseResult
     trace: WorkflowTrace | None
     """None if the completion is not a workflow, or keeps the answer of the previous round."""
     grade: Grade | None
@@ -73,7 +73,7 @@ async def roll_out(
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
     before = [None] * len(texts) if after is None else after
     given = zip(texts, problems, teams, samples, before, strict=True)
-    traces = await play(
+    traces = await answer_questions(
         [
             Question(problem, offered, own, text, CUT_OFF if i in cut_off else None, earlier.round if earlier else None)
             for i, (text, problem, offered, own, earlier) in enumerate(given)
@@ -81,7 +81,7 @@ async def roll_out(
     )
     rounds = [trace.rounds[-1] for trace in traces]
     client = teams[0].client if teams else NO_CLIENT
-    grades = await graded(problems, [each.answer for each in rounds], client)
+    grades = await grade_answers(problems, [each.answer for each in rounds], client)
     return [_rollout(*each) for each in zip(rounds, grades, before, strict=True)]
 
 
@@ -91,6 +91,6 @@ def _rollout(made: Round, grade: Grade | None, after: Rollout | None) -> Rollout
         return replace(own, grade=after.grade, outcome=after.outcome)
     if made.trace is None:
         return own
-    if made.trace.status in UNSCORABLE or (grade is not None and grade.unscorable):
+    if made.trace.status in UNSCORABLE_STATUSES or (grade is not None and grade.unscorable):
         return replace(own, outcome="unscorable")
     return replace(own, outcome="right" if grade is not None and grade.correct else "wrong")

@@ -8,7 +8,7 @@ from ops.conductor.policy import Completion, PolicyCard, TextWriter
 from ops.config import PromptedPolicy, StaticPolicy
 from ops.core.errors import PodiumError
 from ops.core.messages import Message, Sample
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -27,7 +27,7 @@ async def write_workflow(worker: int, prompt: str, team: Team, sample: int | Sam
     The executor applies the same cache, limits, deadline and handling of failures as to any other call. Raises
     `OverBudget` and `ConfigError` as the client does.
     """
-    return await execute(Workflow.single(worker, WRITE), prompt, team, sample=sample)
+    return await execute_workflow(Workflow.single(worker, WRITE), prompt, team, sample=sample)
 
 
 class PromptedConductor:

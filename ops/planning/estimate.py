@@ -29,7 +29,7 @@ from ops.precaching.precache import solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, price_of
-from ops.workflow.judging import question
+from ops.workflow.judging import build_judge_request
 
 CHARACTERS_PER_TOKEN = 4.0
 """Approximate ratio in English text, used for workers without measured token counts."""
@@ -212,8 +212,8 @@ class Prices:
         question: float = 0.0,
         judges: Mapping[str, Worker] | None = None,
     ) -> None:
-        """`measured`: measurements of these workers, not of another pool's. `question`: mean tokens of a question, used
-        if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
+        """`measured`: measurements of these workers, not of another pool's. `build_judge_request`: mean tokens of a
+        question, used if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
         self.judges = judges or {}
         self.workers, self._measured, self._question = workers, measured or Measured(), question
         self._file, self._of_worker = pool_file, {worker.name: worker for worker in workers}
@@ -336,7 +336,6 @@ class WorkerCost:
         if worker.tokens_per_minute:
             limits.append(self.tokens.times(60 / worker.tokens_per_minute))
         return Range.longest(*limits)
-
 
     @property
     def process_s(self) -> Range:
@@ -526,7 +525,7 @@ def _verdicts(asks: Iterable[Ask], cache: ResponseCache, prices: Prices) -> Iter
             continue
         response = cache.get(ask.key)
         if response is not None and (answer := GRADERS[ask.problem.grader].answer(ask.problem, response.text)):
-            judge, messages = question(ask.problem, answer)
+            judge, messages = build_judge_request(ask.problem, answer)
             yield Ask(judge, ask.benchmark, messages, grader=VERDICT)
 
 

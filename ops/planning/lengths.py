@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
-from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
+from ops.workflow.prompt import build_conductor_messages, build_recursive_messages, load_few_shots
 
 QUESTION = (150.0, 1500.0)
 """Assumed tokens of a question if no questions are stored: mean, maximum."""
@@ -113,7 +113,7 @@ def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
     shown = recipe.prompting.model_copy(update={"cards": False})
     few_shots = load_few_shots(setup.workspace.texts, recipe.prompting.few_shots)
     nothing = Problem("", "", "", "test", "", "", "text")
-    frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
+    frame = _tokens(message["content"] for message in build_conductor_messages(nothing, offered, shown, few_shots))
     frame += CARD_TOKENS * offered * recipe.prompting.cards
     template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
     return [template + _finer(recipe) * (frame + question) for question in questions]
@@ -148,7 +148,9 @@ def _round_adds(setup: Setup, rows: Sequence[ResponseRow], finer: float) -> tupl
     if limit is not None:
         said = [min(tokens, limit + CUT_TOKENS) for tokens in said]
         most = min(most, limit + CUT_TOKENS)
-    words = _tokens(message["content"] for message in recursive_messages([], "", "", style=recipe.prompting.style))
+    words = _tokens(
+        message["content"] for message in build_recursive_messages([], "", "", style=recipe.prompting.style)
+    )
     turns, written = 2 * TURN_TOKENS, recipe.grpo.max_completion_tokens
     mean = turns + USUAL_COMPLETION * written + finer * (words + fmean(said))
     return mean, turns + written + finer * (words + most)

@@ -165,9 +165,9 @@ class LoadedVersion:
         if isinstance(self.conductor, PromptedConductor):
             return
         problems = [question(text, RequestOptions()) for text in _PROBES]
-        prompts = [self.team.messages(problem) for problem in problems]
+        prompts = [self.team.build_messages(problem) for problem in problems]
         completions = self.conductor.complete(prompts, temperature=0.0, seed=0)
-        if all(self.team.read(completion.text).workflow is None for completion in completions):
+        if all(self.team.parse(completion.text).workflow is None for completion in completions):
             raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
 
     def close(self) -> None:

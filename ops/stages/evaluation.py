@@ -27,7 +27,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records, scan
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ def score_policy(
         ):
             done = 0
 
-            def count(played: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
+            def count(played: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
                 nonlocal done
                 sample.take(played, traces)
                 done += len(played)

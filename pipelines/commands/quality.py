@@ -81,7 +81,7 @@ def measure_judges(
     from ops.planning.estimate import VERDICT, Ask, Prices, estimate, total
     from ops.precaching.opening import open_client
     from ops.quality.agreement import measure, save_agreement
-    from ops.workflow.judging import question
+    from ops.workflow.judging import build_judge_request
     from pipelines.asking import confirm_spending
 
     setup = _configured(workspace, recipe_file)
@@ -91,7 +91,7 @@ def measure_judges(
     client, costs, todo = open_client(setup.beside("judges"), "quality"), [], {}
     for name, grader in setup.recipe.judges.items():
         own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
-        asked = [question(each.problem, each.answer) for each in own]
+        asked = [build_judge_request(each.problem, each.answer) for each in own]
         asks = [Ask(judge, name, messages, grader=VERDICT) for judge, messages in asked]
         costs.append(estimate(asks, client.cache, Prices([grader.judge], pool_file=setup.pool_file), name))
     cost = total(costs)

@@ -29,7 +29,7 @@ from ops.release.lineage import Lineage
 from ops.synthetic.problems import generate
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.bench.row import Row, sized
 from tests.command import PODIUM
 from tests.releases import scored
@@ -116,7 +116,7 @@ def _prompts() -> list[list[Message]]:
     recipe, offered = load_recipe(config, "quickstart"), len(load_pool(config, "quickstart").names)
     names = training_benchmarks()
     problems = [each for name in names for each in generate(name, "test", QUESTIONS // len(names), 1)]
-    return [conductor_messages(problem, offered, recipe.prompting, ()) for problem in problems]
+    return [build_conductor_messages(problem, offered, recipe.prompting, ()) for problem in problems]
 
 
 PARTS = (rows,)

@@ -161,24 +161,30 @@ def _plan(folder: Path) -> Any:
     from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
     from ops.training.cold_start.supervised import fit, scratch_model
     from ops.training.run.training_run import RunPlan
-    from ops.workflow.prompt import conductor_messages, offer
+    from ops.workflow.prompt import assign_ordinals, build_conductor_messages
 
     root = Workspace.find().root
     recipe = load_recipe(root / "config", "quickstart")
     pool = load_pool(root / "config", recipe.pool)
-    grpo = recipe.grpo.model_copy(update={
-        "steps": STEPS, "learning_rate": 1e-12, "checkpoint_every": 1000, "micro_batch": sized(128, 8),
-        "questions_per_step": sized(8, 2), "rollouts_per_question": sized(16, 4),
-    })
+    grpo = recipe.grpo.model_copy(
+        update={
+            "steps": STEPS,
+            "learning_rate": 1e-12,
+            "checkpoint_every": 1000,
+            "micro_batch": sized(128, 8),
+            "questions_per_step": sized(8, 2),
+            "rollouts_per_question": sized(16, 4),
+        }
+    )
     recipe = recipe.model_copy(update={"grpo": grpo})
     problems = [p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate(name, "train", 40, 1)]
-    offered = tuple(worker.name for worker in offer(pool, recipe.seed))
+    offered = tuple(worker.name for worker in assign_ordinals(pool, recipe.seed))
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)
     settings = ColdStart(steps=sized(60, 5), batch=sized(32, 8), learning_rate=2e-3)
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(offered), recipe.prompting, ()),
+            "prompt": build_conductor_messages(problem, len(offered), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],
         }
         for problem, workflow in islice(sampler.stream(problems), settings.steps * settings.batch)

@@ -1,8 +1,8 @@
 """Measure the embedded pool with `python -m tests.bench.landing` (`make landing`) and write the docs.
 
 Every workflow of a fixed set runs on the same questions directly with the embedded workers: the executor composes the
-messages (`worker_messages`), the real graders grade the answers, and costs are the pool's prices. The best workflow of
-a family is chosen on training questions and measured on others.
+messages (`build_worker_messages`), the real graders grade the answers, and costs are the pool's prices. The best
+workflow of a family is chosen on training questions and measured on others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ops.synthetic.plugin import tokens
 from ops.synthetic.problems import generate
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
-from ops.workflow.execution import worker_messages
+from ops.workflow.execution import build_worker_messages
 
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
 POOL = load_pool(Workspace.find().config, "quickstart")
@@ -58,7 +58,7 @@ class Bench:
         graph = workflow(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
-            messages = worker_messages(graph, index, worker_prompt(problem), responses)
+            messages = build_worker_messages(graph, index, worker_prompt(problem), responses)
             key = f"{step.worker}{messages}"
             responses[index], price = self._ask(POOL.names[step.worker], messages, Sample(sample, asked[key]))
             asked[key] += 1
@@ -182,7 +182,7 @@ def traced() -> str:
             if problem.grader == "code":
                 continue
             graph = workflow(chain("alone", (name, SOLVE)).steps, POOL.names)
-            messages = worker_messages(graph, 0, worker_prompt(problem), {})
+            messages = build_worker_messages(graph, 0, worker_prompt(problem), {})
             thought = think(name, messages, temperature=POOL.worker(name).temperature or 1.0)
             new = {step.kind for step in thought.missteps} - kinds
             if len(thought.missteps) == 1 and new and not grade_many([(problem, thought.text)])[0].correct:

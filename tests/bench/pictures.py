@@ -12,9 +12,9 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.synthetic.plugin import answer
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.rendering import render
+from ops.workflow.rendering import render_workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 
@@ -67,7 +67,7 @@ class Embedded:
 def traced(workflow: Workflow = RUN) -> WorkflowTrace:
     """Execute a workflow and return its trace. Raises `ValueError` if its answer is wrong."""
     offered = [POOL.worker(name) for name in NAMES]
-    trace = asyncio.run(execute(workflow, QUESTION, Team(offered, Embedded())))
+    trace = asyncio.run(execute_workflow(workflow, QUESTION, Team(offered, Embedded())))
     if trace.answer is None or not trace.answer.endswith(f"Answer: {ANSWER}"):
         raise ValueError(f"{QUESTION} was answered with {trace.answer!r}")
     return trace
@@ -128,6 +128,6 @@ def pictures() -> dict[str, str]:
     """Return file name in docs/images → its SVG."""
     return {
         "question.svg": question_picture(),
-        "workflow-aggregate.svg": render(AGGREGATE, "svg"),
-        "workflow-run.svg": render(traced(), "svg"),
+        "workflow-aggregate.svg": render_workflow(AGGREGATE, "svg"),
+        "workflow-run.svg": render_workflow(traced(), "svg"),
     }

@@ -149,7 +149,7 @@ def confidence(loaded: LoadedVersion, policy: Path) -> Score:
                     logs[number].append(float(value))
                 return chosen
 
-            prompts = chats.prompts([loaded.team.messages(problem) for problem in problems], longest)
+            prompts = chats.prompts([loaded.team.build_messages(problem) for problem in problems], longest)
             written = decoder.generate(prompts, longest, chats.ends, choose)
             found += [float(np.mean(log[: len(tokens)])) for log, tokens in zip(logs, written, strict=True)]
         return np.array(found)

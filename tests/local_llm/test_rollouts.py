@@ -31,7 +31,7 @@ from ops.training.cold_start.supervised import fit
 from ops.training.grpo.trainer import run
 from ops.training.run.training_run import CURVE, RunPlan
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, SMOLLM, served
 from tests.unit.training.tiny import tiny_plan
@@ -101,7 +101,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     completion = [{"role": "assistant", "content": Workflow.single(card.offered.index("guesser")).render()}]
     examples: list[SftExample] = [
-        {"prompt": conductor_messages(each, len(card.offered), card.prompting, ()), "completion": completion}
+        {"prompt": build_conductor_messages(each, len(card.offered), card.prompting, ()), "completion": completion}
         for each in read_problems(plan.problems)
     ]
     fit(model.float(), tokenizer, examples * LESSONS, ColdStart(steps=LESSONS, batch=8, learning_rate=1e-4), 1)

@@ -27,7 +27,7 @@ from ops.synthetic.problems import generate
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
 from ops.training.cold_start.supervised import fit, scratch_model
-from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from ops.workflow.prompt import PromptTooLongError, build_conductor_messages
 from tests.team.servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def taught(folder: Path, pool: Pool) -> None:
     settings = ColdStart(steps=60, batch=16, learning_rate=2e-3)
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(pool.names), PROMPTING, ()),
+            "prompt": build_conductor_messages(problem, len(pool.names), PROMPTING, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],
         }
         for problem, workflow in islice(sampler.stream(problems(40)), settings.steps * settings.batch)
@@ -113,7 +113,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     pool, folder = load_pool(ROOT / "config", "quickstart"), tmp_path_factory.mktemp("scratch") / "local-abc"
     taught(folder, pool)
     card(pool, generation=Generation(repetition_penalty=1.05)).write(folder)
-    chats = [list(map(dict, conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
+    chats = [list(map(dict, build_conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
     with closing(load_conductor(folder, Workspace(folder.parent), VLLM)) as server:
         assert isinstance(server, ServedConductor)
         assert server.write([]) == []

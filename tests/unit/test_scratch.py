@@ -23,7 +23,7 @@ from ops.conductor.writer import load_here
 from ops.config import Generation, PretrainedPolicy, Prompting, load_pool
 from ops.core.messages import Message
 from ops.synthetic.problems import generate
-from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from ops.workflow.prompt import PromptTooLongError, build_conductor_messages
 from tests.builders import SCRATCH_COMPLETION, scratch_policy
 from tests.unit.training.tiny import ROOT, as_llama, tiny_plan
 
@@ -55,7 +55,7 @@ def prompts(count: int, seed: int = 1) -> list[list[Message]]:
     drawn, offered = Random(seed), len(load_pool(ROOT / "config", "quickstart").names)
     prompting = Prompting(style="compact", few_shots="none")
     real = [
-        conductor_messages(problem, offered, prompting, ())
+        build_conductor_messages(problem, offered, prompting, ())
         for name in ("math500", "mmlu", "rlpr")
         for problem in generate(name, "test", 1 + count // 4, seed)
     ]

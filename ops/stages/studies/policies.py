@@ -41,7 +41,7 @@ from ops.stages.making import Making, rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 
 VALIDATED = 100
 """Number of validation problems of a cold start if the recipe holds none out."""
@@ -98,7 +98,7 @@ def _executed(
     rows: list[OutcomeRow] = []
     done = 0
 
-    def counted(more: Sequence[OutcomeRow], _: Sequence[Trace]) -> None:
+    def counted(more: Sequence[OutcomeRow], _: Sequence[QuestionTrace]) -> None:
         nonlocal done
         done += len(more)
         count(done)

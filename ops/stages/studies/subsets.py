@@ -225,7 +225,7 @@ class Bench:
             conductor = self._loaded[policy]
             team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
             team = team if newcomer is None else with_worker(team, newcomer, cards)
-            team = team.offering(part, renumbered=renumbered)
+            team = team.restrict_to(part, renumbered=renumbered)
             return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 
         key = {**scores_key(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}

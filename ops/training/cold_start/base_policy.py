@@ -25,7 +25,7 @@ from ops.training.cold_start.validation import ColdStartRecord, drawing, held_ou
 from ops.training.run.checkpoints import full_disk_reported
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.prompt import offer
+from ops.workflow.prompt import assign_ordinals
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
@@ -64,7 +64,7 @@ def base_policy_inputs(setup: Setup) -> Key:
 
 def _offered(setup: Setup) -> list[str]:
     """Return the names of the workers in the order of their ordinals; a static workflow names its workers itself."""
-    names = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+    names = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return sorted(names) if isinstance(setup.recipe.policy, StaticPolicy) else names
 
 
@@ -97,7 +97,7 @@ def _offer_seed(recipe: Recipe) -> int | None:
 
 
 def _cards(setup: Setup) -> tuple[WorkerCard, ...]:
-    offered = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+    offered = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return load_cards(setup.workspace.data, offered) if setup.recipe.prompting.cards else ()
 
 
@@ -144,7 +144,7 @@ def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | No
     card = PolicyCard(
         recipe=recipe.name,
         pool=setup.pool,
-        offered=tuple(worker.name for worker in offer(setup.pool, _offer_seed(recipe))),
+        offered=tuple(worker.name for worker in assign_ordinals(setup.pool, _offer_seed(recipe))),
         prompting=recipe.prompting,
         cards=_cards(setup),
         execution=recipe.execution,

@@ -16,8 +16,8 @@ from ops.training.cold_start.exploration import explore
 from ops.training.cold_start.recursive_examples import alone, second_rounds
 from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
 from ops.workflow.grammar import Workflow
-from ops.workflow.play import next_messages
-from ops.workflow.prompt import with_unknown_words
+from ops.workflow.play import build_next_round_messages
+from ops.workflow.prompt import mask_words
 from ops.workflow.team import Team
 
 
@@ -84,14 +84,14 @@ async def sample_examples(
     for number in range(count):
         if random.random() < settings.recursive_share:
             problem, before, workflow = next(second)
-            prompt = next_messages(team, problem, before.workflow.render(), before.answer, limits)
+            prompt = build_next_round_messages(team, problem, before.workflow.render(), before.answer, limits)
         else:
             problem, workflow = next(first)
-            asked = with_unknown_words(problem, team.prompting.unknown_words, f"{setup.recipe.seed} {number}")
-            prompt = team.messages(asked)
+            asked = mask_words(problem, team.prompting.unknown_words, f"{setup.recipe.seed} {number}")
+            prompt = team.build_messages(asked)
             if adaptive is not None and settings.parts_share and random.random() < settings.parts_share:
                 part = adaptive.drawn(len(team.workers), setup.recipe.seed, problem.key, number)
-                prompt = team.offering(part, renumbered=adaptive.reshuffle).messages(asked)
+                prompt = team.restrict_to(part, renumbered=adaptive.reshuffle).build_messages(asked)
                 workflow = sampler.draw(problem, part)
                 workflow = workflow.renumbered(part) if adaptive.reshuffle else workflow
         examples.append({"prompt": prompt, "completion": [{"role": "assistant", "content": workflow.render()}]})

@@ -16,7 +16,7 @@ from ops.conductor.rollout import roll_out
 from ops.core.problem import Problem
 from ops.training.cold_start.recursive_examples import FirstRound
 from ops.training.cold_start.sampling import WorkflowSampler
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 
 BATCH = 256
@@ -133,7 +133,7 @@ def _chains(team: Team, random: Random) -> Iterator[Workflow]:
     """Return every ordered pair of workers in random order; the second reads the first one's response."""
     pairs = list(product(range(len(team.workers)), repeat=2)) if team.prompting.max_steps > 1 else []
     random.shuffle(pairs)
-    return (Workflow((Step(first, SOLVE), Step(second, SOLVE, "all"))) for first, second in pairs)
+    return (Workflow((Step(first, SOLVE_SUBTASK), Step(second, SOLVE_SUBTASK, "all"))) for first, second in pairs)
 
 
 def _taught(problem: Problem, tally: WorkflowTally, right: Iterable[Workflow]) -> Iterator[Workflow]:

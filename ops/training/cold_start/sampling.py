@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.settings_files import read_yaml
-from ops.workflow.grammar import SOLVE, Access, AccessMode, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Access, AccessMode, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
 """Probabilities of 1, 2, 3 and 4 steps if a single worker is known to succeed."""
@@ -145,7 +145,7 @@ class WorkflowSampler:
         steps = []
         for index, worker in enumerate(workers):
             plain = guided and count == 1
-            subtask = SOLVE if plain and self._random.random() < 0.5 else self._subtask(worker, problem)
+            subtask = SOLVE_SUBTASK if plain and self._random.random() < 0.5 else self._subtask(worker, problem)
             sees = index > 0 and self._random.random() < SEES_EARLIER
             steps.append(Step(self._ordinals[worker], subtask, self._access(index) if sees else "none"))
         return Workflow(tuple(steps))
@@ -187,7 +187,7 @@ class WorkflowSampler:
         for subtask in self._subtasks:
             spoken = self._spoken.get((worker, subtask.say), 0.0)
             weights.append(_FLOOR + _SPOKEN_ELSEWHERE * spoken + _SPOKEN_HERE * (subtask.about in here))
-        return self._random.choices([SOLVE, *(subtask.say for subtask in self._subtasks)], weights)[0]
+        return self._random.choices([SOLVE_SUBTASK, *(subtask.say for subtask in self._subtasks)], weights)[0]
 
 
 def _moved(step: Step, at: int, by: int) -> Step:

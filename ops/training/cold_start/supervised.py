@@ -24,7 +24,7 @@ from ops.config import ColdStart, Lora, ScratchPolicy
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.run.allocator import reused_memory
-from ops.workflow.controls import plain_messages
+from ops.workflow.controls import escape_messages
 
 WINDOW = 16
 """Number of batches among which examples are sorted by length."""
@@ -79,7 +79,7 @@ def bucketed(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftE
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, example: SftExample) -> SftExample:
-    prompt, completion = (plain_messages(tokenizer, part) for part in (example["prompt"], example["completion"]))
+    prompt, completion = (escape_messages(tokenizer, part) for part in (example["prompt"], example["completion"]))
     return {"prompt": prompt, "completion": completion}
 
 

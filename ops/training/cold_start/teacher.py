@@ -63,7 +63,7 @@ async def taught(
     keyed = {(problem.benchmark, problem.id): problem.key for problem in problems}
     workflows: dict[str, dict[Workflow, None]] = {}
     for row in sorted((row for row in rows if row.correct), key=lambda row: row.cost_usd):
-        workflow = team.read(row.completion).workflow
+        workflow = team.parse(row.completion).workflow
         if workflow is not None:
             workflows.setdefault(keyed[row.benchmark, row.problem_id], {})[workflow] = None
     found = {key: list(each) for key, each in workflows.items()}

@@ -158,14 +158,14 @@ def validate(
     """
     failures: Counter[str] = Counter()
     for start in range(0, len(problems), BATCH):
-        prompts = [team.messages(problem) for problem in problems[start : start + BATCH]]
+        prompts = [team.build_messages(problem) for problem in problems[start : start + BATCH]]
         for completion in conductor.complete(
             prompts,
             temperature=recipe.grpo.temperature,
             seed=recipe.seed + start,
             max_tokens=recipe.grpo.max_completion_tokens,
         ):
-            reading = team.read(completion.text) if completion.ended else CUT_OFF
+            reading = team.parse(completion.text) if completion.ended else CUT_OFF
             if reading.workflow is None:
                 failures[str(reading.failure or FormatFailure.NO_ASSIGNMENT)] += 1
         if on_progress is not None:

@@ -19,8 +19,8 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.run.training_run import RunPlan
 from ops.training.step.questions import Row
-from ops.workflow.controls import plain_messages
-from ops.workflow.prompt import check_length, with_unknown_words
+from ops.workflow.controls import escape_messages
+from ops.workflow.prompt import check_prompt_length, mask_words
 from ops.workflow.team import Team
 
 
@@ -67,13 +67,15 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
         if adaptive is not None:
             there = tuple(team.ordinals)
             ordinals = [there[i] for i in adaptive.offered(len(there), plan.recipe.seed, problem.key, epoch)]
-            shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
+            shown = team.restrict_to(ordinals, renumbered=adaptive.reshuffle)
             more = {"offered": ordinals}
-        asked = with_unknown_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")
-        messages = shown.messages(asked)
+        asked = mask_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")
+        messages = shown.build_messages(asked)
         if context is not None:
-            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
-        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
+            check_prompt_length(
+                messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens
+            )
+        return {"prompt": escape_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
 
     return row
 

@@ -40,7 +40,7 @@ from ops.training.step.overlap import OverlappedTrainer
 from ops.training.step.questions import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
-from ops.workflow.play import Fits
+from ops.workflow.play import HasRoom
 from ops.workflow.team import Team
 
 
@@ -130,7 +130,7 @@ def run(plan: RunPlan, folder: Path, report: Report, callbacks: Sequence[Trainer
 
 
 def _trainer(
-    plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: Fits,
+    plan: RunPlan, problems: dict[str, Problem], team: Team, curve: Curve, ends: Sequence[int], fits: HasRoom,
     waiting: Patience, first: FirstStep | None,
 ) -> Callable[..., TimedTrainer]:  # fmt: skip
     """Make the trainer of the plan's stage with the arguments that all stages share."""

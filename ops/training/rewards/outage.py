@@ -37,7 +37,7 @@ class FirstStep:
             return
         self._judged = True
         written = enumerate(zip(texts, teams, strict=True))
-        parsed = [CUT_OFF if i in cut_off else team.read(text) for i, (text, team) in written]
+        parsed = [CUT_OFF if i in cut_off else team.parse(text) for i, (text, team) in written]
         failures = Counter(str(reading.failure) for reading in parsed if reading.failure)
         share = failures.total() / max(1, len(parsed))
         if share > self._max_invalid:

@@ -16,7 +16,7 @@ from ops.config import Grpo
 from ops.core.problem import Problem
 from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
 from ops.training.rewards.reward_term import contributions
-from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
+from ops.workflow.strategy import SHAPES, classify_shape, count_worker_use, measure_diversity, workflow_pattern
 from ops.workflow.team import Team
 
 FIRST, SECOND = "round_1", "round_2"
@@ -99,7 +99,7 @@ class StepStatistics:
     counts: Counter[str] = field(default_factory=Counter)
     """Rollouts by outcome (`share/…`), way to fail (`invalid/…`) and strategy (`shape/…`)."""
     every_pattern: Counter[str] = field(default_factory=Counter)
-    """Pattern (`ops.workflow.strategy.pattern`) → rollouts."""
+    """Pattern (`ops.workflow.strategy.workflow_pattern`) → rollouts."""
     planned_steps: int = 0
     """Share of all well-formed workflows."""
     calls: int = 0
@@ -131,10 +131,10 @@ class StepStatistics:
     def values(self) -> dict[str, float]:
         """Return one number per name: counts, shares of the rollouts in [0, 1], USD, seconds.
 
-        `right_if_valid` is the share of correct answers among those of valid workflows, `diversity` the entropy of the
-        patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
+        `right_if_valid` is the share of correct answers among those of valid workflows, `measure_diversity` the entropy
+        of the patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
         """
-        patterns, entropy = diversity(self.every_pattern.elements())
+        patterns, entropy = measure_diversity(self.every_pattern.elements())
         graded = self.counts["share/right"] + self.counts["share/wrong"]
         return {
             "rollouts": self.rollouts,
@@ -183,7 +183,7 @@ def following(before: StepStatistics, after: StepStatistics) -> StepStatistics:
 
 
 def _joined(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    return use(
+    return count_worker_use(
         (domain, name)
         for part in parts
         for domain, counts in part.items()
@@ -202,7 +202,7 @@ def summarize(
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
     answers = [step for trace in traces for step in trace.steps if step.is_paid]
-    used = use(
+    used = count_worker_use(
         (problem.domain, step.worker)
         for rollout, problem in zip(rollouts, problems, strict=True)
         if rollout.trace
@@ -212,11 +212,11 @@ def summarize(
     tally.update({f"shape/{name}": 0 for name in SHAPES})
     tally.update(f"share/{rollout.outcome}" for rollout in rollouts)
     tally.update(f"invalid/{rollout.parsed.failure}" for rollout in rollouts if rollout.parsed.failure)
-    tally.update(f"shape/{shape(workflow)}" for workflow in workflows)
+    tally.update(f"shape/{classify_shape(workflow)}" for workflow in workflows)
     return StepStatistics(
         rollouts=len(rollouts),
         counts=tally,
-        every_pattern=Counter(map(pattern, workflows)),
+        every_pattern=Counter(map(workflow_pattern, workflows)),
         planned_steps=sum(len(workflow.steps) for workflow in workflows),
         calls=len(answers),
         cached_calls=sum(step.response.cached for step in answers),
@@ -226,7 +226,9 @@ def summarize(
         scorable=sum(rollout.reward is not None for rollout in rollouts),
         terms=_totals(added),
         use=used,
-        outcomes=use((problem.domain, rollout.outcome) for rollout, problem in zip(rollouts, problems, strict=True)),
+        outcomes=count_worker_use(
+            (problem.domain, rollout.outcome) for rollout, problem in zip(rollouts, problems, strict=True)
+        ),
         sample=next((r.text for r in reversed(rollouts) if r.outcome == "right"), ""),
     )
 
@@ -278,7 +280,9 @@ def reward_function(
     ) -> list[float | None]:
         started = time.perf_counter()
         samples = worker_samples.of(epoch[0], range(len(problem)))  # all rows of a step belong to one epoch
-        teams = [team] * len(problem) if offered is None else [team.offering(e, renumbered=renumbered) for e in offered]
+        teams = (
+            [team] * len(problem) if offered is None else [team.restrict_to(e, renumbered=renumbered) for e in offered]
+        )
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}

@@ -25,8 +25,8 @@ from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.training_run import RunPlan
-from ops.workflow.grammar import parse
-from ops.workflow.rendering import render
+from ops.workflow.grammar import parse_workflow
+from ops.workflow.rendering import render_workflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -210,8 +210,8 @@ class Tracking:
 
     def _drawn(self, text: str) -> str:
         offered, prompting = self._plan.offered, self._plan.recipe.prompting
-        read = parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
-        drawn = render(read.workflow, "markdown", offered) if read.workflow is not None else ""
+        read = parse_workflow(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
+        drawn = render_workflow(read.workflow, "markdown", offered) if read.workflow is not None else ""
         return f"{drawn}\n\n```\n{text}\n```\n"
 
 

@@ -24,7 +24,7 @@ from ops.core.problem import Problem
 from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
 from ops.training.rewards.reward import StepStatistics, WorkerSamples, counted, summarize
 from ops.training.rewards.reward_term import contributions
-from ops.workflow.play import Fits, next_messages
+from ops.workflow.play import HasRoom, build_next_round_messages
 from ops.workflow.team import Team
 
 
@@ -104,7 +104,7 @@ class RoundRewards:
         worker_samples: WorkerSamples,
         ends: Collection[int],
         patience: Patience,
-        fits: Fits,
+        fits: HasRoom,
         first_step: FirstStep | None = None,
     ) -> None:
         self._problems, self._team, self._recursive, self._on_batch = problems, team, recursive, on_batch
@@ -122,7 +122,7 @@ class RoundRewards:
         started = time.perf_counter()
         rollouts = await self._rolled_out(questions, texts, ids, epoch, {})
         prompts = {
-            place: next_messages(
+            place: build_next_round_messages(
                 self._team,
                 self._problems[questions[place]],
                 rollout.text,

@@ -21,7 +21,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.results.outcome_rows import OutcomeRow
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.builders import make_problem
 
@@ -88,7 +88,7 @@ def test_a_static_policy_writes_its_workflow_with_the_cards_ordinals(tmp_path: P
     stored(tmp_path, StaticPolicy.of_file(STATIC))
     conductor = load_conductor(tmp_path, Workspace(tmp_path))
     assert isinstance(conductor, StaticConductor)
-    text = Workflow((Step(0, SOLVE), Step(0, "Check it.", (0,)))).render()
+    text = Workflow((Step(0, SOLVE_SUBTASK), Step(0, "Check it.", (0,)))).render()
     assert conductor.write([[{"role": "user", "content": "?"}]] * 2) == [text, text]
 
 

@@ -24,7 +24,7 @@ from ops.grading.graders.judge import UNREADABLE, code
 from ops.precaching.precache import precache, write_responses
 from ops.results.table import of_responses, records
 from ops.workflow.grammar import Workflow
-from ops.workflow.judging import graded
+from ops.workflow.judging import grade_answers
 from ops.workflow.team import Team
 from tests.builders import Answering, make_problem
 
@@ -247,7 +247,7 @@ def replying(reply: str | Exception) -> Answering:
 
 
 def verdict(client: Any, answer: str = "It is 4.", **fields: Any) -> Grade:
-    [given] = asyncio.run(graded([judged_problem(**fields)], [answer], client))
+    [given] = asyncio.run(grade_answers([judged_problem(**fields)], [answer], client))
     assert given is not None
     return given
 
@@ -357,7 +357,7 @@ def test_a_judges_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path
 
 def test_answers_of_several_graders_keep_their_places() -> None:
     problems = [judged_problem(), make_problem(), judged_problem(question="And 3?"), make_problem()]
-    grades = asyncio.run(graded(problems, ["4", "Answer: 4", None, "5"], replying("{code} RIGHT")))
+    grades = asyncio.run(grade_answers(problems, ["4", "Answer: 4", None, "5"], replying("{code} RIGHT")))
     assert [each and each.score for each in grades] == [1.0, 1.0, None, 0.0]
 
 

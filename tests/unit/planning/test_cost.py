@@ -177,7 +177,7 @@ def test_baselines_that_call_workers_are_counted_if_a_recipe_names_them() -> Non
     alone, five = of("oracle"), of("oracle", "five_context")
     assert (alone.name, five.name) == ("every worker alone", "baselines")
     assert five.calls == alone.calls.plus(Range.of(10 * 4 * 5))
-    assert "5 × context (5)" in five.what
+    assert "5 × context (5)" in five.calls_formula
     # Of 0 + 1 + 2 + 3 + 4 earlier answers over five calls: none, half, all.
     prompt = 100 + FORMAT_TOKENS
     prompts = [prompt, prompt + ANSWER + SUBTASK_TOKENS, prompt + 2 * (2 * ANSWER + SUBTASK_TOKENS)]

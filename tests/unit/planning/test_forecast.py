@@ -87,17 +87,19 @@ def test_signal_calls_and_cost_by_hand() -> None:
     found = made(ROWS)
     assert found.signal == pytest.approx((1.0 + 0.0 + 0.05) / 3)
     assert found.signal_by_domain == {"math": 0.5, "rlpr": 0.05}
-    assert (found.rollouts, found.steps, found.training.calls.expected) == (160, 3.0, 480.0)
+    assert (found.rollouts, found.steps_per_workflow, found.training.calls.expected) == (160, 3.0, 480.0)
     alone = 4e-6 * (100 + SUBTASK_TOKENS) + 8e-6 * 75
     seen = 4e-6 * (SUBTASK_TOKENS + 75)  # an earlier step's subtask and answer
     # One step; three that see half of 0 + 1 + 2 before them; five that see all of 0 + 1 + 2 + 3 + 4.
-    assert found.training.worth == pytest.approx((160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen))
-    assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
+    assert found.training.usd_with_repeats == pytest.approx(
+        (160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen)
+    )
+    assert found.training.usd == pytest.approx(found.training.usd_with_repeats.times(DISTINCT[TRAINING]))
 
 
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
     many = [*ROWS, *[row("a", number, 1.0, cost_usd=0.01) for number in range(1, 50)]]
-    assert made(many).training.worth.low == pytest.approx(made(ROWS).training.worth.low)
+    assert made(many).training.usd_with_repeats.low == pytest.approx(made(ROWS).training.usd_with_repeats.low)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_a_first_look_of_18_questions_does_not_sell_a_training() -> None:
     rng = np.random.default_rng(0)
     rows = [row(worker, number, float(rng.random() < 0.6)) for worker in NAMES for number in range(18)]
     found = made(rows, pool(NAMES))
-    assert found.room is not None and found.room.hindsight.mean > 0.2
+    assert found.headroom is not None and found.headroom.hindsight.mean > 0.2
     assert basis(found) == "This forecast rests on 18 questions, with one answer of each of 3 workers."
     assert "cannot be decided with one sample" in verdict(found) and "confidence" not in verdict(found)
 
@@ -302,9 +304,9 @@ def test_whether_training_would_pay_and_how_sure_that_is(rows: list[ResponseRow]
 def test_one_sample_names_the_price_of_a_second() -> None:
     rows = answers(30, 100)
     found = made(rows)
-    assert found.room is not None
+    assert found.headroom is not None
     # 100 prompt and 75 completion tokens of each of two workers to each of 100 problems, at the pool's prices.
-    assert found.room.next_sample_usd == pytest.approx(200 * (100 * 4e-6 + 75 * 8e-6))
+    assert found.headroom.next_sample_usd == pytest.approx(200 * (100 * 4e-6 + 75 * 8e-6))
     assert "(`precaching: {samples: 2}` in the recipe); the second answers cost about $0.20." in verdict(found)
     twice = recipe(precaching={"samples": 2})
     assert twice.precaching.samples == 2, "the setting that the sentence names"

@@ -33,7 +33,7 @@ from ops.synthetic.tools import TOOLS
 from ops.training.cold_start.recursive_examples import KEEP
 from ops.training.cold_start.supervised import scratch_model
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import next_messages
+from ops.workflow.play import build_next_round_messages
 from ops.workflow.prompt import load_few_shots
 from ops.workflow.team import Team
 from tests.unit.planning.conftest import NOTHING, Sound
@@ -73,7 +73,10 @@ def chats(setup: Setup, limits: RoundLimits) -> list[tuple[list[Message], list[M
     few_shots = load_few_shots(setup.workspace.data, setup.recipe.prompting.few_shots)
     team = Team(setup.pool.workers, prompting=setup.recipe.prompting, few_shots=few_shots)
     return [
-        (team.messages(problem), next_messages(team, problem, PLAN.render(), row.response.text, limits))
+        (
+            team.build_messages(problem),
+            build_next_round_messages(team, problem, PLAN.render(), row.response.text, limits),
+        )
         for problem, row in answered(setup)
     ]
 

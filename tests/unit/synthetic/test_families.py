@@ -21,7 +21,7 @@ from ops.synthetic.generalists import SKILLS, think
 from ops.synthetic.problems import drafts, generate, split_of
 from ops.synthetic.reading import read
 from ops.synthetic.tools import TOOLS
-from ops.workflow.execution import worker_messages
+from ops.workflow.execution import build_worker_messages
 from ops.workflow.grammar import Step, Workflow
 
 NAMES = (*TOOLS, *SKILLS)
@@ -45,7 +45,9 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     steps = [Step(NAMES.index(name), text, "all" if index else "none") for index, (name, text) in enumerate(solution)]
     workflow, responses = Workflow(tuple(steps)), {}
     for index, (worker, _) in enumerate(solution):
-        responses[index] = answer(worker, worker_messages(workflow, index, worker_prompt(problem), responses), index)
+        responses[index] = answer(
+            worker, build_worker_messages(workflow, index, worker_prompt(problem), responses), index
+        )
     return responses[len(solution) - 1]
 
 

@@ -26,7 +26,7 @@ from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
 from ops.training.grpo import __main__ as grpo
 from ops.training.run.training_run import RunPlan, RunResult, write_run
-from ops.workflow.grammar import Workflow, parse
+from ops.workflow.grammar import Workflow, parse_workflow
 from tests.builders import make_response
 from tests.unit.training.plans import POOL, QUICK, ROOT, write_mix
 from tests.unit.training.tiny import GRPO, as_llama, freeze_objects, tiny_plan, train, weights_of
@@ -111,8 +111,8 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
         assert validation.share >= 0.95
         card = PolicyCard.read(folder)
         team = card.team(setup.pool, ROOT / "data", setup.recipe.execution)
-        said = Conductor.load(folder).complete([team.messages(generate("math500", "test", 1, 1)[0])])
-        assert said[0].ended and parse(said[0].text, offered=9, max_steps=1).workflow
+        said = Conductor.load(folder).complete([team.build_messages(generate("math500", "test", 1, 1)[0])])
+        assert said[0].ended and parse_workflow(said[0].text, offered=9, max_steps=1).workflow
 
 
 def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
@@ -167,7 +167,7 @@ def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: py
     unseen = held_out(setup.workspace.data / "training_mix.jsonl", setup.recipe)
     team = PolicyCard.read(folder).team(setup.pool, ROOT / "data", setup.recipe.execution)
     assert len(unseen) == 8
-    assert not prompts & {team.messages(problem)[-1]["content"] for problem in unseen}
+    assert not prompts & {team.build_messages(problem)[-1]["content"] for problem in unseen}
     assert len(prompts) > 8
 
 

@@ -31,7 +31,7 @@ from ops.training.cold_start.teacher import Taught, taught, teachers_team
 from ops.training.cold_start.validation import ColdStartRecord
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.grammar import Step, Workflow, parse_workflow
 from ops.workflow.team import NO_CLIENT, Team
 from tests.builders import Answering, make_response
 from tests.unit.training.plans import POOL, QUICK, write_mix
@@ -107,7 +107,7 @@ def rounds_of(examples: Sequence[SftExample]) -> list[Read]:
         if len(example["prompt"]) == 1:
             continue
         first, wrote, shown = (message["content"] for message in example["prompt"])
-        tried = parse(wrote, offered=len(POOL.workers), max_steps=5).workflow
+        tried = parse_workflow(wrote, offered=len(POOL.workers), max_steps=5).workflow
         assert tried is not None
         rounds.append(Read(QUESTIONS[first.splitlines()[0]], tried, shown, example["completion"][0]["content"]))
     return rounds
@@ -125,7 +125,7 @@ def test_the_default_gives_the_same_examples(setup: Setup) -> None:
     )
     team = Team(POOL.workers, NO_CLIENT, QUICK.prompting)
     expected = [
-        (team.messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
+        (team.build_messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
     ]
     made = sft_examples(setup, recursive_share(0.0), 300)
     assert [(each["prompt"], each["completion"][0]["content"]) for each in made] == expected
@@ -143,7 +143,7 @@ def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> 
         if solved(worker, each.problem):
             assert each.completion == KEPT
         else:
-            another = parse(each.completion, offered=len(POOL.workers), max_steps=5).workflow
+            another = parse_workflow(each.completion, offered=len(POOL.workers), max_steps=5).workflow
             assert another not in (None, each.tried)
     kept = [each for each in rounds if each.completion == KEPT]
     assert 0.43 < len(kept) / len(rounds) < 0.57
@@ -234,14 +234,14 @@ def test_an_example_names_only_offered_workers(subsets: Setup) -> None:
     assert {len(offered(each)) for each in examples} == set(range(1, len(WHOLE) + 1))
     for each in examples:
         text = each["completion"][0]["content"]
-        assert parse(text, offered=offered(each), max_steps=5).workflow is not None, text
+        assert parse_workflow(text, offered=offered(each), max_steps=5).workflow is not None, text
 
 
 def test_successful_workers_are_in_examples_only_if_offered(subsets: Setup) -> None:
     ends: dict[bool, list[bool]] = {True: [], False: []}
     for each in sft_examples(subsets, ColdStart(parts_share=1.0, success_share=1.0)):
         problem = QUESTIONS[each["prompt"][-1]["content"].splitlines()[0]]
-        workflow = parse(each["completion"][0]["content"], offered=offered(each), max_steps=5).workflow
+        workflow = parse_workflow(each["completion"][0]["content"], offered=offered(each), max_steps=5).workflow
         assert workflow is not None
         if solved(RIGHT, problem) and len(offered(each)) > 1:
             ends[RIGHT in offered(each)].append(workflow.steps[-1].worker == RIGHT)
@@ -325,7 +325,7 @@ def test_right_workflows_are_kept_once_with_what_all_cost_and_become_examples(
     store(setup)
     for example in sft_examples(setup, ColdStart(success_share=1.0, attempts=0), 400, taught=found.workflows):
         if QUESTIONS[example["prompt"][-1]["content"].splitlines()[0]].key in found.workflows:
-            assert parse(example["completion"][0]["content"], offered=len(POOL.names)).workflow == alone
+            assert parse_workflow(example["completion"][0]["content"], offered=len(POOL.names)).workflow == alone
 
 
 def test_a_teacher_that_writes_no_workflow_teaches_nothing(setup: Setup, client: WorkerClient) -> None:
@@ -336,7 +336,7 @@ def test_a_teacher_that_writes_no_workflow_teaches_nothing(setup: Setup, client:
 
 def test_the_teacher_reads_the_explained_grammar(setup: Setup) -> None:
     assert QUICK.prompting.style == "compact"
-    [message] = teachers_team(setup, CARD, None).messages(PROBLEMS[0])  # type: ignore[arg-type]
+    [message] = teachers_team(setup, CARD, None).build_messages(PROBLEMS[0])  # type: ignore[arg-type]
     assert "access_list" in message["content"]
 
 

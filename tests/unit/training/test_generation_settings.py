@@ -115,7 +115,7 @@ def test_training_draws_by_the_recipe_alone(
     plan: RunPlan, opinionated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     def note(_: Any, own: Any, *__: Any) -> tuple[bool, Any]:
-        return own.samples_plainly, own.model._prepare_generation_config(own.generation_config)[0]
+        return own.has_plain_sampling, own.model._prepare_generation_config(own.generation_config)[0]
 
     used = watch(monkeypatch, trainer.TimedTrainer, "_generate_single_turn", note)
     chosen = drawing(plan, **settings)

@@ -107,25 +107,25 @@ def test_a_step_counts_outcomes_failures_strategies_and_worker_use() -> None:
     completions = [RIGHT, CHECKED, CHECKED, WRONG, "no", '{"model_id": [0]}', RIGHT, RIGHT, DOWN, "no"]
     rewards, statistics = step(completions, "aabbaaaaaa")
     assert rewards == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 1.0, 1.0, None, 0.0]
-    found = {name: round(10 * statistics.values[name], 9) for name in statistics.values if "/" in name}
+    found = {name: round(10 * statistics.metrics[name], 9) for name in statistics.metrics if "/" in name}
     assert {name: count for name, count in found.items() if name.startswith(("share/", "invalid/"))} == {
         "share/right": 5, "share/wrong": 1, "share/invalid": 3, "share/unscorable": 1,
         "invalid/no_assignment": 2, "invalid/mapping": 1,
     }  # fmt: skip
     assert (found["shape/single"], found["shape/verify_last"]) == (5, 2)
     assert {f"shape/{name}" for name in SHAPES} <= set(found)
-    assert statistics.values["patterns"] == 4
-    assert statistics.values["diversity"] == pytest.approx(1.8423710)  # shares 3/7, 2/7, 1/7 and 1/7
-    assert statistics.patterns == {"0": 3, "1 0<0": 2, "1": 1, "2": 1}
-    assert statistics.use == {"code": {"right": 1, "wrong": 2}, "math": {"right": 4, "wrong": 1, "down": 1}}
+    assert statistics.metrics["patterns"] == 4
+    assert statistics.metrics["diversity"] == pytest.approx(1.8423710)  # shares 3/7, 2/7, 1/7 and 1/7
+    assert statistics.top_patterns == {"0": 3, "1 0<0": 2, "1": 1, "2": 1}
+    assert statistics.worker_use == {"code": {"right": 1, "wrong": 2}, "math": {"right": 4, "wrong": 1, "down": 1}}
     assert statistics.sample == RIGHT
 
 
 def test_a_step_without_a_workflow_has_no_diversity() -> None:
     rewards, statistics = step(["no", "never"], "ab")
     assert rewards == [0.0, 0.0]
-    assert (statistics.values["patterns"], statistics.values["diversity"]) == (0, 0.0)
-    assert statistics.use == statistics.patterns == {}
+    assert (statistics.metrics["patterns"], statistics.metrics["diversity"]) == (0, 0.0)
+    assert statistics.worker_use == statistics.top_patterns == {}
 
 
 def test_the_parts_of_a_step_that_ranks_saw_add_up_to_the_whole() -> None:

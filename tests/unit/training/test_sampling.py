@@ -25,7 +25,7 @@ from ops.training.cold_start.examples import sample_examples
 from ops.training.cold_start.exploration import WorkflowTally, explore
 from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler, load_subtasks
 from ops.training.rewards.reward import reward_function
-from ops.workflow.grammar import SOLVE, Step, Workflow, parse
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow, parse_workflow
 from ops.workflow.team import Team
 from tests.builders import Answering, make_response
 from tests.unit.training.plans import QUICK, ROOT, write_mix
@@ -70,7 +70,7 @@ def test_the_last_worker_is_one_that_succeeded_in_the_share_asked_for(correct: b
 def test_every_workflow_is_valid_and_the_seed_decides() -> None:
     drawn, again, other = (workflows(sampler(responses(correct=True), seed=seed), 300) for seed in (1, 1, 2))
     for workflow in drawn:
-        assert parse(workflow.render(), offered=len(OFFERED), max_steps=5).workflow == workflow
+        assert parse_workflow(workflow.render(), offered=len(OFFERED), max_steps=5).workflow == workflow
     assert drawn == again != other
 
 
@@ -80,7 +80,7 @@ def test_a_workers_subtasks_follow_the_words_of_its_responses() -> None:
     shown = {name: [s.subtask for s in steps if s.worker == OFFERED.index(name)] for name in ("b", "c")}
     assert shown["c"].count("Look up the density.") > 0.5 * len(shown["c"])
     assert shown["b"].count("Look up the density.") < 0.05 * len(shown["b"])
-    assert set(shown["b"]) == {SOLVE, *(subtask.say for subtask in SUBTASKS)}
+    assert set(shown["b"]) == {SOLVE_SUBTASK, *(subtask.say for subtask in SUBTASKS)}
 
 
 def test_the_shipped_subtasks_load_and_a_broken_file_is_named(tmp_path: Path) -> None:
@@ -110,7 +110,10 @@ def test_fine_grained_workflows_name_the_steps_that_they_see_and_variations_keep
     drawn = workflows(made, 500)
     varied = [made.vary(workflow, PROBLEM) for workflow in drawn for _ in range(3)]
     for workflow in (*drawn, *varied):
-        assert parse(workflow.render(), offered=len(OFFERED), max_steps=5, access="fine_grained").workflow == workflow
+        assert (
+            parse_workflow(workflow.render(), offered=len(OFFERED), max_steps=5, access="fine_grained").workflow
+            == workflow
+        )
     later = [step.access for workflow in drawn for step in workflow.steps[2:]]
     some = sum(isinstance(access, tuple) for access in later)
     assert 0.3 < some / len(later) < 0.55  # half of the steps that see any step
@@ -128,7 +131,7 @@ def test_a_step_put_in_or_left_out_moves_what_the_others_see() -> None:
 
 def test_without_subtasks_every_step_only_solves() -> None:
     drawn = workflows(sampler(responses(), subtasks=()), 200)
-    assert {step.subtask for workflow in drawn for step in workflow.steps} == {SOLVE}
+    assert {step.subtask for workflow in drawn for step in workflow.steps} == {SOLVE_SUBTASK}
 
 
 SURE, LUCKY, SOMETIMES, NEVER = (Workflow.single(ordinal) for ordinal in range(4))
@@ -225,7 +228,7 @@ def test_the_cold_start_teaches_both_problems_with_their_own_workers(tmp_path: P
     sure = QUICK.cold_start.model_copy(update={"success_share": 1.0, "attempts": 0})
     last_workers: dict[bool, set[int]] = {True: set(), False: set()}
     for example in asyncio.run(sample_examples(setup, team(), sure, 200)):
-        workflow = parse(example["completion"][0]["content"], offered=2, max_steps=5).workflow
+        workflow = parse_workflow(example["completion"][0]["content"], offered=2, max_steps=5).workflow
         assert workflow is not None
         last_workers["3 + 4" in example["prompt"][-1]["content"]].add(workflow.steps[-1].worker)
     assert last_workers == {True: {0}, False: {1}}

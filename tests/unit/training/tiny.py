@@ -28,7 +28,7 @@ from ops.training.cold_start.supervised import fit, scratch_model
 from ops.training.grpo.trainer import run
 from ops.training.run.training_run import DEEPSPEED, EXTENSIONS, PLAN, RunPlan, RunResult, read_curve
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.once import made_once
 from tests.unit.training.plans import POOL, QUICK
 from tests.unit.training.plans import ROOT as ROOT
@@ -146,7 +146,7 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     workflow = Workflow.single(POOL.names.index("guesser")).render()
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(POOL.names), recipe.prompting, ()),
+            "prompt": build_conductor_messages(problem, len(POOL.names), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow}],
         }
         for problem in problems

@@ -36,7 +36,7 @@ from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.judging import question
+from ops.workflow.judging import build_judge_request
 from tests.builders import make_problem
 
 
@@ -98,7 +98,7 @@ def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: Re
     for each in first[:2]:
         store(cache, Ask(solver, "rlpr", solo_messages(each)), said)
     assert (judged(first).to_make, judged(first).cached) == (4, 2), "one answer and three verdicts"
-    store(cache, Ask(judge, "rlpr", question(first[0], "4")[1]), said)
+    store(cache, Ask(judge, "rlpr", build_judge_request(first[0], "4")[1]), said)
     assert (judged(first).to_make, judged(first).cached) == (3, 3)
     assert (judged(second).to_make, judged(second).cached) == (4, 2), "another rubric asks again"
 

@@ -28,15 +28,15 @@ from ops.store import cache_key
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.workers.client import WorkerClient
-from ops.workflow.execution import execute
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.execution import execute_workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.unit.workers.conftest import ask
 
 SOLVER = Worker.model_validate(
     {"name": "solver", "model": "local/solver", "temperature": 0.7, "price": {"input": 5.0, "output": 20.0}}
 )
-AGAIN = Workflow((Step(0, SOLVE), Step(0, SOLVE), Step(0, SOLVE), Step(0, "Vote.", "all")))
+AGAIN = Workflow((Step(0, SOLVE_SUBTASK), Step(0, SOLVE_SUBTASK), Step(0, SOLVE_SUBTASK), Step(0, "Vote.", "all")))
 """Four calls: three samples of one prompt, and one call that sees them."""
 
 
@@ -124,7 +124,7 @@ def test_embedded_workers_draw_each_sample_anew() -> None:
     differ = 0
     for problem in generate("math500", "train", 60, 1):
         recorder = Recorder()
-        asyncio.run(execute(AGAIN, problem.question, Team((SOLVER,), recorder)))
+        asyncio.run(execute_workflow(AGAIN, problem.question, Team((SOLVER,), recorder)))
         differ += len(set(recorder.texts[:3])) > 1
     assert differ > 5
 

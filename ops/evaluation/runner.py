@@ -47,7 +47,7 @@ async def evaluate(
     *,
     seed: int = 0,
     limits: RoundLimits | None = None,
-    fits: HasRoom | None = None,
+    has_room: HasRoom | None = None,
     on_played: OnPlayed | None = None,
     into: AddRows | None = None,
 ) -> list[OutcomeRow]:
@@ -59,7 +59,7 @@ async def evaluate(
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
     without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
     answers of its own, and the rule is that of `ops.workflow.vote`. With `limits` the Conductor works in rounds: the
-    limits then apply to all questions of one repeat together; `fits` is passed to `answer_questions`. Raises the
+    limits then apply to all questions of one repeat together; `has_room` is passed to `answer_questions`. Raises the
     client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`, which names
     the problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
     row's cost.
@@ -79,7 +79,7 @@ async def evaluate(
                 writing = partial(conductor.write, some, temperature=temperature, seed=seed + sample)
                 try:
                     texts += await asyncio.to_thread(writing)
-                except PromptTooLongError as error:  # only in a first round: `fits` excludes it later
+                except PromptTooLongError as error:  # only in a first round: `has_room` excludes it later
                     raise PromptTooLongError.for_problem(
                         chosen[start + error.index], error.tokens, error.limit
                     ) from None
@@ -94,7 +94,7 @@ async def evaluate(
             return _unless_failed(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
-        return [Played((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=fits)]
+        return [Played((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=has_room)]
 
     async def answer(chosen: Sequence[Problem], repeat: int) -> None:
         """Let the Conductor answer a set of questions, and record the rows."""

@@ -109,7 +109,7 @@ class ServedRequest:
     async def check_length(self, field: str) -> None:
         """Raise `QuestionTooLongError`, naming `field`, where the policy cannot read the question."""
         messages, limit = self._team().build_messages(self.answer.problem), self.loaded.conductor.prompt_limit
-        if limit is not None and not await asyncio.to_thread(self.loaded.fits, messages):
+        if limit is not None and not await asyncio.to_thread(self.loaded.has_room, messages):
             raise QuestionTooLongError(field, limit)
 
     async def run(self) -> Answer:
@@ -245,7 +245,7 @@ class ServedRequest:
         conductor, batches = self.loaded.conductor, self.loaded.batch_writer
         if isinstance(conductor, PromptedConductor):
             team = replace(self.loaded.team, client=self._budget)
-            return await conductor.ask(messages, team, sample=seed), asked
+            return await conductor.write_completion(messages, team, sample=seed), asked
         assert batches is not None  # only a prompted Conductor has none
         return await batches.write(messages, temperature=temperature, seed=seed)
 
@@ -264,7 +264,7 @@ class ServedRequest:
             try:
                 [run] = await answer_questions(
                     [question], self._write_on, limits,
-                    budget=self.loaded.calls, has_room=self.loaded.fits,
+                    budget=self.loaded.calls, has_room=self.loaded.has_room,
                     on_step=self._step if number else self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:

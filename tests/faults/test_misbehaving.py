@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.conductor.rollout import Rollout, roll_out
+from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
 from ops.store import cache_key
@@ -163,7 +163,9 @@ def end_of_run(client: WorkerClient, worker: Worker, limit_s: float | None = Non
 
     async def run() -> list[Rollout]:
         async with asyncio.timeout(limit_s):
-            return await roll_out([Workflow.single(0).render()], [make_problem()], Team([worker], client, Prompting()))
+            return await execute_rollouts(
+                [Workflow.single(0).render()], [make_problem()], Team([worker], client, Prompting())
+            )
 
     try:
         [rollout] = asyncio.run(run())

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from ops.training.stages.rounds import RoundRewards, recursive_places
+from ops.training.stages.rounds import RoundRewards, mark_recursive_rollouts
 from ops.training.step.questions import Row
 from ops.workflow.controls import escape_messages
 
 
-class InRounds:
+class RoundsMixin:
     """Combined with `TimedTrainer`, before it: half of a question's rollouts continue from the answers of the other
     half."""
 
@@ -41,7 +41,7 @@ class InRounds:
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """Return what TRL expects of a rollout function, row by row: both rounds, each with its own prompt."""
         questions = [row["problem"] for row in self._rank_rows]
-        rows, second = len(prompts), recursive_places(questions)
+        rows, second = len(prompts), mark_recursive_rollouts(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
         # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
@@ -81,7 +81,7 @@ class InRounds:
         """Score first the rows whose prompt others share, then those with their own prompt: packed together, each of
         the latter would be padded to the length of a whole group."""
         score = super().score_tokens  # type: ignore[misc]
-        parts = _by_company(input_ids, attention_mask, logits_to_keep) if self.can_pack else []
+        parts = _split_by_shared_prompt(input_ids, attention_mask, logits_to_keep) if self.can_pack else []
         if len(parts) < 2:
             return score(model, input_ids, attention_mask, logits_to_keep, **others)
         scored = []
@@ -93,7 +93,9 @@ class InRounds:
         return *(None if part[0] is None else torch.cat(part)[order] for part in (logps, entropies)), aux[0]
 
 
-def _by_company(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> list[torch.Tensor]:
+def _split_by_shared_prompt(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
+) -> list[torch.Tensor]:
     """Return the rows that share their prompt with other rows, and the remaining rows; empty parts are omitted."""
     wide = input_ids.shape[1] - completion
     prompts = torch.cat([(input_ids * attention_mask)[:, :wide], attention_mask[:, :wide]], dim=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ops.conductor.untrained import WRITE
+from ops.conductor.untrained import WRITE_SUBTASK
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.installation import resources
@@ -256,7 +256,7 @@ WORKFLOW = Workflow((Step(0, SOLVE_SUBTASK), Step(2, "Check.", "all")))
 
 
 def writes(text: str) -> Say:
-    return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE) else boxed(7)
+    return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE_SUBTASK) else boxed(7)
 
 
 def test_generated_workflows_are_executed_and_their_generation_is_paid_for() -> None:

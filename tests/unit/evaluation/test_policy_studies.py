@@ -262,7 +262,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
         max_completion_tokens=64,
     )  # fmt: skip
     card.write(policy)
-    team = card.team(POOL, workspace.data, Execution(), Table())
+    team = card.build_team(POOL, workspace.data, Execution(), Table())
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(

@@ -11,7 +11,7 @@ import pytest
 
 from ops import grading
 from ops.benchmarks.graded import plain_grader
-from ops.conductor.rollout import roll_out
+from ops.conductor.rollout import execute_rollouts
 from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Sample
@@ -323,7 +323,7 @@ def test_a_judge_that_cannot_be_reached_leaves_the_answer_unscored() -> None:
     assert (given.unscorable, given.reason) == (True, "the judge judge cannot be reached")
     team = Team([SOLVER], client, Prompting())
     text = Workflow.single(0).render()
-    [rollout] = asyncio.run(roll_out([text], [problem], team))
+    [rollout] = asyncio.run(execute_rollouts([text], [problem], team))
     assert (rollout.outcome, rollout.reward) == ("unscorable", None)
     [row] = asyncio.run(evaluate({(problem.key, 0): text}, [problem], team, Evaluation()))
     assert (row.unscorable, row.correct) == (True, 0)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ops.conductor.policy import chat_text
+from ops.conductor.policy import render_chat
 from ops.config import Prompting, RoundLimits, Worker
 from ops.core.messages import Message
 from ops.core.problem import Problem
@@ -221,9 +221,9 @@ def test_no_content_changes_the_boundaries(kind: str, how: str) -> None:
     words = hostile(kind, how)
     for place in range(3):
         contents = ["A question?", "An answer.", "Another one?"]
-        calm = boundaries(kind, chat_text(tokenizer(kind), chat(*contents)))
+        calm = boundaries(kind, render_chat(tokenizer(kind), chat(*contents)))
         contents[place] = words
-        assert boundaries(kind, chat_text(tokenizer(kind), chat(*contents))) == calm
+        assert boundaries(kind, render_chat(tokenizer(kind), chat(*contents))) == calm
     assert len(calm) >= 3
 
 
@@ -242,8 +242,8 @@ def test_without_escaping_the_boundaries_would_change(kind: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_no_text_at_all_changes_them(kind: str, words: str) -> None:
     kind_tokenizer = tokenizer(kind)
-    calm = boundaries(kind, chat_text(kind_tokenizer, chat("Q?", "A.", "Q?")))
-    assert boundaries(kind, chat_text(kind_tokenizer, chat(words, words, words))) == calm
+    calm = boundaries(kind, render_chat(kind_tokenizer, chat("Q?", "A.", "Q?")))
+    assert boundaries(kind, render_chat(kind_tokenizer, chat(words, words, words))) == calm
 
 
 @EVERY_KIND
@@ -297,7 +297,7 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
     ):
         calm, attack = build("A question?"), build(WORDS)
         assert [m["role"] for m in calm] == [m["role"] for m in attack]
-        before, after = (boundaries(kind, chat_text(tokenizer(kind), chat)) for chat in (calm, attack))
+        before, after = (boundaries(kind, render_chat(tokenizer(kind), chat)) for chat in (calm, attack))
         assert before == after
 
 

@@ -19,8 +19,14 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PROJECT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "mlflow/README.md")
-"""Markdown files outside docs/ that are pages of the site, below `project/`."""
+PROJECT_PAGES = {
+    "README.md": "project/read-me.md",  # MkDocs makes a README the index of its folder
+    "CONTRIBUTING.md": "project/contributing.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "SECURITY.md": "project/security-policy.md",
+    "mlflow/README.md": "project/mlflow.md",
+}
+"""Markdown files outside docs/ → their pages of the site."""
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"(^ *```.*?^ *```[^\n]*$)", re.DOTALL | re.MULTILINE)
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".csv": "text"}
@@ -41,9 +47,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the stylesheet, the pages from outside docs/, and the API reference."""
     for name in ("website.css", "favicon.svg"):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / "website" / name)))
-    for path in PROJECT_PAGES:
+    for path, uri in PROJECT_PAGES.items():
         text = (ROOT / path).read_text(encoding="utf-8")
-        files.append(File.generated(config, f"project/{path}", content=text))
+        files.append(File.generated(config, uri, content=text))
     for uri, text in api_pages().items():
         files.append(File.generated(config, uri, content=text))
     for file in list(files.documentation_pages()):
@@ -88,10 +94,9 @@ def outside_of_code(markdown: str, change: Any) -> str:
 
 def repository_path(uri: str) -> str | None:
     """Return the file of the repository that a page of the site shows; None for a generated page."""
-    first, _, rest = uri.partition("/")
-    if first in ("api", "source"):
+    if uri.startswith(("api/", "source/")):
         return None
-    return rest if first == "project" else f"docs/{uri}"
+    return next((path for path, page in PROJECT_PAGES.items() if page == uri), f"docs/{uri}")
 
 
 def resolved(here: str, target: str) -> tuple[str, str] | None:
@@ -106,7 +111,7 @@ def site_uri(path: str) -> str:
     """Return the source of the site's page for a file of the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return f"project/{path}" if path in PROJECT_PAGES else source_uri(path)
+    return PROJECT_PAGES.get(path, source_uri(path))
 
 
 def source_uri(path: str) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +20,7 @@ from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, fi
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import TOKEN_PARTS, MeanUsage, Usage
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
@@ -51,8 +53,8 @@ class Rates(Settings):
     """The price of a million completion tokens that are reasoning. If it is not set, it is that of `output`."""
 
     def __str__(self) -> str:
-        special = {"cached input": self.cached_input, "cache write": self.cache_write, "reasoning": self.reasoning}
-        stated = "".join(f", {name} {rate:g}" for name, rate in special.items() if rate is not None)
+        special = {part.rate: getattr(self, part.rate) for part in TOKEN_PARTS}
+        stated = "".join(f", {name.replace('_', ' ')} {rate:g}" for name, rate in special.items() if rate is not None)
         return f"{self.input:g} / {self.output:g}{stated}"
 
 
@@ -152,15 +154,15 @@ class Price(TieredRates):
         A cost that the provider states counts if it is higher than this count.
         """
         rates = self.on(day).of(usage.prompt_tokens, usage.service_tier)
-        prompt = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
-        counted = prompt * rates.input + (usage.completion_tokens - usage.reasoning_tokens) * rates.output
-        for tokens, rate, usual in (
-            (usage.cached_prompt_tokens, rates.cached_input, rates.input),
-            (usage.cache_write_tokens, rates.cache_write, rates.input),
-            (usage.reasoning_tokens, rates.reasoning, rates.output),
-        ):
-            if tokens:
-                counted += tokens * (usual if rate is None else rate)
+        usual = {"prompt_tokens": rates.input, "completion_tokens": rates.output}
+        rest: dict[str, float] = {whole: getattr(usage, whole) for whole in usual}
+        special = [(part, tokens) for part in TOKEN_PARTS if (tokens := getattr(usage, part.name))]
+        for part, tokens in special:
+            rest[part.whole] -= tokens
+        counted = sum(tokens * usual[whole] for whole, tokens in rest.items())
+        for part, tokens in special:
+            rate = getattr(rates, part.rate)
+            counted += tokens * (usual[part.whole] if rate is None else rate)
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
     def most_usd(
@@ -174,12 +176,19 @@ class Price(TieredRates):
         tiers = self.on(day).tiers
         limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.usd(MeanUsage(prompt, completion_tokens, *prompt_parts, reasoning, tier), day)
+            self.usd(MeanUsage(prompt, completion_tokens, service_tier=tier, **parts), day)
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
-            for prompt_parts in ((0.0, 0.0), (prompt, 0.0), (0.0, prompt))
-            for reasoning in (0.0, completion_tokens)
+            for parts in _extreme_parts(prompt, completion_tokens)
         )
+
+
+def _extreme_parts(prompt_tokens: float, completion_tokens: float) -> list[dict[str, Any]]:
+    """Return the usages in which the whole prompt, and the whole completion, is of one part or of none."""
+    choices: list[list[dict[str, Any]]] = []
+    for whole, tokens in (("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
+        choices.append([{}, *({part.name: tokens} for part in TOKEN_PARTS if part.whole == whole)])
+    return [of_prompt | of_completion for of_prompt, of_completion in product(*choices)]
 
 
 class Serve(Settings):
@@ -209,6 +218,11 @@ class ReasoningMarks(Settings):
     prefilled: bool = False
     """Whether the chat template writes the opening mark itself. A text without a closing mark is then unfinished
     reasoning."""
+
+
+REQUEST_PARAMETERS = ("response_format",)
+"""Settings of a worker that a single request may replace, each under the name of OpenAI's parameter. They are part of
+the worker's identity, because they change the answer."""
 
 
 class Worker(Settings):
@@ -314,6 +328,15 @@ class Worker(Settings):
         return values
 
     @property
+    def request_parameters(self) -> dict[str, Any]:
+        """Return those of `REQUEST_PARAMETERS` that have a value, by name."""
+        return {name: value for name in REQUEST_PARAMETERS if (value := getattr(self, name)) is not None}
+
+    def with_request_parameters(self, parameters: Mapping[str, Any]) -> Worker:
+        """Return the worker with the parameters of one request in place of its own."""
+        return self.model_copy(update=dict(parameters)) if parameters else self
+
+    @property
     def service_tier(self) -> str | None:
         """Return the service tier that requests name in `extra_body`, "" for the standard one.
 
@@ -343,7 +366,7 @@ class Worker(Settings):
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
                 "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
-                "extra_headers", "response_format", "reasoning_marks", "control_tokens",
+                "extra_headers", "reasoning_marks", "control_tokens", *REQUEST_PARAMETERS,
             },
             exclude_none=True,
         )  # fmt: skip
@@ -442,7 +465,7 @@ def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
 
 FILE = "revisions.yaml"
 _HEAD = """\
-# Models that changed behind their names, found by `podium drift` (docs/release.md). The revision is part of every
+# Models that changed behind their names, found by `podium drift` (docs/retraining.md). The revision is part of every
 # cache key of the model's workers: answers of before are kept, and none is mixed with those of after. Remove a line to
 # take the old answers back.
 """

@@ -243,9 +243,6 @@ class Grpo(Settings):
     """The name of a file in config/deepspeed. If it is not set, the training runs without DeepSpeed in one process."""
     processes: int = Field(default=1, ge=1, le=4096)
     """The number of training processes. With GPUs it is the number of GPUs."""
-    length_window: int = Field(default=1, ge=1)
-    """The number of steps among which questions are sorted by the length of their prompts, which reduces padding. 1
-    means no sorting."""
     sampling: Literal["epochs", "signal"] = "epochs"
     """How questions are chosen. With `epochs`, every question is used once in each epoch, in random order. With
     `signal`, questions are drawn in proportion to the expected variance of their rewards."""
@@ -298,12 +295,6 @@ class Grpo(Settings):
                 f"outage_s = {self.outage_s:g} is not less than collective_timeout_s = {self.collective_timeout_s:g}: "
                 "ranks would give up on one that waits for workers"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _questions_are_chosen_once(self) -> Self:
-        if self.sampling == "signal" and self.length_window > 1:
-            raise ValueError("length_window puts questions in order, and so does sampling: signal. Leave it at 1")
         return self
 
     @model_validator(mode="after")

@@ -19,8 +19,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ops.core.workspace import Workspace
+from tests.integration.checkouts import changed, configure
 from tests.integration.documented import ROOT, finished, unfinished
 from tests.integration.test_first_look import SMALL, generated, read_from_files
 from tests.providers import Kind, Provider
@@ -137,7 +139,10 @@ def test_a_page_can_be_followed_by_copying_its_commands(page: str, reader: dict[
         unfinished(project)
     else:
         finished(tmp_path)
-    read_from_files(Workspace(project), generated(), **SMALL)
+    workspace = Workspace(project)
+    read_from_files(workspace, generated(), **SMALL)
+    pilot = yaml.safe_load((workspace.config / "recipes" / "pilot.yaml").read_text(encoding="utf-8"))
+    configure(workspace, {"recipes/pilot": changed(pilot, curation={"per_domain": 4}, evaluation={"questions": 4})})
     (project / ".venv" / "bin").mkdir(parents=True)
     (project / ".venv" / "bin" / "activate").symlink_to(Path(sys.prefix) / "bin" / "activate")
     follow(text, project, reader)

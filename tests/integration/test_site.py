@@ -22,9 +22,9 @@ nav:
   - index.md
   - other.md
   - extend.md
-  - Project: [project/README.md, project/CONTRIBUTING.md, project/CHANGELOG.md, project/SECURITY.md,
-      project/mlflow/README.md]
-  - Reference: [API: api/index.md]
+  - Project: [project/read-me.md, project/contributing.md, project/changelog.md, project/security-policy.md,
+      project/mlflow.md]
+  - Reference: [reference/prices.md, API: api/index.md]
 """
 PAGE = """\
 # Home
@@ -58,10 +58,11 @@ def repository(tmp_path: Path) -> Path:
         "ops/__init__.py": "",
         "ops/adding/__init__.py": '"""Addition.\n\nMore."""\n',
         "ops/adding/two.py": '"""Of two numbers."""\n\n\n'
-        'def add_two(a: int, b: int) -> int:\n    """Return the sum of two numbers."""\n    return a + b\n\n\n'
+        'def add_two(a: int, b: int) -> int:\n    """Return the sum: [prices](prices.md)."""\n    return a + b\n\n\n'
         'def _hidden() -> None:\n    """Do nothing."""\n',
     }
     pages = {"index.md": PAGE, "other.md": "# Other\n\n## A part of - two words\n", "extend.md": "# Extend\n"}
+    pages["reference/prices.md"] = "# Prices\n"
     for name, text in (files | {f"{DOCS}/{page}": text for page, text in pages.items()}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -79,7 +80,7 @@ def test_links_out_of_docs_the_api_and_tables_are_as_on_github(repository: Path)
     done = build(repository)
     assert done.returncode == 0, done.stdout + done.stderr
     home = (repository / "site" / "index.html").read_text(encoding="utf-8")
-    for target in ("other.html#a-part-of---two-words", "project/CONTRIBUTING.html#contributing"):
+    for target in ("other.html#a-part-of---two-words", "project/contributing.html#contributing"):
         assert f'href="{target}"' in home
     assert 'href="source/config/pools/small.yaml.html"' in home
     assert 'href="source/config/pools.html"' in home
@@ -88,7 +89,7 @@ def test_links_out_of_docs_the_api_and_tables_are_as_on_github(repository: Path)
     shown = (repository / "site" / "source" / "config" / "pools" / "small.yaml.html").read_text(encoding="utf-8")
     assert "small" in shown
     api = (repository / "site" / "api" / "adding.html").read_text(encoding="utf-8")
-    assert "Return the sum of two numbers." in api
+    assert 'href="../reference/prices.html"' in api
     assert "_hidden" not in api
     overview = (repository / "site" / "api" / "index.html").read_text(encoding="utf-8")
     assert "Addition." in overview

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from ops.config import Alerts, Pool, Recipe, load_recipe
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, Document, parse, read_tables, shown, write_between
 from ops.core.errors import DataError
 from ops.evaluation.study import every_study
 from pipelines.commands.main import podium
@@ -70,6 +70,35 @@ def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     assert {mark: text.count(mark) for mark in named} == dict.fromkeys(named, 2)
 
 
+def test_the_measurements_show_what_their_files_hold() -> None:
+    page = ROOT / MEASUREMENTS
+    folder, text = page.with_suffix(""), read(page)
+    files = {"shown.yaml"}
+    for mark in dict.fromkeys(re.findall(r"<!-- made by .* -->", text)):
+        between = text.split(mark)[1].strip()
+        document = Document(parse(between).prose.partition("\n\nAll values: ")[0], read_tables(folder, mark))
+        linked = re.findall(r"\(measurements/([\w.-]+)\)", between)
+        *parts, _ = shown(folder, mark, document).split("\n\n")
+        assert between.startswith("\n\n".join(parts)), mark
+        assert len(linked) >= len(document.tables) > 0, mark
+        files |= set(linked)
+    assert {file.name for file in folder.iterdir()} == files
+
+
+def test_a_page_with_a_selection_keeps_the_rest_in_files(tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "page"
+    folder.mkdir()
+    (folder / "shown.yaml").write_text('it: {tables: {"1": {rows: "^b", columns: {name: its name, "3": points}}}}')
+    text = "One table.\n\n| name | points | points |\n| --- | --- | ---: |\n| a | 1 | 2 |\n| **b** | 3 | 4, 5 |\n"
+    write_between(page, MARK, text)
+    expected = "| its name | points |\n| --- | --- |\n| b | 4, 5 |\n\nAll values: [it.csv](page/it.csv)."
+    assert read(page) == f"{MARK}\n\n{expected}\n\n{MARK}\n"
+    assert read(folder / "it.csv") == 'name,points,points\na,1,2\nb,3,"4, 5"\n'
+    (folder / "shown.yaml").write_text('it: {tables: {"2": {}}}')
+    with pytest.raises(DataError, match="is not in the text"):
+        write_between(page, MARK, text)
+
+
 # ── generated pages ──────────────────────────────────────────────────────────────
 
 
@@ -112,6 +141,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         file = (page.parent / place).resolve() if place else page
         assert file.exists(), f"{relative(page)}: {target}"
         assert not anchor or anchor in anchors(file), f"{relative(page)}: {target}"
+
+
+def test_every_picture_has_an_alternative_text_and_a_caption() -> None:
+    shown = 0
+    for page in EVERY_PAGE:
+        for alternative, name, after in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)(?:\]\([^)]+\))?\n\n(.*)", read(page)):
+            assert len(alternative.split()) > 5, f"{relative(page)}: {name} has no text that describes it"
+            assert re.match(r"\*\w|\*`", after), f"{relative(page)}: {name} has no caption in italics below it"
+            shown += 1
+        assert not re.search(r"<img(?![^>]+alt=)", read(page)), relative(page)
+    assert shown > 5
 
 
 @pytest.mark.parametrize("folder", ["ops", "assets", "pipelines", "mlflow", "config", "tests", "."])
@@ -158,7 +198,8 @@ def test_no_comment_of_the_configuration_states_a_measurement() -> None:
 def test_every_figure_is_made_by_a_command_and_is_in_its_table() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", read(ROOT / "Makefile"), re.MULTILINE))
     commands = set(podium.list_commands(click.Context(podium)))
-    tables = plain(read(ROOT / MEASUREMENTS))
+    folder = (ROOT / MEASUREMENTS).with_suffix("")
+    tables = "\n".join([plain(read(ROOT / MEASUREMENTS)), *map(read, sorted(folder.glob("*.csv")))])
     for name, figure in FIGURES.items():
         program, command, *_ = figure["command"].split()
         assert command in {"make": targets, "podium": commands}[program], name

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from random import Random
 from typing import Any
 
 import torch
@@ -42,8 +41,6 @@ def build_dataset(plan: RunPlan, problems: Sequence[Problem], build_row: Callabl
     for epoch, steps in split_into_epochs(len(problems), size, grpo.steps):
         rows = [build_row(problem, epoch) for problem in problems]
         rows = [rows[place] for place in torch.randperm(len(rows), generator=generator).tolist()]
-        if grpo.length_window > 1:
-            rows = order_by_length(rows, size, grpo.length_window, seed + epoch)
         asked += rows[: steps * size]
     return Dataset.from_list(asked)
 
@@ -80,23 +77,3 @@ def build_row_maker(
         return {"prompt": escape_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
 
     return row
-
-
-def order_by_length(rows: Sequence[Row], step: int, window: int, seed: int) -> list[Row]:
-    """Order the rows so that each `step` of them have prompts of similar length.
-
-    The rows of `window` steps are sorted together; windows and steps are in random order.
-    """
-    random = Random(seed)
-    shuffled = random.sample(list(rows), len(rows))
-    steps = []
-    for start in range(0, len(shuffled), step * window):
-        part = sorted(shuffled[start : start + step * window], key=_count_characters)
-        steps += [part[first : first + step] for first in range(0, len(part), step)]
-    whole = [part for part in steps if len(part) == step]
-    random.shuffle(whole)
-    return [row for part in (*whole, *(part for part in steps if len(part) < step)) for row in part]
-
-
-def _count_characters(row: Row) -> int:
-    return sum(len(message["content"]) for message in row["prompt"])

@@ -166,7 +166,7 @@ def two_then_one(workflow: Workflow, trace: WorkflowTrace | None = None) -> str:
         kind = "box" if executed else "off"
         ends.append((x + HALF // 2, drawing.box(x, start, HALF, kind, title, [*lines, *[""] * (most - len(lines))])))
     below = ends[0][1] + 28
-    visible = workflow.visible(2)
+    visible = workflow.visible_steps(2)
     for index, (x, end) in enumerate(ends):
         if index in visible:
             drawing.arrow((x, end), (WIDTH // 2, below))

@@ -183,7 +183,7 @@ def test_a_cut_off_completion_is_never_a_workflow() -> None:
     ids = [[other, end], [other, end, other], []]
     asked = {"problem": ["math500/a"] * 3, "epoch": [0], "completion_ids": ids}
     assert asyncio.run(function(completions=[RIGHT] * 3, **asked)) == [1.0, 0.0, 0.0]  # type: ignore[arg-type]
-    assert seen[0].values["invalid/cut_off"] == 2 / 3
+    assert seen[0].metrics["invalid/cut_off"] == 2 / 3
     assert seen[0].calls == 1
 
 

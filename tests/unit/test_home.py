@@ -41,7 +41,7 @@ WATCH = """
 import time
 from ops.release import mlflow_store
 from ops.training.run import processes
-processes.watch()
+processes.watch_parents()
 print("up", flush=True)
 time.sleep(60)
 """

@@ -212,8 +212,8 @@ def test_transformers_generates_for_any_other_policy(taught: Path, tmp_path: Pat
 
 def test_neither_torch_nor_transformers_is_imported(taught: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ops.conductor.writer import load_here\n"
-        "text = load_here(Path(sys.argv[1])).write([[{'role': 'user', 'content': 'What is 1 + 1?'}]])\n"
+        "import sys; from pathlib import Path; from ops.conductor.writer import load_in_process\n"
+        "text = load_in_process(Path(sys.argv[1])).write([[{'role': 'user', 'content': 'What is 1 + 1?'}]])\n"
         "print(text, {'torch', 'transformers', 'scipy'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code, str(taught)]

@@ -64,7 +64,7 @@ def test_an_incomplete_address_of_a_machine_is_refused(monkeypatch: pytest.Monke
 
 
 SLEEP = "import time; time.sleep(600)"
-WATCH = f"from ops.training.run import processes; processes.watch(); print('watching', flush=True); {SLEEP}"
+WATCH = f"from ops.training.run import processes; processes.watch_parents(); print('watching', flush=True); {SLEEP}"
 LAUNCH = (
     "import os, subprocess, sys;"
     f"rank = subprocess.Popen([sys.executable, '-c', {WATCH!r}], env=os.environ | {{'LOCAL_RANK': '1'}});"
@@ -139,7 +139,7 @@ def test_a_request_to_stop_ends_a_pause_for_workers_at_once() -> None:
 
 ALLOCATE = """
 import resource
-from ops.training.run.allocator import reused_memory
+from ops.training.run.allocator import reuse_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -151,7 +151,7 @@ def resident_mib():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
 
 outside = faults()
-with reused_memory():
+with reuse_freed_memory():
     inside = faults()
     kept = resident_mib()
 print(outside, inside, kept, resident_mib())

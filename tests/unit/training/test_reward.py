@@ -204,8 +204,8 @@ def test_weights_add_terms_to_executed_workflows_alone(
     rewards, found = step([RIGHT, CHECKED, WRONG, "no", DOWN], weights=weights)
     assert rewards[:3] == pytest.approx([plain + more for plain, more in zip((1.0, 1.0, 0.5), added, strict=True)])
     assert rewards[3:] == [0.0, None]
-    assert found.values["share/right"] == 2 / 5
-    terms = {name: value for name, value in found.values.items() if name.startswith("term/")}
+    assert found.metrics["share/right"] == 2 / 5
+    terms = {name: value for name, value in found.metrics.items() if name.startswith("term/")}
     assert set(terms) == {f"term/{name}" for name in weights or ()}
     assert sum(terms.values()) == pytest.approx(sum(added) / 4)  # four rollouts are scorable
     both = merge_ranks([found, found]).metrics  # two ranks have one mean

@@ -181,8 +181,8 @@ def another_run(workspace: Workspace, port: int) -> Iterator[subprocess.Popen[st
     """Start a process that uses the server until it reads a line from standard input or is killed."""
     script = (
         "import sys\nfrom pathlib import Path\nfrom ops.config import Pool\n"
-        "from ops.local_models.vllm_server import serving\nfrom ops.core.workspace import Workspace\n"
-        "with serving(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
+        "from ops.local_models.vllm_server import serve_pool\nfrom ops.core.workspace import Workspace\n"
+        "with serve_pool(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
         "    print('up', flush=True)\n    sys.stdin.readline()\n"
     )
     arguments = [sys.executable, "-c", script, pool(port).model_dump_json(), str(workspace.root)]

@@ -173,7 +173,7 @@ print(json.dumps({
     "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
     "provider": [said.text, said.cost_usd],
     "rewards": rewards,
-    "logged": steps[0].values["term/tokens"],
+    "logged": steps[0].metrics["term/tokens"],
     "studies": list(STUDIES),
     "assets": [key.path[-1] for made in studies for key in made.keys],
 }))

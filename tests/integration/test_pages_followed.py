@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
+from pipelines.commands.options import KEPT_BACK
 from tests.integration.checkouts import changed, configure
 from tests.integration.documented import ROOT, finished, unfinished
 from tests.integration.test_first_look import SMALL, generated, read_from_files
@@ -64,16 +65,18 @@ def commands_of(page: str) -> str:
 def follow(page: Path, project: Path, environment: dict[str, str]) -> str:
     """Execute the commands of a page in a shell whose folder is the project; return what they print.
 
+    A run whose policy the promotion gate does not promote is no failure.
     Raises `AssertionError` with the page, the line and the command that failed.
     """
     commands = commands_of(page.read_text(encoding="utf-8"))
     script = project / ".podium" / page.with_suffix(".sh").name
     script.parent.mkdir(exist_ok=True)
-    # The first line of the script stands before the page's first line, which is never a command.
-    report = f"trap 'status=$?; echo \"{page.name}:$LINENO: $BASH_COMMAND: exit status $status\" >&2' ERR"
+    # The trap stands in the script's first line, because a page does not begin with a command.
+    failed = f'echo "{page.name}:$LINENO: $BASH_COMMAND: exit status $status" >&2; exit $status'
+    trap = f"trap 'status=$?; [[ $status = {KEPT_BACK} && $BASH_COMMAND == podium* ]] || {{ {failed}; }}' ERR"
     first, _, rest = commands.partition("\n")
     assert not first, f"{page.name} begins with a command"
-    script.write_text(f"set -Eeuo pipefail; {report}\n{rest}", encoding="utf-8")
+    script.write_text(f"set -Euo pipefail; {trap}\n{rest}", encoding="utf-8")
     process = subprocess.Popen(
         ["bash", str(script)], cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,

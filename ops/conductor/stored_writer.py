@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ops.conductor.policy import policy_key
 from ops.config import digest
+from ops.core.errors import DataError
 from ops.core.messages import Message
 from ops.store import Computed, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
@@ -74,8 +75,11 @@ def _as_text(value: Any) -> str | None:
 def policy_id(folder: Path) -> str:
     """Return the identity of a policy's weights and card: its key, and name, size and time of each of its files.
 
-    Weights that were trained again have the same key, and another identity.
+    Weights that were trained again have the same key, and another identity. Raises `DataError` if there is no policy.
     """
+    if not folder.is_dir():
+        problem = "holds no policy: none was trained with these settings, or it was moved away"
+        raise DataError(folder, "", problem, "Train it (`podium train RECIPE`), or put it back")
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     facts = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files if (stat := file.stat())]
     return digest([policy_key(folder), facts])

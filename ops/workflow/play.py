@@ -145,7 +145,7 @@ async def answer_questions(
     rounds. All prompts of a round are written at once (a batch for the policy), and its workflows run together. The
     team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions
     share, or None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
-    `has_room` says whether a prompt leaves room for a completion (first ones must). `on_step` is given each
+    `has_room` returns whether a prompt leaves room for a completion, as every first prompt must. `on_step` is given each
     step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
     flight have ended.
     """
@@ -207,5 +207,5 @@ def _count_calls(workflow: Workflow) -> int:
 
 
 def summarize_round(trace: WorkflowTrace) -> PreviousRound:
-    """Return the part of it that the next round shows."""
+    """Return the part of an execution that the prompt of the next round shows."""
     return PreviousRound(trace.workflow.steps[-1].subtask, trace.answer or "")

@@ -19,7 +19,7 @@ TraceStatus = Literal["answered", "timed_out"] | StepFailure
 _WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
 """Statuses of a step whose response was paid for and has no text."""
 UNSCORABLE_STATUSES: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
-"""Nothing is known of the answer: no reward, in no mean."""
+"""Statuses in which no answer is known. Such a rollout has no reward and is left out of all averages."""
 
 StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
 """Why no further round followed. "": one workflow was asked for, and no rounds. "kept": the Conductor returned three

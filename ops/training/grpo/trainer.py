@@ -168,7 +168,7 @@ def select_trainer_class(grpo: Grpo) -> type[TimedTrainer]:
 def build_step_questions(
     plan: RunPlan, problems: Sequence[Problem], build_row: Callable[[Problem, int], Row]
 ) -> StepQuestions | None:
-    """Return the chooser of questions; None if the recipe uses the data set's order."""
+    """Return the object that chooses the questions of each step; None if the recipe uses the data set's order."""
     if plan.recipe.grpo.sampling == "epochs":
         return None
     return StepQuestions(

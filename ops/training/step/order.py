@@ -39,10 +39,10 @@ def forecast_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
 
 
 class WeightedRoundRobin:
-    """Each problem has a claim, which grows by its share of every step; those with the largest claims are chosen.
+    """Chooses problems by weighted round-robin.
 
-    Problems are therefore chosen in proportion to their shares, as evenly as possible; with equal shares, each is
-    chosen once before any repeats. Only the initial claims are random, by the seed.
+    The credit of each problem grows by its share at every step, and the problems with the most credit are chosen. With
+    equal shares, each problem is chosen once before any is repeated. Only the initial credits are random, by the seed.
     """
 
     def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float]) -> None:

@@ -40,7 +40,7 @@ class StoredWriter:
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
         self._writer, self._policy = writer, policy
-        self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _text)
+        self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _as_text)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index
@@ -68,7 +68,7 @@ class StoredWriter:
         return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 

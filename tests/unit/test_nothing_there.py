@@ -41,7 +41,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         (lambda setup: evaluated_on(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
         (lambda setup: training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
         (lambda setup: asked_alone(without_baselines(setup)), "Precache first"),
-        (lambda setup: policy_id(setup.workspace.root / "policy"), "holds no policy: .* `podium train RECIPE`"),
+        (lambda setup: policy_id(setup.workspace.root / "policy"), "holds no policy: .*`podium train RECIPE`"),
     ],
 )
 def test_what_is_lacking_is_said(empty: Setup, ask: Callable[[Setup], object], lacks: str) -> None:

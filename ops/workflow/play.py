@@ -143,10 +143,10 @@ async def answer_questions(
 
     `write` writes what a question does not bring along. `limits` bounds the rounds; None: one workflow each, and no
     rounds. All prompts of a round are written at once (a batch for the policy), and its workflows run together. The
-    team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions
-    share, or None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
-    `has_room` returns whether a prompt leaves room for a completion, as every first prompt must. `on_step` is given each
-    step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
+    team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions share, or
+    None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
+    `has_room` returns whether a prompt leaves room for a completion, as every first prompt must. `on_step` is given
+    each step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
     flight have ended.
     """
     budget = None if limits is None else budget or CallBudget(limits.calls_ratio)

@@ -14,7 +14,7 @@ from ops.core.response_rows import ResponseRow
 from ops.grading.answer_clusters import elected
 from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
-from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, ParseResult, Step, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
@@ -41,7 +41,7 @@ class Author(NamedTuple):
 
     worker: int
     prompt: Callable[[Problem], str]
-    read: Callable[[str], Parsed]
+    read: Callable[[str], ParseResult]
 
 
 @dataclass(frozen=True)
@@ -144,18 +144,18 @@ PROPOSERS = 7
 
 def checked(solver: int, checker: int) -> Workflow:
     """Make a workflow in which one worker solves and one checks."""
-    return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
+    return Workflow((Step(solver, SOLVE_SUBTASK), Step(checker, CHECK, "all")))
 
 
 def chained(workers: Sequence[int]) -> Workflow:
     """Make a workflow in which the first worker solves, and each other worker continues from all earlier responses."""
     first, *others = workers
-    return Workflow((Step(first, SOLVE), *(Step(worker, GO_ON, "all") for worker in others)))
+    return Workflow((Step(first, SOLVE_SUBTASK), *(Step(worker, GO_ON, "all") for worker in others)))
 
 
 def mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
     """Make a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
-    return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
+    return Workflow((*(Step(worker, SOLVE_SUBTASK) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
 
 
 VOTERS = 5

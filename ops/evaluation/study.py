@@ -69,7 +69,7 @@ class Changed(NamedTuple):
 
 def workflows(written: Sequence[Written], team: Team) -> list[Workflow]:
     """Return the well-formed workflows of these completions."""
-    read = (team.read(each.text).workflow for each in written)
+    read = (team.parse(each.text).workflow for each in written)
     return [workflow for workflow in read if workflow is not None]
 
 
@@ -81,14 +81,14 @@ def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: i
     """
     made, others, valid = [], 0, 0
     for each in written:
-        workflow = team.read(each.text).workflow
+        workflow = team.parse(each.text).workflow
         if workflow is None:
             made.append(each)
             continue
         dice = Random(f"{seed} {arm.name} {each.problem.key} {each.repeat}")
         other = arm.change(workflow, dice)
         text = other.render()
-        if (failure := team.read(text).failure) is not None:
+        if (failure := team.parse(text).failure) is not None:
             raise ValueError(f"arm {arm.name!r} turned {workflow.render()!r} into an invalid workflow ({failure})")
         valid, others = valid + 1, others + (other != workflow)
         made.append(each._replace(text=text))

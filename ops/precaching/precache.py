@@ -26,10 +26,10 @@ Progress = Callable[["ResponseRow"], None]
 def solo_messages(problem: Problem) -> list[Message]:
     """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
     from ops.grading import worker_prompt
-    from ops.workflow.controls import plain
-    from ops.workflow.grammar import SOLVE
+    from ops.workflow.controls import escape_control_tokens
+    from ops.workflow.grammar import SOLVE_SUBTASK
 
-    return [{"role": "user", "content": plain(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE}")}]
+    return [{"role": "user", "content": escape_control_tokens(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE_SUBTASK}")}]
 
 
 async def precache(
@@ -74,7 +74,7 @@ async def precache(
 
 
 async def answer(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
-    from ops.workflow.judging import graded
+    from ops.workflow.judging import grade_answers
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
@@ -83,7 +83,7 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
         return replace(row, status="unreachable")
     except WorkerRefused:
         return replace(row, status="refused")
-    [verdict] = await graded([problem], [response.text], client)
+    [verdict] = await grade_answers([problem], [response.text], client)
     if verdict is None or verdict.unscorable:
         return replace(row, status="unreachable")
     return replace(

@@ -18,8 +18,8 @@ from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import priced, save_rows, scan
 from ops.stages.restoring import restore_run
-from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
-from ops.training.run.training_run import RESULT, RunResult, write_run
+from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
+from ops.training.run.training_run import RESULT_FILE, RunResult, write_run_plan
 from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -75,16 +75,16 @@ def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -
     Raises the errors of `make_base_policy` and of training.
     """
     base = base_policy_folder(setup)
-    if not is_made(base):
+    if not is_intact_policy(base):
         make_base_policy(setup, making.client(setup, "training"), making.on_progress)
-    return _trained(setup.workspace, write_run(setup, base, deepspeed), making)
+    return _trained(setup.workspace, write_run_plan(setup, base, deepspeed), making)
 
 
 def trained_further(
     setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making
 ) -> Path:
     """The folder of the finished training run on worker subsets that starts from the policy of `run`."""
-    return _trained(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), making)
+    return _trained(setup.workspace, write_run_plan(setup, run / "policy", deepspeed, stage), making)
 
 
 def _trained(workspace: Workspace, run: Path, making: Making) -> Path:
@@ -104,7 +104,7 @@ def finished(lab: Lab, stage: str) -> Path:
     if RunResult.read(run) is None:
         remedy = f"`podium run {lab.setup.recipe.name}` first"
         raise DataError(
-            run / RESULT, "", "does not exist: the recipe has not been trained with its present settings", remedy
+            run / RESULT_FILE, "", "does not exist: the recipe has not been trained with its present settings", remedy
         )
     return run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.evaluation.baseline import asking
 from ops.evaluation.method import Known, Method
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 
 CALLS = 5
 
@@ -19,5 +19,5 @@ CALLS = 5
 )
 def five_context(known: Known) -> Method:
     """The worker that is best on the training questions solves the question five times and sees its earlier answers."""
-    steps = (Step(known.best, SOLVE), *[Step(known.best, SOLVE, "all")] * (CALLS - 1))
+    steps = (Step(known.best, SOLVE_SUBTASK), *[Step(known.best, SOLVE_SUBTASK, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

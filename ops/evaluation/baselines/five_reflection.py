@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.evaluation.baseline import asking
 from ops.evaluation.method import Known, Method
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 
 CALLS = 5
 REFLECT = "Reflect on the answer so far: check it step by step, and give the complete corrected answer."
@@ -20,5 +20,5 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
 )
 def five_reflection(known: Known) -> Method:
     """The worker that is best on the training questions solves the question and then improves its answer four times."""
-    steps = (Step(known.best, SOLVE), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
+    steps = (Step(known.best, SOLVE_SUBTASK), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), known.team.names[known.best])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ops.evaluation.study import Habits, WorkflowChange, intervention
-from ops.workflow.grammar import SOLVE, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Workflow
 
 
 def unworded(workflow: Workflow, dice: Random) -> Workflow:
@@ -17,8 +17,8 @@ def unworded(workflow: Workflow, dice: Random) -> Workflow:
 @intervention(
     "Workers without subtasks",
     20,
-    about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
+    about=f"every worker receives “{SOLVE_SUBTASK}” instead of its subtask; the policy was trained with subtasks",
 )
 def without_subtasks_served(habits: Habits) -> Sequence[WorkflowChange]:
     """Return the arm that removes every subtask."""
-    return [WorkflowChange(f"every subtask “{SOLVE}”", unworded)]
+    return [WorkflowChange(f"every subtask “{SOLVE_SUBTASK}”", unworded)]

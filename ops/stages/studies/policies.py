@@ -11,7 +11,7 @@ from random import Random
 from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.stored_writer import policy_id
-from ops.conductor.writer import load_here
+from ops.conductor.writer import load_in_process
 from ops.config import Setup, asked_alike, digest
 from ops.config.studies import AS_IT_IS
 from ops.core.errors import DataError, PodiumError
@@ -38,10 +38,10 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
 from ops.stages.evaluation import asking
 from ops.stages.making import Making, rows_once
-from ops.training.cold_start.validation import held_out, validate
+from ops.training.cold_start.validation import held_out_problems, measure_validity
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 
 VALIDATED = 100
 """Number of validation problems of a cold start if the recipe holds none out."""
@@ -66,7 +66,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
             f"several workflows vote on a question in recipe {setup.recipe.name}: {entry.name} changes a single one. "
             "Run it on a recipe without `evaluation.vote`"
         )
-    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+    team = card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
     base = _as_it_is(lab, policy, making, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
     written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
@@ -98,14 +98,14 @@ def _executed(
     rows: list[OutcomeRow] = []
     done = 0
 
-    def counted(more: Sequence[OutcomeRow], _: Sequence[Trace]) -> None:
+    def counted(more: Sequence[OutcomeRow], _: Sequence[QuestionTrace]) -> None:
         nonlocal done
         done += len(more)
         count(done)
 
     for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
         own = [each for each in written if each.problem.benchmark in names]
-        team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
+        team = card.build_team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
         completions = {(each.problem.key, each.repeat): each.text for each in own}
         rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
@@ -148,7 +148,7 @@ def answers_with_texts(
             with asking(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
-                    seed=own.recipe.seed, limits=conductor.card.rounds, fits=conductor.fits, into=rows.extend,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room, into=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
             made += records(at_prices(rows, asked.pool))
@@ -163,10 +163,10 @@ def observe(entry: Observation, lab: Lab) -> Findings:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
 
     def compliance(temperature: float) -> Compliance:
-        conductor = load_here(policy)
-        team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+        conductor = load_in_process(policy)
+        team = conductor.card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
-        seen = validate(conductor, not_taught(setup), team, drawn)
+        seen = measure_validity(conductor, not_taught(setup), team, drawn)
         return Compliance(seen.problems, seen.failures)
 
     return entry.observe(Training(curve, grpo.temperature, compliance))
@@ -179,7 +179,7 @@ def not_taught(setup: Setup) -> Sequence[Problem]:
     """
     data = setup.workspace.data
     mix = data / "training_mix.jsonl"
-    if kept := held_out(mix, setup.recipe):
+    if kept := held_out_problems(mix, setup.recipe):
         return kept
     taught = {problem.key for problem in read_problems(mix)}
     left = [problem for problem in read_problems(data / "shortlist.jsonl") if problem.key not in taught]

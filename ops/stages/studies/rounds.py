@@ -48,9 +48,15 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
                 client = making.client(setup.beside(name), "experiment")
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
-                    team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+                    team = conductor.card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
-                        conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
+                        conductor,
+                        asked,
+                        team,
+                        recipe.evaluation,
+                        seed=recipe.seed,
+                        limits=limits,
+                        has_room=conductor.has_room,
                     )
                     return run_async(rows)
 

@@ -55,14 +55,14 @@ from ops.stages.studies import policies
 from ops.stages.studies.policies import not_taught
 from ops.stages.studies.samples import second_round
 from ops.stages.studies.study import run_study
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
 from tests.unit.evaluation.test_arms import row as outcome
 
 NAMES = ("ada", "bob", "cid")
 INTERVENTIONS = [entry for entry in STUDIES.values() if isinstance(entry, Intervention)]
-STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE]), st.booleans())
+STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE_SUBTASK]), st.booleans())
 
 
 @st.composite
@@ -88,12 +88,12 @@ def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list
             for before in written:
                 after = arm.change(before, Random(seed))
                 assert after == arm.change(before, Random(seed))
-                assert team.read(after.render()).workflow == after
+                assert team.parse(after.render()).workflow == after
                 assert fields_that_differ(before, after) <= allowed
                 assert {step.worker for step in after.steps} <= (
                     {*habits.workers} if entry != one_worker else {0, 1, 2}
                 )
-                assert {step.subtask for step in after.steps} <= {*habits.subtasks, SOLVE}
+                assert {step.subtask for step in after.steps} <= {*habits.subtasks, SOLVE_SUBTASK}
 
 
 def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
@@ -158,7 +158,7 @@ def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[Out
 def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> None:
     client = Table()
     team = team_of(client)
-    texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
+    texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE_SUBTASK).render()]
     written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
     other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
     assert other.share == 0.5  # ada gave the third one
@@ -166,7 +166,7 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
-    assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
+    assert client.asked == [("ada", "Guess."), ("ada", SOLVE_SUBTASK)]
     unworded = changed(written, without_subtasks_served.arms(Habits.of([], NAMES, 0))[0], team, seed=1)
     assert executed(unworded.written, team)[0].workers == ("bob",)
 
@@ -262,7 +262,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
         max_completion_tokens=64,
     )  # fmt: skip
     card.write(policy)
-    team = card.team(POOL, workspace.data, Execution(), Table())
+    team = card.build_team(POOL, workspace.data, Execution(), Table())
     for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(

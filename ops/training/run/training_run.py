@@ -124,7 +124,7 @@ class RunResult(Settings):
     cached_calls: int
     """The number of worker calls that the response cache answered during the last attempt."""
     replayed_calls: int = 0
-    """The number of replayed worker calls during the last attempt."""
+    """The number of worker calls that a rehearsal answered from stored responses during the last attempt."""
     spent_usd: float = 0.0
     """USD spent during the last attempt."""
     cost_usd: float

@@ -23,7 +23,7 @@ from assets.shortlist import shortlist
 from assets.training_mix import training_mix
 from assets.worker_responses import worker_responses
 from ops.config import Recipe
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.stages.checks import check_once
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import verdict
@@ -164,7 +164,7 @@ def _of_data(
         "skipped": dg.MetadataValue.int(report.skipped),
         "set_aside": dg.MetadataValue.int(report.set_aside),
         "failures": dg.MetadataValue.json(report.failures),
-        "sandbox": dg.MetadataValue.text(isolation()),
+        "sandbox": dg.MetadataValue.text(find_available_isolation()),
     }
     if not is_new:
         facts[UNCHANGED] = dg.MetadataValue.text("since it passed on the same files")

@@ -18,7 +18,7 @@ from ops.core.problem import Domain, GraderName, Problem, Split
 from ops.core.registry import check_names, plugins
 from ops.core.workspace import Workspace
 from ops.grading import GRADERS
-from ops.grading.hidden_tests import set_apart
+from ops.grading.hidden_tests import extract_hidden_tests
 
 EVALUATION_SEED = 0
 """Seed of evaluation questions, which do not depend on a recipe's seed, so that scores of all seeds and versions stay
@@ -126,7 +126,7 @@ class Benchmark:
         """
         if split == "train" and not self.trains:
             raise DataError(self.name, "split 'train'", "is for evaluation only", "Train on another benchmark")
-        if GRADERS[self.graded_by(source)].own and source.grader is None:
+        if GRADERS[self.graded_by(source)].needs_settings and source.grader is None:
             problem = f"is missing, and {self.grader!r} needs settings"
             raise ConfigError("recipe", f"benchmarks.{self.name}.grader", problem, "State it (docs/extend.md)")
         cap = source.train if split == "train" else source.test
@@ -180,7 +180,7 @@ class Benchmark:
             problem = f"is {stated!r:.40}, but the {split} split is of {release!r}"
             raise row.error("release", problem, "Name the file of that release, or the release in the recipe")
         made = problem_of(self.adapt(row), self.name, self.domain, self.graded_by(source), split)
-        made = set_apart(_regraded(made, source), tests)
+        made = extract_hidden_tests(_regraded(made, source), tests)
         return replace(made, source=f"{made.source} {release}".strip()) if release not in made.source else made
 
     def _in_our_shape(self, row: Row) -> Row:

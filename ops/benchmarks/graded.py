@@ -16,8 +16,8 @@ from ops.core.once import Key, key_of
 from ops.core.problem import Problem
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
-from ops.grading.grader import GRADERS, OwnGrader
-from ops.grading.isolation import libraries_of
+from ops.grading.grader import GRADERS, CustomGrader
+from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
 
 log = logging.getLogger(__name__)
@@ -33,11 +33,11 @@ def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) 
     configure(root, grading.isolation, grading.environments, verdicts, graders)
 
 
-def plain_grader(settings: BenchmarkGrader) -> OwnGrader:
+def plain_grader(settings: BenchmarkGrader) -> CustomGrader:
     """Return what grading needs to know of a benchmark's own grader."""
     if isinstance(settings, JudgeGrader):
-        return OwnGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
-    return OwnGrader(settings.version, settings.file, settings.function, settings.source)
+        return CustomGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
+    return CustomGrader(settings.version, settings.file, settings.function, settings.source)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
@@ -52,7 +52,7 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
 
 def _parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
     return frozenset(
-        (each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions
+        (each.grader, each.benchmark if GRADERS[each.grader].runs_programs else "", each.grading) for each in questions
     )
 
 
@@ -76,7 +76,7 @@ def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
 def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
     programs = None
     if setup is not None and benchmark:
-        programs = libraries_of(setup.recipe.grading.environments, setup.workspace.root, benchmark)
+        programs = program_libraries_in(setup.recipe.grading.environments, setup.workspace.root, benchmark)
     return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
 
 

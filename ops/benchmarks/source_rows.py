@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Domain, GraderName, Problem, Split
-from ops.grading import GRADERS, unreadable
+from ops.grading import GRADERS, find_gold_error
 
 Fail = Callable[[str, str, str], DataError]
 KINDS = ("stdin", "call", "unittest")
@@ -202,7 +202,7 @@ class RowError(DataError):
 def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, split: Split) -> Problem:
     """Return the problem of a checked row. Raises `RowError` with the column and the remedy."""
     _agree(row, "domain", domain, {})
-    if not GRADERS[grader].own:
+    if not GRADERS[grader].needs_settings:
         _agree(row, "grader", grader, GRADER_ALIASES)
     choices = _choices(row) if grader == "choice" else _no_choices(row)
     made = Problem(
@@ -221,7 +221,7 @@ def problem_of(row: Row, benchmark: str, domain: Domain, grader: GraderName, spl
         source=row.maybe("source"),
     )
     # Programs and their tests can have megabytes; later checks parse the ones that are used.
-    if grader in ("math", "text") and (reason := unreadable(made)):
+    if grader in ("math", "text") and (reason := find_gold_error(made)):
         raise row.error("answer", f"cannot be read by the {grader} grader: {reason}", "Correct the answer")
     return made
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
-from ops.grading.answer_clusters import elected
+from ops.grading.answer_clusters import find_largest_cluster
 from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
@@ -168,7 +168,7 @@ def majority(attempts: Sequence[Attempt]) -> list[int]:
     A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
     wrong.
     """
-    return [(elected(attempt.problem, attempt.answers) or [0])[0] for attempt in attempts]
+    return [(find_largest_cluster(attempt.problem, attempt.answers) or [0])[0] for attempt in attempts]
 
 
 def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:

@@ -10,7 +10,7 @@ from ops.core.problem import Problem
 from ops.grading.grader import GRADERS
 
 
-def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
+def cluster_answers(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
     """Group the indices of responses with the same answer, by first appearance; a response without an answer is in no
     group.
 
@@ -19,10 +19,10 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
     """
     blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
     grader = GRADERS[problem.grader]
-    same = grader.same
+    same = grader.is_same_answer
     groups: dict[str, list[int]] = {}
     for place, response in enumerate(responses):
-        answer = grader.normal(grader.answer(blind, response)) if response is not None else ""
+        answer = grader.normalize(grader.extract_answer(blind, response)) if response is not None else ""
         if answer:
             alike = (known for known in groups if same(known, answer, blind) or same(answer, known, blind))
             first = answer if answer in groups else next(alike, answer)
@@ -30,7 +30,7 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
     return list(groups.values())
 
 
-def elected(problem: Problem, responses: Sequence[str | None]) -> list[int]:
+def find_largest_cluster(problem: Problem, responses: Sequence[str | None]) -> list[int]:
     """Return the indices of the responses with the most frequent answer, of equals the one given first; empty if none
     has an answer."""
-    return max(answer_clusters(problem, responses), key=len, default=[])
+    return max(cluster_answers(problem, responses), key=len, default=[])

@@ -32,7 +32,7 @@ class Date(NamedTuple):
     day: int
 
 
-def read(text: str) -> Date | None:
+def parse_date(text: str) -> Date | None:
     """Return the date that `text` is; None if it is anything else."""
     for form in _FORMS:
         if match := form.fullmatch(text.strip()):

@@ -13,7 +13,7 @@ from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.installation import install_extra, pip_install
 from ops.core.workspace import Workspace
-from ops.grading.isolation import accepted_wall
+from ops.grading.isolation import choose_isolation
 from ops.planning.machine import Machine, this_machine
 
 LEAST_PYTHON, NEXT_PYTHON = (3, 11, 5), (3, 13)
@@ -65,7 +65,7 @@ def _disk(workspace: Workspace, machine: Machine) -> Diagnosis:
 
 def _sandbox() -> Diagnosis:
     try:
-        accepted_wall()
+        choose_isolation()
     except ConfigError as error:
         remedy = error.remedy.partition(", or accept")[0]
         return Diagnosis("sandbox", "optional", "bubblewrap does not work: no programming benchmark", remedy)

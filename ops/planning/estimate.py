@@ -525,7 +525,7 @@ def _verdicts(asks: Iterable[Ask], cache: ResponseCache, prices: Prices) -> Iter
         if ask.problem is None or ask.benchmark not in prices.judges:
             continue
         response = cache.get(ask.key)
-        if response is not None and (answer := GRADERS[ask.problem.grader].answer(ask.problem, response.text)):
+        if response is not None and (answer := GRADERS[ask.problem.grader].extract_answer(ask.problem, response.text)):
             judge, messages = question(ask.problem, answer)
             yield Ask(judge, ask.benchmark, messages, grader=VERDICT)
 

@@ -15,7 +15,7 @@ import psutil
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.planning.memory import GIB
 
 USABLE = 0.99
@@ -73,7 +73,7 @@ def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
         gpus=_gpus() if gpus is None else named_gpus(gpus),
         memory_gib=_memory_gib(),
         disk_gib=shutil.disk_usage(_nearest(workspace.state)).free / GIB,
-        bubblewrap=isolation() == "bubblewrap",
+        bubblewrap=find_available_isolation() == "bubblewrap",
         packages=frozenset(name for name in PACKAGES if importlib.util.find_spec(name) is not None),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         imagined=gpus is not None,

@@ -19,5 +19,5 @@ __all__ = [
     "check_gold",
     "check_problems",
     "check_responses",
-    "gold_response",
+    "format_gold_response",
 ]

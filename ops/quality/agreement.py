@@ -16,7 +16,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.grading.graders.judge import UNREADABLE
+from ops.grading.graders.judge import UNREADABLE_REPLY
 from ops.grading.version import grader_version
 from ops.workers.scheduling import Client
 from ops.workflow.judging import graded
@@ -125,7 +125,7 @@ def measure(benchmark: str, judge: str, labels: str, answers: Sequence[Labelled]
     right, wrong = (
         _agreed([grade.correct == label for each, grade in pairs if each.right == label]) for label in (True, False)
     )
-    unreadable = sum(grade.reason.startswith(UNREADABLE) for _, grade in pairs)
+    unreadable = sum(grade.reason.startswith(UNREADABLE_REPLY) for _, grade in pairs)
     usd = sum(grade.cost_usd for _, grade in pairs)
     return Agreement(benchmark, judge, labels, right, wrong, unreadable, usd)
 

@@ -50,7 +50,7 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
 
     gradable = [problem for problem in problems if _has_gold(problem)]
     pairs = [(problem, gold_response(problem)) for problem in gradable]
-    left = iter(grade_many(pairs, workers=workers, failures_again=True))
+    left = iter(grade_many(pairs, workers=workers, rerun_failures=True))
     verdicts = []
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)
@@ -64,12 +64,12 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
 
 def _has_gold(problem: Problem) -> bool:
     """Whether there is a gold answer that its grader judges without asking a worker (`ops.quality.agreement`)."""
-    return bool(problem.answer.strip()) and GRADERS[problem.grader].judge is not None
+    return bool(problem.answer.strip()) and GRADERS[problem.grader].grade_answer is not None
 
 
 def gold_response(problem: Problem) -> str:
     """The gold answer in the form that the worker prompt asks for."""
-    return GRADERS[problem.grader].gold_response(problem)
+    return GRADERS[problem.grader].format_gold_response(problem)
 
 
 def _sentence(verdict: GoldGrade) -> str:

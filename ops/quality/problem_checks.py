@@ -11,7 +11,7 @@ from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import leaks
 from ops.curation.question_text import exact_key, full_text
-from ops.grading import GRADERS, hidden_tests, unreadable
+from ops.grading import GRADERS, hidden_tests, find_gold_error
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
 
 MAX_QUESTION_CHARS = 20_000
@@ -86,11 +86,11 @@ def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict
         "tests_chars": sum(len(test.input) + len(test.output) for test in problem.tests)
         + (problem.hidden.characters if problem.hidden else 0),
         "has_gold": bool(problem.answer.strip()) or not _needs_gold(problem.grader),
-        "answer_parses": not problem.answer.strip() or problem.grader == "choice" or not unreadable(problem),
-        "answer_is_offered": problem.grader != "choice" or not unreadable(problem),
+        "answer_parses": not problem.answer.strip() or problem.grader == "choice" or not find_gold_error(problem),
+        "answer_is_offered": problem.grader != "choice" or not find_gold_error(problem),
         "choices_fit_grader": bool(problem.choices) == (problem.grader == "choice"),
         "has_tests": problem.grader != "code" or bool(problem.test_count),
-        "hidden_tests_intact": not hidden_tests.damage(problem),
+        "hidden_tests_intact": not hidden_tests.find_damage(problem),
         "repeats_evaluation": name in repeated,
         "id_is_held_out": name in held_out_ids,
     }
@@ -113,7 +113,7 @@ def _rules() -> list[Rule]:
         Rule("id used twice in a benchmark", unique("row")),
         Rule("no id", between("id_chars", 1)),
         Rule("unknown domain", among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
-        Rule("unknown grader", among("grader", [each.name for each in GRADERS.values() if each.judge or each.ask])),
+        Rule("unknown grader", among("grader", [each.name for each in GRADERS.values() if each.grade_answer or each.build_judge_messages])),
         Rule("unknown split", among("split", ("train", "test"))),
         Rule("empty question", between("question_chars", 1)),
         Rule("no gold answer", true("has_gold")),

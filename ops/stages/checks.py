@@ -11,10 +11,10 @@ from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
 from ops.core.processes import alone
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.grading.grader import GRADERS
-from ops.grading.isolation import libraries_of, own_libraries
-from ops.grading.version import grader_version, installed
+from ops.grading.isolation import program_libraries_in, podium_libraries
+from ops.grading.version import grader_version, hash_installed_libraries
 from ops.quality import QualityReport, stage_checks
 from ops.stages.data import STAGES, data_files
 
@@ -53,7 +53,7 @@ def check_once(
 def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
     recipe, root = setup.recipe, setup.workspace.root
     before = [each for each in STAGES[: STAGES.index(stage) + 1] if each != "worker_profiles"]
-    programs = [own_libraries(), *(libraries_of(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
+    programs = [podium_libraries(), *(program_libraries_in(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
     sections = {"benchmarks", "curation", "evaluation", "precaching"}
     key = {
         "files": data_version(*data_files(setup.workspace, *before)),
@@ -62,7 +62,7 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
         "workers": digest(setup.pool.names),
         "benchmarks": " ".join(benchmarks),
         "graders": digest([grader_version(name) for name in sorted(GRADERS)]),
-        "programs": digest([sys.version, isolation(), [installed(each) for each in programs]]),
+        "programs": digest([sys.version, find_available_isolation(), [hash_installed_libraries(each) for each in programs]]),
     }
     return with_code(key, "ops.quality.stage_checks")
 

@@ -22,8 +22,8 @@ from ops.core.workspace import Workspace
 from ops.curation.selection import Shortlist
 from ops.curation.selector import SELECTORS
 from ops.grading.grader import GRADERS
-from ops.grading.hidden_tests import are_whole, hidden_tests_folder
-from ops.grading.isolation import libraries_of
+from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folder
+from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
 from ops.precaching.stored import Cell, Profiles
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
@@ -63,7 +63,7 @@ def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None
 def _raw_key(setup: Setup, benchmark: str) -> Key:
     source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
     grader, root = entry.graded_by(source), setup.workspace.root
-    programs = libraries_of(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs else None
+    programs = program_libraries_in(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs_programs else None
     key = {
         "source": digest(source.model_dump(mode="json")),
         "seed": str(setup.recipe.seed),
@@ -84,7 +84,7 @@ def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
         problems = [problem for file in files for problem in read_problems(file)]
     except DataError:
         return False
-    return are_whole(hidden_tests_folder(setup.workspace.root), problems)
+    return are_hidden_tests_intact(hidden_tests_folder(setup.workspace.root), problems)
 
 
 def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:

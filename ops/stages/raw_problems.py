@@ -15,7 +15,7 @@ from ops.core.digests import SUFFIX
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.grading.hidden_tests import forget_unused, hidden_tests_folder, removed_on_error
+from ops.grading.hidden_tests import remove_unused_hidden_tests, hidden_tests_folder, remove_new_files_on_error
 from ops.quality.gold import GoldGrade, grade_gold
 
 
@@ -52,7 +52,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     named = raw_files(workspace, recipe, benchmark)
     loaded: dict[Split, LoadedSplit] = {}
     tests = hidden_tests_folder(workspace.root)
-    with removed_on_error(tests / benchmark):
+    with remove_new_files_on_error(tests / benchmark):
         for split in named:
             read = entry.read(split, source, workspace, recipe.seed, tests)
             loaded[split] = _without_failing_gold(entry, split, read, source)
@@ -68,7 +68,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
             files.append(named[split])
             write_problems(files[-1], problems)
     forget_others(workspace, recipe, benchmark, files)
-    forget_unused(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
+    remove_unused_hidden_tests(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
     failing = sum(len(part.set_aside) for part in loaded.values())
     return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)

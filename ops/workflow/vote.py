@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ops.config import Vote
 from ops.core.problem import Problem
-from ops.grading.answer_clusters import elected
+from ops.grading.answer_clusters import find_largest_cluster
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Ballot:
         begun = len(self.answers)
         if begun == self.most:
             return range(begun, begun)
-        return range(begun, max(begun, min(self.most, begun + self.enough - len(elected(self.problem, self.answers)))))
+        return range(begun, max(begun, min(self.most, begun + self.enough - len(find_largest_cluster(self.problem, self.answers)))))
 
     def take(self, answers: list[str | None]) -> None:
         """Add the answers of a wave."""
@@ -47,4 +47,4 @@ class Ballot:
     @property
     def winners(self) -> list[int]:
         """The numbers of the workflows whose answer counts; the first of all if none has an answer."""
-        return [0] if len(self.answers) == 1 else elected(self.problem, self.answers) or [0]
+        return [0] if len(self.answers) == 1 else find_largest_cluster(self.problem, self.answers) or [0]

@@ -268,7 +268,7 @@ def benchmark_table() -> Table:
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
             for split, part in entry.hub.parts.items()
         ]
-        task = f"{entry.asks}. {GRADERS[entry.grader].form}\nGrader: {entry.grader}"
+        task = f"{entry.asks}. {GRADERS[entry.grader].answer_format}\nGrader: {entry.grader}"
         shown.add_row(
             f"{name}\n({'confidential' if entry.confidential else entry.domain})",
             "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),

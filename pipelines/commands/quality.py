@@ -53,7 +53,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from ops.benchmarks.problem_files import raw_files, read_problems
     from ops.benchmarks.registry import graded_on
     from ops.core.atomic import write_text
-    from ops.grading import isolation
+    from ops.grading import find_available_isolation
     from ops.quality.gold import Golds, gold_report, grade_gold
 
     recipe, sets = _configured(workspace, recipe_file).recipe, {}
@@ -63,7 +63,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
             began = time.monotonic()
             verdicts = grade_gold(problems)
             sets[f"{name}, {split}"] = Golds(verdicts, 0, time.monotonic() - began, graded_on(problems))
-    text = gold_report(sets, isolation())
+    text = gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
     Console(width=150).print(text, markup=False, highlight=False)

@@ -13,7 +13,7 @@ from ops.config import BenchmarkSource
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
+from ops.grading import configure, find_available_isolation
 from ops.quality.gold import Golds, gold_report, grade_gold
 from tests.bench.real_data import ROWS
 
@@ -70,7 +70,7 @@ def main() -> int:
     for name in SETS:
         print(f"grading {name} …", flush=True)
         sets[name] = grade_set(folder, name)
-    text = gold_report(sets, isolation())
+    text = gold_report(sets, find_available_isolation())
     write_between(root / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0

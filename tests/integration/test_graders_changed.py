@@ -137,7 +137,7 @@ def refuse(source: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def replaced(name: str) -> Any:
         from dataclasses import replace
 
-        return replace(GRADERS[name], judge=wrong)
+        return replace(GRADERS[name], grade_answer=wrong)
 
     return change
 

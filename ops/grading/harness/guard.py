@@ -30,7 +30,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def limit(job: dict[str, Any], cpu_s: float) -> None:
+def set_limits(job: dict[str, Any], cpu_s: float) -> None:
     """Set this process's limits. Limits that the kernel does not support are skipped."""
     whole = int(cpu_s) + (cpu_s % 1 > 0)
     for name, soft, hard in (
@@ -53,7 +53,7 @@ def limit(job: dict[str, Any], cpu_s: float) -> None:
             continue
 
 
-def guard(job: dict[str, Any]) -> None:
+def install_guard(job: dict[str, Any]) -> None:
     """Refuse actions that no honest answer needs: the network, signals, many processes, files elsewhere.
 
     An audit hook cannot be removed, and it also works where the kernel's limits do not (for root). It stops accidents
@@ -97,7 +97,7 @@ def guard(job: dict[str, Any]) -> None:
     sys.addaudithook(hook)
 
 
-def silence() -> None:
+def redirect_standard_streams() -> None:
     """Make the input empty, and print into an unnamed file, because the file limit bounds the printed text."""
     null = os.open(os.devnull, os.O_RDWR)
     noise = os.open("noise", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)

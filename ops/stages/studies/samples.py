@@ -14,7 +14,7 @@ from ops.config.studies import Samples
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Lab
-from ops.grading.answer_clusters import elected
+from ops.grading.answer_clusters import find_largest_cluster
 from ops.results.outcome_rows import OutcomeRow
 from ops.stages.making import Making
 from ops.stages.studies.policies import answers_with_texts
@@ -79,7 +79,7 @@ def _like(row: OutcomeRow) -> str:
 
 
 def _winners(problem: Problem, part: Sequence[OutcomeRow]) -> list[int]:
-    return elected(problem, [row.answer or None for row in part]) or [0]
+    return find_largest_cluster(problem, [row.answer or None for row in part]) or [0]
 
 
 def _whole(row: OutcomeRow, part: Sequence[OutcomeRow]) -> OutcomeRow:

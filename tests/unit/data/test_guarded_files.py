@@ -19,7 +19,7 @@ from ops.benchmarks.quarantine import quarantine_file
 from ops.config import Evaluation, Setup, load_recipe
 from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
+from ops.grading import configure, find_available_isolation
 from ops.grading.graders import code
 from ops.quality import stage_checks
 from ops.quality.gold import GoldGrade, grade_gold
@@ -80,15 +80,15 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
     workspace: Workspace, setup: Setup, raw: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: list[str] = []
-    real = code.judge
+    real = code.grade_answer
 
     def counted(problem: Problem, program: str) -> Grade:
         run.append(problem.key)
         return real(problem, program)
 
-    graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], judge=counted)}
+    graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], grade_answer=counted)}
     monkeypatch.setattr(grading, "GRADERS", graders)
-    configure(workspace.root, isolation(), verdicts=workspace.cache)
+    configure(workspace.root, find_available_isolation(), verdicts=workspace.cache)
     evaluation = Evaluation.model_validate({"questions": 1})
     one = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": evaluation}))
 

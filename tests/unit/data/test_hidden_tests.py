@@ -21,7 +21,7 @@ from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import configure, grade_many, hidden_tests, isolation
+from ops.grading import configure, grade_many, hidden_tests, find_available_isolation
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.builders import fenced
@@ -113,7 +113,7 @@ def test_functional_rows_call_the_method_they_name(workspace: Workspace) -> None
     [problem] = load(workspace, row)
     public = CodeTest("call", "Solution().has([1, 2], 3)", "True")
     assert problem.tests == (public,)
-    assert [test for _, test in hidden_tests.read(problem, "call")] == [replace(public, hidden=True)]
+    assert [test for _, test in hidden_tests.read_hidden_tests(problem, "call")] == [replace(public, hidden=True)]
 
 
 def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace) -> None:
@@ -198,7 +198,7 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace) -> None
     assert {problem.hidden for problem in mix} <= {problem.hidden for problem in raw.train}
     for file in (*raw.files, workspace.data / "shortlist.jsonl", workspace.data / "training_mix.jsonl"):
         assert SECRET not in file.read_text(encoding="utf-8")
-    configure(workspace.root, isolation())
+    configure(workspace.root, find_available_isolation())
     hidden_tests.check_hidden_tests([*raw.train, *raw.test])
     for problem in raw.train[:2]:
         right, wrong = (f"n = input()\nprint({{'1': 2, {wrong!r}: 7}}.get(n, n))" for wrong in ("", f"{SECRET}1"))

@@ -13,7 +13,7 @@ from ops.core.problem import CodeTest, Domain, Problem
 from ops.core.response import NO_RESPONSE
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.grading import hidden_tests, unreadable
+from ops.grading import hidden_tests, find_gold_error
 from ops.quality import (
     MAX_QUESTION_CHARS,
     Balance,
@@ -48,9 +48,9 @@ def test_a_missing_file_of_hidden_tests_is_named(tmp_path: Path) -> None:
     hidden_tests.configure(tmp_path)
     folder = hidden_tests.hidden_tests_folder(tmp_path)
     tests = (CodeTest("stdin", "1", "12"), CodeTest("stdin", "", "1", True))
-    problem = hidden_tests.set_apart(make("p", grader="code", domain="code", answer="", tests=tests), folder)
+    problem = hidden_tests.extract_hidden_tests(make("p", grader="code", domain="code", answer="", tests=tests), folder)
     assert check_problems([problem]).failures == []
-    hidden_tests.file_of(folder, problem).unlink()
+    hidden_tests.hidden_tests_file(folder, problem).unlink()
     name = "hidden tests whose file is missing or damaged: math500/p"
     assert check_problems([problem]).failures == [name]
 
@@ -155,7 +155,7 @@ def test_rows_of_one_id_are_graded_each_for_itself() -> None:
     ],
 )
 def test_a_gold_answer_that_the_grader_cannot_read_is_reported(fields: dict[str, Any], why: str) -> None:
-    assert why in unreadable(make("a", **fields))
+    assert why in find_gold_error(make("a", **fields))
 
 
 def test_a_readable_gold_answer_is_not_reported() -> None:
@@ -166,7 +166,7 @@ def test_a_readable_gold_answer_is_not_reported() -> None:
         code("d", "def f(x):\n    return x * x"),
         make("e", grader="code", answer="", tests=(CodeTest("stdin", "not python (", ""),)),
     ]
-    assert [unreadable(problem) for problem in readable] == [""] * 5
+    assert [find_gold_error(problem) for problem in readable] == [""] * 5
 
 
 def test_the_report_lists_every_miss_and_groups_what_a_library_would_correct() -> None:

@@ -91,7 +91,7 @@ def squares(count: int, hidden: bool) -> tuple[CodeTest, ...]:
 def test_public_tests_share_a_run_and_hidden_ones_run_by_few(runs: list[Any]) -> None:
     case = make_code_problem(*squares(9, hidden=False), *squares(14, hidden=True))
     assert grade(case, "def f(n):\n    return n * n").correct
-    assert [run.tests for run in runs] == [9, code.HIDDEN_AT_ONCE, code.HIDDEN_AT_ONCE, 2]
+    assert [run.tests for run in runs] == [9, code.HIDDEN_TESTS_PER_RUN, code.HIDDEN_TESTS_PER_RUN, 2]
     public, *hidden = (run.limits.cpu_s for run in runs)
     assert hidden == [public * run.tests for run in runs[1:]], "each hidden call has the time that public ones share"
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ops.benchmarks.source_rows import shuffled
 from ops.core.problem import Problem
-from ops.curation.question_text import tokens
+from ops.curation.question_text import tokenize
 
 
 def stratum(problem: Problem) -> tuple[str, str]:
@@ -28,11 +28,11 @@ def stratum(problem: Problem) -> tuple[str, str]:
     return problem.family or problem.subject, problem.level
 
 
-def draw(
+def draw_evenly(
     problems: Sequence[Problem],
     count: int,
     seed: int,
-    key: Callable[[Problem], Hashable] = stratum,
+    stratum_of: Callable[[Problem], Hashable] = stratum,
 ) -> list[Problem]:
     """Draw at most `count` problems, in the given order, distributed evenly over the strata of `key`.
 
@@ -44,21 +44,21 @@ def draw(
     taken: Counter[Hashable] = Counter()
     turns: list[tuple[int, str]] = []
     for problem in ranked:
-        turns.append((taken[key(problem)], problem.key))
-        taken[key(problem)] += 1
+        turns.append((taken[stratum_of(problem)], problem.key))
+        taken[stratum_of(problem)] += 1
     chosen = {name for _, name in sorted(turns, key=lambda turn: turn[0])[:count]}
     return [problem for problem in problems if problem.key in chosen]
 
 
-POOL = 20
+CANDIDATES_PER_PLACE = 20
 """Number of candidates that are examined for each place; larger pools are sampled evenly over the strata."""
-LEAST = 1e-3
+MIN_WEIGHT = 1e-3
 """The minimum weight of a problem, so that all places can be filled."""
-REPEATED = 0.5
+REPEATED_WEIGHT_SHARE = 0.5
 """Share of its weight that a problem without new features keeps, since many problems differ only in their numbers."""
-COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
+COVERAGE_DESCRIPTION = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
 """What `choose` does in addition to weighing, in the words of the data card."""
-OUTLIER = 5
+NOVELTY_OFFSET = 5
 """A feature of only one question is ignored, and this number of features
 counts as covered; otherwise every feature of a short text seems new.
 """
@@ -66,24 +66,24 @@ counts as covered; otherwise every feature of a short text seems new.
 Features = NDArray[np.int64]
 
 
-def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
+def choose_diverse(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
     """Choose at most `places` problems, in the given order. `weights`: `BENCHMARK/ID` → at least 0; 1 if absent.
 
     The result depends on the problems' names, texts and weights and on the seed, not on their order.
     """
-    pool = draw(problems, places * POOL, seed)
+    pool = draw_evenly(problems, places * CANDIDATES_PER_PLACE, seed)
     if len(pool) <= places:
         return pool
     pool = shuffled(pool, [problem.key for problem in pool], seed)
-    worth = [max(weights.get(problem.key, 1.0), LEAST) for problem in pool]
-    features, size = _features(pool)
+    worth = [max(weights.get(problem.key, 1.0), MIN_WEIGHT) for problem in pool]
+    features, size = _number_features(pool)
     covered = np.zeros(size, dtype=bool)
     gathered: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def value(place: int) -> float:
         own = features[place]
-        new = (len(own) - int(covered[own].sum())) / (len(own) + OUTLIER)
-        return worth[place] * (REPEATED + (1 - REPEATED) * new)
+        new = (len(own) - int(covered[own].sum())) / (len(own) + NOVELTY_OFFSET)
+        return worth[place] * (REPEATED_WEIGHT_SHARE + (1 - REPEATED_WEIGHT_SHARE) * new)
 
     def gain(place: int) -> float:
         before = gathered[stratum(pool[place])]
@@ -104,11 +104,11 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
     return [problem for problem in problems if problem.key in chosen]
 
 
-def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
+def _number_features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
     """Return the numbered word uni- and bigrams that each question
     shares with another question, and their total number.
     """
-    grams = [_grams(tokens(problem.question)) for problem in problems]
+    grams = [_list_grams(tokenize(problem.question)) for problem in problems]
     counts = Counter(gram for question in grams for gram in question)
     numbers = {gram: number for number, gram in enumerate(gram for gram, count in counts.items() if count > 1)}
     return [
@@ -116,5 +116,5 @@ def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
     ], len(numbers)
 
 
-def _grams(words: Sequence[str]) -> set[str]:
+def _list_grams(words: Sequence[str]) -> set[str]:
     return {*words, *(f"{word} {following}" for word, following in pairwise(words))}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Domain, Problem
-from ops.curation.decontaminate import decontaminate, report
+from ops.curation.decontaminate import decontaminate, build_contamination_report
 from ops.curation.selector import SELECTORS, SelectionEvidence
 
 
@@ -22,7 +22,7 @@ class Shortlist(NamedTuple):
     report: dict[str, Any]
 
 
-def shortlist(
+def choose_shortlist(
     candidates: Sequence[Problem],
     evaluation: Mapping[str, Sequence[Problem]],
     curation: Curation,
@@ -43,12 +43,12 @@ def shortlist(
     for domain in wanted:
         offered = [problem for problem in clean.kept if problem.domain == domain]
         before = sum(problem.domain == domain for problem in candidates)
-        _enough(domain, len(offered), before, curation.per_domain)
+        _check_enough(domain, len(offered), before, curation.per_domain)
         chosen += SELECTORS[curation.selector].choose(offered, places, SelectionEvidence(curation, seed))
-    return Shortlist(chosen, report(clean, len(candidates), len(held_out), threshold))
+    return Shortlist(chosen, build_contamination_report(clean, len(candidates), len(held_out), threshold))
 
 
-def _enough(domain: Domain, kept: int, before: int, needed: int) -> None:
+def _check_enough(domain: Domain, kept: int, before: int, needed: int) -> None:
     if kept < needed:
         raise DataError(
             "shortlist",
@@ -73,14 +73,14 @@ def choose_mix(
     ]
 
 
-def choose_in_domain(offered: Sequence[Problem], evidence: SelectionEvidence, domain: Domain) -> list[Problem]:
+def choose_in_domain(candidates: Sequence[Problem], evidence: SelectionEvidence, domain: Domain) -> list[Problem]:
     """Choose exactly `per_domain` of one domain's problems. Raises `DataError` if there are too few."""
     curation = evidence.curation
-    if len(offered) < curation.per_domain:
+    if len(candidates) < curation.per_domain:
         raise DataError(
             "data/shortlist.jsonl",
             f"domain {domain!r}",
-            f"holds {len(offered)} problems; the mix needs {curation.per_domain}",
+            f"holds {len(candidates)} problems; the mix needs {curation.per_domain}",
             "Materialize the shortlist again with this recipe",
         )
-    return SELECTORS[curation.selector].choose(offered, curation.per_domain, evidence)
+    return SELECTORS[curation.selector].choose(candidates, curation.per_domain, evidence)

@@ -48,7 +48,7 @@ class Tally(NamedTuple):
     samples: float
 
 
-class Beta(NamedTuple):
+class BetaDistribution(NamedTuple):
     """A Beta distribution of a probability, in equivalent counts of right and wrong answers."""
 
     right: float
@@ -59,24 +59,24 @@ Counts = NDArray[np.int64]
 Tallies = Mapping[str, Mapping[str, Tally]]
 """Problem's key → worker's name → tally. Unmeasured pairs are absent."""
 
-JEFFREYS = Beta(0.5, 0.5)
-RESCUE_SAMPLES = 4.0
+JEFFREYS_PRIOR = BetaDistribution(0.5, 0.5)
+RESCUE_PRIOR_SAMPLES = 4.0
 """Prior samples; small, because chains rescue hardly any rollout on most problems and many on some."""
-_WIDTH = 1.5
+_PENALTY_WIDTH = 1.5
 """Standard deviation (in logarithms) of the penalty that pulls the fitted parameters towards Jeffreys's prior."""
 
 
-def rescue(mean: float) -> Beta | None:
+def make_rescue_prior(mean: float) -> BetaDistribution | None:
     """Return the prior, with this mean, of the probability that a
     chain of workers rescues a failing rollout; None for 0.
     """
-    return Beta(mean * RESCUE_SAMPLES, (1 - mean) * RESCUE_SAMPLES) if mean else None
+    return BetaDistribution(mean * RESCUE_PRIOR_SAMPLES, (1 - mean) * RESCUE_PRIOR_SAMPLES) if mean else None
 
 
-RESCUE = rescue(Curation().rescued)
+DEFAULT_RESCUE_PRIOR = make_rescue_prior(Curation().rescued)
 
 
-def pooled(tallies: Iterable[Tally]) -> Tally:
+def pool_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return one tally for a worker picked at random: the mean rate,
     and the number of samples with the same variance.
     """
@@ -88,7 +88,7 @@ def pooled(tallies: Iterable[Tally]) -> Tally:
     return Tally(rate * samples, samples)
 
 
-def fit_prior(tallies: Iterable[Tally]) -> Beta:
+def fit_prior(tallies: Iterable[Tally]) -> BetaDistribution:
     """Return the Beta prior with the highest likelihood of these
     pooled tallies; Jeffreys's prior if there are too few data.
     """
@@ -98,43 +98,43 @@ def fit_prior(tallies: Iterable[Tally]) -> Beta:
     seen = np.array([(*tally, count) for tally, count in sorted(counts.items())], dtype=float).reshape(-1, 3)
     right, samples, times = seen.T
 
-    def unlikely(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def negative_log_likelihood(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the penalised negative log-likelihood and its gradient."""
         a, b = np.exp(logs)
         fit = times * (betaln(a + right, b + samples - right) - betaln(a, b))
         both = psi(a + b) - psi(a + b + samples)
         slopes = [a * (times * (psi(a + right) - psi(a) + both)).sum(),
                   b * (times * (psi(b + samples - right) - psi(b) + both)).sum()]  # fmt: skip
-        away = logs - np.log(JEFFREYS)
-        return float(-fit.sum() + (away**2).sum() / (2 * _WIDTH**2)), away / _WIDTH**2 - np.array(slopes)
+        away = logs - np.log(JEFFREYS_PRIOR)
+        return float(-fit.sum() + (away**2).sum() / (2 * _PENALTY_WIDTH**2)), away / _PENALTY_WIDTH**2 - np.array(slopes)
 
     # To far more digits than are kept: an optimiser's last ones differ between machines, and the data must not.
     exact = {"ftol": 0.0, "gtol": 1e-8}
-    optimum = minimize(unlikely, np.log(JEFFREYS), jac=True, method="L-BFGS-B", bounds=[(-6, 6)] * 2, options=exact)
+    optimum = minimize(negative_log_likelihood, np.log(JEFFREYS_PRIOR), jac=True, method="L-BFGS-B", bounds=[(-6, 6)] * 2, options=exact)
     a, b = (float(f"{value:.4g}") for value in np.exp(optimum.x))
-    return Beta(a, b)
+    return BetaDistribution(a, b)
 
 
 @lru_cache(maxsize=1 << 14)
-def group_signal(tally: Tally, group: int, prior: Beta = JEFFREYS, second: Beta | None = RESCUE) -> float:
+def estimate_group_signal(tally: Tally, group_size: int, prior: BetaDistribution = JEFFREYS_PRIOR, rescue_prior: BetaDistribution | None = DEFAULT_RESCUE_PRIOR) -> float:
     """Return the probability that `group` rollouts on a problem with
     this pooled tally are neither all right nor all wrong.
 
     `second`: the probability of a rescue; None: rollouts do not chain workers.
     """
-    rate = Beta(prior.right + tally.right, prior.wrong + tally.samples - tally.right)
-    if second is None:
-        return 1 - float(np.exp(_log_moment(rate, group, 0)) + np.exp(_log_moment(rate, 0, group)))
-    none = np.exp(_log_moment(rate, 0, group) + _log_moment(second, 0, group))
+    rate = BetaDistribution(prior.right + tally.right, prior.wrong + tally.samples - tally.right)
+    if rescue_prior is None:
+        return 1 - float(np.exp(_log_moment(rate, group_size, 0)) + np.exp(_log_moment(rate, 0, group_size)))
+    none = np.exp(_log_moment(rate, 0, group_size) + _log_moment(rescue_prior, 0, group_size))
     # 1 - (1 - p)(1 - u) = u + (1 - u) p; its power G expands by the binomial theorem without negative terms.
-    by_rate = np.arange(group + 1)
-    choose = gammaln(group + 1) - gammaln(by_rate + 1) - gammaln(group - by_rate + 1)
-    every = np.exp(logsumexp(choose + _log_moment(second, group - by_rate, by_rate) + _log_moment(rate, by_rate, 0)))
+    by_rate = np.arange(group_size + 1)
+    choose = gammaln(group_size + 1) - gammaln(by_rate + 1) - gammaln(group_size - by_rate + 1)
+    every = np.exp(logsumexp(choose + _log_moment(rescue_prior, group_size - by_rate, by_rate) + _log_moment(rate, by_rate, 0)))
     return min(1.0, max(0.0, 1 - float(none + every)))
 
 
-def group_signals(
-    tallies: Tallies, group: int, second: Beta | None = RESCUE, problems: Iterable[str] | None = None
+def estimate_group_signals(
+    tallies: Tallies, group_size: int, rescue_prior: BetaDistribution | None = DEFAULT_RESCUE_PRIOR, problems: Iterable[str] | None = None
 ) -> dict[str, float]:
     """Return problem's key → the probability that a group of `group` rollouts on it disagrees.
 
@@ -142,15 +142,15 @@ def group_signals(
     an unmeasured one is the prior's.
     """
     wanted = tallies if problems is None else problems
-    evidence = {key: pooled(tallies.get(key, {}).values()) for key in wanted}
+    evidence = {key: pool_tallies(tallies.get(key, {}).values()) for key in wanted}
     priors = {
         name: fit_prior(tally for key, tally in evidence.items() if benchmark_of(key) == name)
         for name in sorted(set(map(benchmark_of, evidence)))
     }
-    return {key: group_signal(tally, group, priors[benchmark_of(key)], second) for key, tally in evidence.items()}
+    return {key: estimate_group_signal(tally, group_size, priors[benchmark_of(key)], rescue_prior) for key, tally in evidence.items()}
 
 
-def _log_moment(chance: Beta, right: int | Counts, wrong: int | Counts) -> NDArray[np.float64]:
+def _log_moment(chance: BetaDistribution, right: int | Counts, wrong: int | Counts) -> NDArray[np.float64]:
     """Return log E[p^right (1 - p)^wrong] of a Beta-distributed p."""
     moment: NDArray[np.float64] = betaln(chance.right + right, chance.wrong + wrong) - betaln(*chance)
     return moment
@@ -160,7 +160,7 @@ Agreement = Literal["all", "some", "none", "unmeasured"]
 """The workers that solve a problem alone: all of them in every sample, some, none; or no worker has answered."""
 
 
-def agreement(problem: Problem, tallies: Tallies) -> Agreement:
+def classify_agreement(problem: Problem, tallies: Tallies) -> Agreement:
     """Return the agreement of the measured workers on `problem`."""
     measured = tallies.get(problem.key, {}).values()
     if not measured:
@@ -170,12 +170,12 @@ def agreement(problem: Problem, tallies: Tallies) -> Agreement:
     return "some" if any(tally.right > 0 for tally in measured) else "none"
 
 
-def agreements(problems: Sequence[Problem], tallies: Tallies) -> Counter[Agreement]:
+def count_agreements(problems: Sequence[Problem], tallies: Tallies) -> Counter[Agreement]:
     """Return the number of problems in each class."""
-    return Counter(agreement(problem, tallies) for problem in problems)
+    return Counter(classify_agreement(problem, tallies) for problem in problems)
 
 
-def tallies(rows: Iterable[ResponseRow]) -> Tallies:
+def tally_responses(rows: Iterable[ResponseRow]) -> Tallies:
     """Return problem → worker → tally of right answers. Unreachable calls are left out; refusals count as wrong."""
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -187,7 +187,7 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     }
 
 
-def stored_rows(folder: Path, workers: Iterable[str], benchmarks: Iterable[str]) -> list[ResponseRow]:
+def read_responses(folder: Path, workers: Iterable[str], benchmarks: Iterable[str]) -> list[ResponseRow]:
     """Read the rows of these workers and benchmarks. Raises `DataError` if a file is missing or unreadable."""
     wanted = list(benchmarks)
     files = [response_file(folder, worker, benchmark) for worker in workers for benchmark in wanted]

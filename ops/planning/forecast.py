@@ -164,8 +164,8 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     stored = graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
-    chains = signal.rescue(setup.recipe.curation.rescued)
-    shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
+    shares = signal.estimate_group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = last_run(setup)
     candidates = stored_shortlist(setup)
     with ledger_of(setup) as ledger:

@@ -232,11 +232,11 @@ def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.
 
     `rescued`: assumed share of failing rollouts that a chain of workers corrects. Raises `ValueError` if `group` < 1.
     """
-    from ops.curation.signal import group_signals, rescue
+    from ops.curation.signal import estimate_group_signals, make_rescue_prior
 
     if group < 1:
         raise ValueError(f"a group has at least one rollout, not {group}")
-    return _mean(group_signals(tallies(rows), group, rescue(rescued)).values())
+    return _mean(estimate_group_signals(tallies(rows), group, make_rescue_prior(rescued)).values())
 
 
 # ── sums ─────────────────────────────────────────────────────────────────────

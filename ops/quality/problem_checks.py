@@ -9,8 +9,8 @@ from typing import Any
 from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
-from ops.curation.decontaminate import leaks
-from ops.curation.question_text import exact_key, full_text
+from ops.curation.decontaminate import find_leaks
+from ops.curation.question_text import make_exact_key, join_question_and_choices
 from ops.grading import GRADERS, hidden_tests, find_gold_error
 from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
 
@@ -53,7 +53,7 @@ def check_problems(
     failure.
     """
     evaluation, threshold = (held_out.questions, held_out.threshold) if held_out else ((), 1.0)
-    repeated = {item.problem for item in leaks(problems, evaluation, threshold)} if evaluation else set()
+    repeated = {item.problem for item in find_leaks(problems, evaluation, threshold)} if evaluation else set()
     ids = {problem.key for problem in evaluation}
     rows = [_facts(problem, repeated, ids) for problem in problems]
     rules = _rules()
@@ -103,7 +103,7 @@ def _needs_gold(grader: str) -> bool:
 def _mark_repeats(rows: list[dict[str, Any]], problems: Sequence[Problem]) -> None:
     seen: set[str] = set()
     for row, problem in zip(rows, problems, strict=True):
-        key = exact_key(full_text(problem))
+        key = make_exact_key(join_question_and_choices(problem))
         row["repeats_another"] = key in seen
         seen.add(key)
 

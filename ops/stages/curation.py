@@ -12,10 +12,10 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.card import Choice, data_card
-from ops.curation.selection import Shortlist, choose_mix, shortlist
+from ops.curation.card import Selection, render_data_card
+from ops.curation.selection import Shortlist, choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.signal import Tallies, agreements, stored_rows, tallies
+from ops.curation.signal import Tallies, count_agreements, read_responses, tally_responses
 
 
 class Mix(NamedTuple):
@@ -35,7 +35,7 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
 
     Raises `DataError` for unusable input; neither file changes then.
     """
-    chosen = shortlist(
+    chosen = choose_shortlist(
         training_candidates(setup.workspace, setup.recipe),
         held_out(setup.workspace, setup.recipe),
         setup.recipe.curation,
@@ -58,20 +58,20 @@ def materialize_mix(setup: Setup) -> Mix:
     measured = _tallies(setup, shortlisted)
     evidence = SelectionEvidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
     mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
-    weighing = SELECTORS[recipe.curation.selector].weighing
-    weights = dict(weighing.weigh(shortlisted, evidence)) if weighing else {}
-    choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
-    card = data_card(choice, recipe, _contamination(workspace), measured)
+    weighing = SELECTORS[recipe.curation.selector].weighting
+    weights = dict(weighing.compute_weights(shortlisted, evidence)) if weighing else {}
+    choice = Selection(training_candidates(workspace, recipe), shortlisted, mix, weights)
+    card = render_data_card(choice, recipe, _contamination(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
     write_text(workspace.data / "data_card.md", card)
-    return Mix(mix, {str(name): count for name, count in sorted(agreements(mix, measured).items())}, card, weights)
+    return Mix(mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights)
 
 
 def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
     if not SELECTORS[setup.recipe.curation.selector].reads_responses:
         return {}
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
-    return tallies(stored_rows(setup.workspace.data / "responses", setup.pool.names, benchmarks))
+    return tally_responses(read_responses(setup.workspace.data / "responses", setup.pool.names, benchmarks))
 
 
 def _contamination(workspace: Workspace) -> dict[str, object]:

@@ -23,7 +23,7 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.curation.signal import group_signals
+from ops.curation.signal import estimate_group_signals
 from ops.precaching.precache import precache
 from ops.precaching.profiles import best_single, ceiling, profile, tallies
 from ops.precaching.replay import Recorded, ReplayClient
@@ -126,7 +126,7 @@ def _matrix(rows: Sequence[ResponseRow]) -> str:
     lines += ["| ---: | ---: | ---: |"]
     counts = tallies(rows)
     for group in (8, 16, 64):
-        shares = (fmean(group_signals(counts, group, **options).values()) for options in _OPTIONS)
+        shares = (fmean(estimate_group_signals(counts, group, **options).values()) for options in _OPTIONS)
         lines.append(f"| {group} | {' | '.join(f'{share:.1%}' for share in shares)} |")
     return "\n".join(lines)
 

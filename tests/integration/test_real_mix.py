@@ -20,7 +20,7 @@ import pytest
 from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
 from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.curation.decontaminate import leaks
+from ops.curation.decontaminate import find_leaks
 from ops.quality import stage_checks
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
@@ -74,7 +74,7 @@ def test_the_mix_is_four_times_240_and_clean(made: Curated) -> None:
     by_benchmark = evaluation_questions(workspace, made.setup.recipe)
     held_out = [problem for questions in by_benchmark.values() for problem in questions]
     assert len(held_out) == 500 + 4000 + 949 + 148
-    assert leaks(mix.problems, held_out) == []
+    assert find_leaks(mix.problems, held_out) == []
     pairs = json.loads((workspace.data / "contamination.json").read_text(encoding="utf-8"))["pairs"]
     kinds = {(pair["problem"], pair["other"]): pair["kind"] for pair in pairs if pair["cause"] == "contamination"}
     assert kinds["mmlu/mmlu-val-clinical_knowledge-8", "mmlu/mmlu-test-college_medicine-156"] == "exact"

@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import draw
-from ops.curation.selector import FORECAST, SelectionEvidence, selector
-from ops.curation.signal import agreement
+from ops.curation.cover import draw_evenly
+from ops.curation.selector import SIGNAL_FORECAST, SelectionEvidence, selector
+from ops.curation.signal import classify_agreement
 
 
 @selector(
     "What every worker solves alone in every sample is left out first; the places are shared evenly "
     "over families or subjects and levels.",
     reads_responses=True,
-    weighing=FORECAST,
+    weighting=SIGNAL_FORECAST,
 )
-def disagreement(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
+def disagreement(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
     """Choose problems that some, none or unmeasured workers solve,
     evenly over strata; then those that all workers solve.
     """
     tallies = evidence.tallies or {}
-    teaching = [problem for problem in offered if agreement(problem, tallies) != "all"]
-    easy = [problem for problem in offered if agreement(problem, tallies) == "all"]
-    chosen = draw(teaching, places, evidence.seed)
-    chosen += draw(easy, places - len(chosen), evidence.seed)
+    teaching = [problem for problem in candidates if classify_agreement(problem, tallies) != "all"]
+    easy = [problem for problem in candidates if classify_agreement(problem, tallies) == "all"]
+    chosen = draw_evenly(teaching, places, evidence.seed)
+    chosen += draw_evenly(easy, places - len(chosen), evidence.seed)
     keys = {problem.key for problem in chosen}
-    return [problem for problem in offered if problem.key in keys]
+    return [problem for problem in candidates if problem.key in keys]

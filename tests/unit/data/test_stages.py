@@ -28,7 +28,7 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.curation.selector import SELECTORS
-from ops.curation.signal import Tally, tallies
+from ops.curation.signal import Tally, tally_responses
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Study
 from ops.precaching.precache import write_responses
@@ -238,7 +238,7 @@ def test_tallies_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None
         answered("ann", "mmlu", "s", sample=1),
         answered("bob", "rlpr", "p"),
     ]
-    assert tallies(rows) == {
+    assert tally_responses(rows) == {
         "mmlu/p": {"ann": Tally(1.0, 2)},
         "mmlu/r": {"ann": Tally(0.0, 1)},
         "mmlu/s": {"ann": Tally(1.0, 1)},

@@ -25,7 +25,7 @@ from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
-from ops.curation.signal import group_signals
+from ops.curation.signal import estimate_group_signals
 from ops.precaching.precache import precache, write_responses
 from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies
 from ops.results.leaderboard import accuracy_against_cost
@@ -319,7 +319,7 @@ def test_the_pool_of_published_models() -> None:
     assert best.overall.accuracy == max(score.accuracy for score in workers.values())
     assert best.overall.accuracy + best.overall.se < best_of_each.accuracy
     assert {score.n for score in workers.values()} == {348, 349}
-    shares = {group: fmean(group_signals(tallies(rows), group).values()) for group in (8, 64)}
+    shares = {group: fmean(estimate_group_signals(tallies(rows), group).values()) for group in (8, 64)}
     assert 0.2 < shares[8] < shares[64] < 1.0
 
 

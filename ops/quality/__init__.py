@@ -5,8 +5,8 @@ removal of failing problems (`ops.curation`), checks of single rows during readi
 (`ops.benchmarks.source_rows`), blocking (`assets.checks`).
 """
 
-from ops.quality.gold import check_gold, gold_response
-from ops.quality.problem_checks import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, Balance, HeldOut, check_problems
+from ops.quality.gold import check_gold, format_gold_response
+from ops.quality.problem_checks import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, DomainBalance, HeldOutQuestions, check_problems
 from ops.quality.response_checks import check_responses
 from ops.quality.suite import QualityReport
 

@@ -12,7 +12,7 @@ from ops.core.documents import markdown_table
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.grading.grader import GRADERS
-from ops.quality.suite import QualityReport, Rule, between, run
+from ops.quality.suite import QualityReport, Rule, expect_between, run_suite
 
 
 class GoldGrade(NamedTuple):
@@ -35,12 +35,12 @@ def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Wo
     verdicts = grade_gold(problems)
     given = [verdict for verdict in verdicts if verdict.score is not None]
     rows = [{"row": verdict.row, "gold_score": verdict.score} for verdict in given]
-    rules = [Rule("gold answer that does not score 1", between("gold_score", 1, 1))]
+    rules = [Rule("gold answer that does not score 1", expect_between("gold_score", 1, 1))]
     skipped = len(verdicts) - len(given)
     if not given:
         return QualityReport(True, [], 0, skipped)
-    report = run(name, rows, rules, workspace=workspace, skipped=skipped)
-    failures = [_sentence(verdict) for verdict in given if verdict.score != 1]
+    report = run_suite(name, rows, rules, workspace=workspace, skipped=skipped)
+    failures = [_describe_failure(verdict) for verdict in given if verdict.score != 1]
     return QualityReport(report.success, failures, len(given), skipped, report.page)
 
 
@@ -49,7 +49,7 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
     from ops.grading import grade_many
 
     gradable = [problem for problem in problems if _has_gold(problem)]
-    pairs = [(problem, gold_response(problem)) for problem in gradable]
+    pairs = [(problem, format_gold_response(problem)) for problem in gradable]
     left = iter(grade_many(pairs, workers=workers, rerun_failures=True))
     verdicts = []
     for problem in problems:
@@ -67,22 +67,22 @@ def _has_gold(problem: Problem) -> bool:
     return bool(problem.answer.strip()) and GRADERS[problem.grader].grade_answer is not None
 
 
-def gold_response(problem: Problem) -> str:
+def format_gold_response(problem: Problem) -> str:
     """The gold answer in the form that the worker prompt asks for."""
     return GRADERS[problem.grader].format_gold_response(problem)
 
 
-def _sentence(verdict: GoldGrade) -> str:
+def _describe_failure(verdict: GoldGrade) -> str:
     gold = f" {verdict.answer!r:.80}" if verdict.answer else ""
     return f"{verdict.row}: gold answer{gold} scores {verdict.score:g} ({verdict.reason})"
 
 
 _ABSENT = re.compile(r"No module named '([\w.]+)'")
-SHOWN_REASON = 160
+MAX_REASON_CHARACTERS = 160
 """Characters of a reason that are shown."""
 
 
-class Golds(NamedTuple):
+class GoldGrades(NamedTuple):
     """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s).
 
     `graded_on`: which tests its scores are of (`benchmarks.registry.graded_on`).
@@ -94,21 +94,21 @@ class Golds(NamedTuple):
     graded_on: str = ""
 
     @property
-    def given(self) -> list[GoldGrade]:
+    def graded(self) -> list[GoldGrade]:
         """Those with a gold answer to grade."""
         return [verdict for verdict in self.verdicts if verdict.score is not None]
 
     @property
-    def missed(self) -> list[GoldGrade]:
-        return [verdict for verdict in self.given if verdict.score != 1]
+    def failed(self) -> list[GoldGrade]:
+        return [verdict for verdict in self.graded if verdict.score != 1]
 
     @property
-    def share(self) -> float:
+    def pass_rate(self) -> float:
         """Share of gold answers that score 1; 1 where there is none."""
-        return 1 - len(self.missed) / len(self.given) if self.given else 1.0
+        return 1 - len(self.failed) / len(self.graded) if self.graded else 1.0
 
 
-def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
+def render_gold_report(sets: Mapping[str, GoldGrades], sandbox: str) -> str:
     """A table of the sets, then the misses of each, in markdown. `sandbox`: the isolation of programs."""
     head = ("set", "problems", "malformed rows", "with a gold answer", "score 1", "share", "s")
     rows = [
@@ -116,27 +116,27 @@ def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
             name,
             len(golds.verdicts),
             golds.malformed,
-            len(golds.given),
-            len(golds.given) - len(golds.missed),
-            f"{100 * golds.share:.2f} %" if golds.given else "–",
+            len(golds.graded),
+            len(golds.graded) - len(golds.failed),
+            f"{100 * golds.pass_rate:.2f} %" if golds.graded else "–",
             f"{golds.seconds:.0f}",
         )
         for name, golds in sets.items()
     ]
     parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
     parts += [f"{name} is graded on {golds.graded_on}." for name, golds in sets.items() if golds.graded_on]
-    parts += [_misses(name, golds.missed) for name, golds in sets.items() if golds.missed]
+    parts += [_render_failures(name, golds.failed) for name, golds in sets.items() if golds.failed]
     return "\n\n".join(parts) + "\n"
 
 
-def _misses(name: str, missed: Sequence[GoldGrade]) -> str:
+def _render_failures(name: str, missed: Sequence[GoldGrade]) -> str:
     absent: dict[str, list[str]] = defaultdict(list)
     others = []
     for verdict in missed:
         if match := _ABSENT.search(verdict.reason):
-            absent[match.group(1).partition(".")[0]].append(_id(verdict))
+            absent[match.group(1).partition(".")[0]].append(_problem_id(verdict))
         else:
-            others.append((_id(verdict), f"`{verdict.reason[:SHOWN_REASON]}`"))
+            others.append((_problem_id(verdict), f"`{verdict.reason[:MAX_REASON_CHARACTERS]}`"))
     lines = [f"Missed in {name}:"]
     if absent:
         ranked = sorted(absent.items(), key=lambda pair: (-len(pair[1]), pair[0]))
@@ -148,5 +148,5 @@ def _misses(name: str, missed: Sequence[GoldGrade]) -> str:
     return "\n\n".join(lines)
 
 
-def _id(verdict: GoldGrade) -> str:
+def _problem_id(verdict: GoldGrade) -> str:
     return verdict.row.partition("/")[2]

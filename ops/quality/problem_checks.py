@@ -12,7 +12,7 @@ from ops.core.workspace import Workspace
 from ops.curation.decontaminate import find_leaks
 from ops.curation.question_text import make_exact_key, join_question_and_choices
 from ops.grading import GRADERS, hidden_tests, find_gold_error
-from ops.quality.suite import QualityReport, Rule, among, between, gallery, run, true, unique
+from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, load_expectations, run_suite, expect_flag, expect_unique
 
 MAX_QUESTION_CHARS = 20_000
 MAX_ANSWER_CHARS = 20_000
@@ -21,7 +21,7 @@ MAX_TESTS_CHARS = 512 << 20
 
 
 @dataclass(frozen=True)
-class Balance:
+class DomainBalance:
     """How many problems each of `domains` has."""
 
     domains: Sequence[Domain]
@@ -30,7 +30,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutQuestions:
     """Evaluation questions, which none may repeat: in text, by id, or with a word 5-gram similarity of at least
     `threshold` (1.0: the same text)."""
 
@@ -41,9 +41,9 @@ class HeldOut:
 def check_problems(
     problems: Sequence[Problem],
     *,
-    balance: Balance | None = None,
-    held_out: HeldOut | None = None,
-    distinct: bool = False,
+    balance: DomainBalance | None = None,
+    held_out: HeldOutQuestions | None = None,
+    require_distinct: bool = False,
     name: str = "problems",
     workspace: Workspace | None = None,
 ) -> QualityReport:
@@ -55,24 +55,24 @@ def check_problems(
     evaluation, threshold = (held_out.questions, held_out.threshold) if held_out else ((), 1.0)
     repeated = {item.problem for item in find_leaks(problems, evaluation, threshold)} if evaluation else set()
     ids = {problem.key for problem in evaluation}
-    rows = [_facts(problem, repeated, ids) for problem in problems]
-    rules = _rules()
+    rows = [_describe_problem(problem, repeated, ids) for problem in problems]
+    rules = _problem_rules()
     if any(problem.hidden for problem in problems):
-        rules.append(Rule("hidden tests whose file is missing or damaged", true("hidden_tests_intact")))
+        rules.append(Rule("hidden tests whose file is missing or damaged", expect_flag("hidden_tests_intact")))
     if evaluation:
         rules += [
-            Rule("repeats an evaluation question", true("repeats_evaluation", wanted=False)),
-            Rule("id of an evaluation question", true("id_is_held_out", wanted=False)),
+            Rule("repeats an evaluation question", expect_flag("repeats_evaluation", expected=False)),
+            Rule("id of an evaluation question", expect_flag("id_is_held_out", expected=False)),
         ]
-    if distinct:
-        _mark_repeats(rows, problems)
-        rules.append(Rule("the text of another problem", true("repeats_another", wanted=False)))
+    if require_distinct:
+        _mark_repeated_texts(rows, problems)
+        rules.append(Rule("the text of another problem", expect_flag("repeats_another", expected=False)))
     if balance is not None:
-        rules += _balance(balance)
-    return run(name, rows, rules, workspace=workspace)
+        rules += _balance_rules(balance)
+    return run_suite(name, rows, rules, workspace=workspace)
 
 
-def _facts(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict[str, Any]:
+def _describe_problem(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict[str, Any]:
     """Numbers and names only: no question or answer enters the table."""
     name = problem.key
     return {
@@ -100,7 +100,7 @@ def _needs_gold(grader: str) -> bool:
     return grader not in GRADERS or GRADERS[grader].needs_gold
 
 
-def _mark_repeats(rows: list[dict[str, Any]], problems: Sequence[Problem]) -> None:
+def _mark_repeated_texts(rows: list[dict[str, Any]], problems: Sequence[Problem]) -> None:
     seen: set[str] = set()
     for row, problem in zip(rows, problems, strict=True):
         key = make_exact_key(join_question_and_choices(problem))
@@ -108,29 +108,29 @@ def _mark_repeats(rows: list[dict[str, Any]], problems: Sequence[Problem]) -> No
         seen.add(key)
 
 
-def _rules() -> list[Rule]:
+def _problem_rules() -> list[Rule]:
     return [
-        Rule("id used twice in a benchmark", unique("row")),
-        Rule("no id", between("id_chars", 1)),
-        Rule("unknown domain", among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
-        Rule("unknown grader", among("grader", [each.name for each in GRADERS.values() if each.grade_answer or each.build_judge_messages])),
-        Rule("unknown split", among("split", ("train", "test"))),
-        Rule("empty question", between("question_chars", 1)),
-        Rule("no gold answer", true("has_gold")),
-        Rule(f"question over {MAX_QUESTION_CHARS} characters", between("question_chars", None, MAX_QUESTION_CHARS)),
-        Rule(f"gold answer over {MAX_ANSWER_CHARS} characters", between("answer_chars", None, MAX_ANSWER_CHARS)),
-        Rule(f"tests over {MAX_TESTS_CHARS} characters", between("tests_chars", None, MAX_TESTS_CHARS)),
-        Rule("gold answer that its grader cannot read", true("answer_parses")),
-        Rule("gold answer that is not among the choices", true("answer_is_offered")),
-        Rule("choices without the grader for them, or the reverse", true("choices_fit_grader")),
-        Rule("program without tests", true("has_tests")),
+        Rule("id used twice in a benchmark", expect_unique("row")),
+        Rule("no id", expect_between("id_chars", 1)),
+        Rule("unknown domain", expect_among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
+        Rule("unknown grader", expect_among("grader", [each.name for each in GRADERS.values() if each.grade_answer or each.build_judge_messages])),
+        Rule("unknown split", expect_among("split", ("train", "test"))),
+        Rule("empty question", expect_between("question_chars", 1)),
+        Rule("no gold answer", expect_flag("has_gold")),
+        Rule(f"question over {MAX_QUESTION_CHARS} characters", expect_between("question_chars", None, MAX_QUESTION_CHARS)),
+        Rule(f"gold answer over {MAX_ANSWER_CHARS} characters", expect_between("answer_chars", None, MAX_ANSWER_CHARS)),
+        Rule(f"tests over {MAX_TESTS_CHARS} characters", expect_between("tests_chars", None, MAX_TESTS_CHARS)),
+        Rule("gold answer that its grader cannot read", expect_flag("answer_parses")),
+        Rule("gold answer that is not among the choices", expect_flag("answer_is_offered")),
+        Rule("choices without the grader for them, or the reverse", expect_flag("choices_fit_grader")),
+        Rule("program without tests", expect_flag("has_tests")),
     ]
 
 
-def _balance(balance: Balance) -> list[Rule]:
+def _balance_rules(balance: DomainBalance) -> list[Rule]:
     from great_expectations.expectations.row_conditions import Column
 
-    gxe = gallery()
+    gxe = load_expectations()
     rules = []
     for domain in balance.domains:
         here = Column("domain") == domain

@@ -55,9 +55,9 @@ class SuiteResult(NamedTuple):
 
     suite: str
     success: bool
-    kept: int
+    passed: int
     rules: int
-    at: str
+    time: str
 
 
 def read_results(validations: Path) -> list[SuiteResult]:
@@ -75,27 +75,27 @@ def read_results(validations: Path) -> list[SuiteResult]:
     return results
 
 
-def finish(docs: Path, results: list[SuiteResult]) -> None:
+def finish_site(docs: Path, results: list[SuiteResult]) -> None:
     """Make every page of the site self-contained and write its index."""
     for page in docs.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         if "<style>/* podium */" not in text:
             text = _REMOTE.sub("", text).replace("</head>", f"<style>/* podium */{_STYLE}</style></head>", 1)
             write_text(page, text)
-    write_text(docs / "index.html", _index(docs, results))
+    write_text(docs / "index.html", _render_index(docs, results))
 
 
-def page_of(docs: Path, suite: str) -> Path:
+def find_newest_page(docs: Path, suite: str) -> Path:
     """The newest page of a suite; the index where there is none."""
     pages = sorted((docs / "validations" / suite).rglob("*.html"))
     return pages[-1] if pages else docs / "index.html"
 
 
-def _index(docs: Path, results: list[SuiteResult]) -> str:
+def _render_index(docs: Path, results: list[SuiteResult]) -> str:
     rows = "".join(
         f'<tr><td class="{"pass" if result.success else "fail"}"></td>'
-        f'<td><a href="{page_of(docs, result.suite).relative_to(docs).as_posix()}">{html.escape(result.suite)}</a></td>'
-        f"<td>{result.kept} of {result.rules}</td><td>{result.at} UTC</td></tr>"
+        f'<td><a href="{find_newest_page(docs, result.suite).relative_to(docs).as_posix()}">{html.escape(result.suite)}</a></td>'
+        f"<td>{result.passed} of {result.rules}</td><td>{result.time} UTC</td></tr>"
         for result in results
     )
     head = "<tr><th></th><th>suite</th><th>rules kept</th><th>checked</th></tr>"
@@ -107,7 +107,7 @@ def _index(docs: Path, results: list[SuiteResult]) -> str:
     )
 
 
-NAMED_ROWS = 8
+MAX_NAMED_ROWS = 8
 """How many rows a failure names in its sentence, and how many failures a summary."""
 _SITE = "podium"
 
@@ -133,8 +133,8 @@ class QualityReport:
     @property
     def summary(self) -> str:
         """The first failures, or how many rows were checked."""
-        more = len(self.failures) - NAMED_ROWS
-        listing = "; ".join(self.failures[:NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
+        more = len(self.failures) - MAX_NAMED_ROWS
+        listing = "; ".join(self.failures[:MAX_NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
         aside = f"; {self.set_aside} set aside before, their gold answers failed" if self.set_aside else ""
         return (listing or f"{self.checked} rows checked") + aside
 
@@ -142,11 +142,11 @@ class QualityReport:
 class Rule(NamedTuple):
     """An expectation, and what is wrong when it fails."""
 
-    words: str
+    fault: str
     expectation: Any
 
 
-def gallery() -> Any:
+def load_expectations() -> Any:
     """Great Expectations' expectations. Untyped: it does not export them as type checkers accept."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations as gx
@@ -154,24 +154,24 @@ def gallery() -> Any:
     return gx.expectations
 
 
-def true(column: str, wanted: bool = True) -> Any:
+def expect_flag(column: str, expected: bool = True) -> Any:
     """Every row has `wanted` in the yes-or-no column."""
-    return gallery().ExpectColumnValuesToBeInSet(column=column, value_set=[wanted])
+    return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=[expected])
 
 
-def among(column: str, values: Sequence[str]) -> Any:
+def expect_among(column: str, values: Sequence[str]) -> Any:
     """Every row has one of `values`."""
-    return gallery().ExpectColumnValuesToBeInSet(column=column, value_set=list(values))
+    return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=list(values))
 
 
-def between(column: str, least: float | None, most: float | None = None) -> Any:
+def expect_between(column: str, least: float | None, most: float | None = None) -> Any:
     """Every row has a number within the bounds, which count as within; None: no bound."""
-    return gallery().ExpectColumnValuesToBeBetween(column=column, min_value=least, max_value=most)
+    return load_expectations().ExpectColumnValuesToBeBetween(column=column, min_value=least, max_value=most)
 
 
-def unique(column: str) -> Any:
+def expect_unique(column: str) -> Any:
     """No two rows share a value."""
-    return gallery().ExpectColumnValuesToBeUnique(column=column)
+    return load_expectations().ExpectColumnValuesToBeUnique(column=column)
 
 
 def docs_folder(workspace: Workspace) -> Path:
@@ -179,7 +179,7 @@ def docs_folder(workspace: Workspace) -> Path:
     return workspace.state / "data_docs"
 
 
-def run(
+def run_suite(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     rules: Sequence[Rule],
@@ -195,16 +195,16 @@ def run(
         return QualityReport(False, ["there is nothing to check"], 0, skipped)
     import pandas as pd
 
-    gallery()
-    with _context(workspace) as context:
-        result, words_of = _validate(context, name, pd.DataFrame(list(rows)), rules)
-        page = _page(context, workspace, name) if workspace is not None else None
+    load_expectations()
+    with _open_context(workspace) as context:
+        result, words_of = _run_validation(context, name, pd.DataFrame(list(rows)), rules)
+        page = _build_page(context, workspace, name) if workspace is not None else None
     failed = [outcome for outcome in result.results if not bool(outcome.success)]
-    failures = [_sentence(words_of[outcome.expectation_config.id], outcome) for outcome in failed]
+    failures = [_describe_failure(words_of[outcome.expectation_config.id], outcome) for outcome in failed]
     return QualityReport(bool(result.success), failures, len(rows), skipped, page)
 
 
-def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tuple[Any, dict[str, str]]:
+def _run_validation(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tuple[Any, dict[str, str]]:
     import great_expectations as gx
 
     for words, expectation in rules:
@@ -225,16 +225,16 @@ def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tup
     return result, {known.id: words for known, (words, _) in zip(suite.expectations, rules, strict=True)}
 
 
-def _sentence(words: str, outcome: Any) -> str:
+def _describe_failure(words: str, outcome: Any) -> str:
     if (outcome.exception_info or {}).get("raised_exception"):
         return f"{words}: could not be checked ({outcome.exception_info.get('exception_message')})"
     if "observed_value" in outcome.result:
         return f"{words}: found {outcome.result['observed_value']}"
     listed = outcome.result.get("partial_unexpected_index_list") or ()
-    rows = list(dict.fromkeys(str(item["row"]) for item in listed))[:NAMED_ROWS]
+    rows = list(dict.fromkeys(str(item["row"]) for item in listed))[:MAX_NAMED_ROWS]
     more = int(outcome.result.get("unexpected_count") or 0) - len(rows)
     # Two rows of one name are one name: "more" would count the second.
-    unnamed = f" and {more} more" if more > 0 and len(rows) == NAMED_ROWS else ""
+    unnamed = f" and {more} more" if more > 0 and len(rows) == MAX_NAMED_ROWS else ""
     return f"{words}: {', '.join(rows)}{unnamed}"
 
 
@@ -242,7 +242,7 @@ def _sentence(words: str, outcome: Any) -> str:
 
 
 @contextmanager
-def _context(workspace: Workspace | None) -> Iterator[Any]:
+def _open_context(workspace: Workspace | None) -> Iterator[Any]:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -259,49 +259,49 @@ def _context(workspace: Workspace | None) -> Iterator[Any]:
     with FileLock(folder / ".lock"):  # a context's files take one writer at a time
         context = gx.get_context(mode="file", project_root_dir=folder)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        if set(context.get_site_names()) != {_SITE} or _base(context) != str(docs_folder(workspace)):
+        if set(context.get_site_names()) != {_SITE} or _find_base_folder(context) != str(docs_folder(workspace)):
             for site in context.get_site_names():
                 context.delete_data_docs_site(site)
-            context.add_data_docs_site(_SITE, _site(docs_folder(workspace)))
+            context.add_data_docs_site(_SITE, _site_settings(docs_folder(workspace)))
         yield context
 
 
-def _base(context: Any) -> str:
+def _find_base_folder(context: Any) -> str:
     """Where the context writes pages: another folder than it should, once the checkout was moved."""
     sites = context.variables.data_docs_sites or {}
     return str(sites[_SITE]["store_backend"].get("base_directory"))
 
 
-def _site(folder: Path) -> Any:
+def _site_settings(folder: Path) -> Any:
     return {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "view": _view("IndexPageView")},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "view": _view_settings("IndexPageView")},
         "site_section_builders": {
-            "expectations": {"view": _view("PageView")},
-            "validations": {"view": _view("PageView")},
+            "expectations": {"view": _view_settings("PageView")},
+            "validations": {"view": _view_settings("PageView")},
             "profiling": "none",
         },
     }
 
 
-def _view(name: str) -> dict[str, str]:
+def _view_settings(name: str) -> dict[str, str]:
     return {"module_name": "ops.quality.views", "class_name": name}
 
 
-def _page(context: Any, workspace: Workspace, name: str) -> Path:
+def _build_page(context: Any, workspace: Workspace, name: str) -> Path:
     """Keep the newest result of the suite alone, and write its pages and the index."""
     results, docs = Path(context.root_directory) / "uncommitted" / "validations", docs_folder(workspace)
     for old in sorted((results / name).glob("*/*"), key=lambda run: run.name)[:-1]:
         shutil.rmtree(old)
     shutil.rmtree(docs / "validations" / name, ignore_errors=True)
-    context.build_data_docs(site_names=[_SITE], resource_identifiers=_identifiers(context, docs, name))
-    finish(docs, read_results(results))
-    return page_of(docs, name)
+    context.build_data_docs(site_names=[_SITE], resource_identifiers=_list_identifiers(context, docs, name))
+    finish_site(docs, read_results(results))
+    return find_newest_page(docs, name)
 
 
-def _identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
+def _list_identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
     """What a suite's pages show: its expectations and its result; None, which means all, where there is no site yet."""
     from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
 

@@ -102,7 +102,7 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     if known is None:
         how = f"not measured for this judge and rubric: `podium data gold {setup.recipe.name}` measures it"
         return Check(name, 0.0, bound, False, how)
-    return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
+    return Check(name, known.lower_bound, bound, known.lower_bound >= bound, f"lower end: {known}")
 
 
 def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | None:

@@ -20,14 +20,14 @@ from ops.stages.data import STAGES, data_files
 
 Check = Callable[[Setup, Sequence[str]], QualityReport]
 CHECKS: dict[str, tuple[str, Check]] = {
-    "well_formed": ("raw_problems", stage_checks.raw_problems),
-    "gold_scores_one": ("raw_problems", stage_checks.raw_gold),
-    "evaluation_programs_pass": ("raw_problems", stage_checks.evaluation_programs),
-    "fit_to_ask_about": ("shortlist", lambda setup, _: stage_checks.shortlist(setup)),
-    "shortlist_gold": ("shortlist", lambda setup, _: stage_checks.shortlist_gold(setup.workspace)),
-    "whole_and_in_range": ("worker_responses", lambda setup, _: stage_checks.worker_responses(setup)),
-    "fit_to_train_on": ("training_mix", lambda setup, _: stage_checks.training_mix(setup)),
-    "training_mix_gold": ("training_mix", lambda setup, _: stage_checks.training_mix_gold(setup.workspace)),
+    "well_formed": ("raw_problems", stage_checks.check_raw_problems),
+    "gold_scores_one": ("raw_problems", stage_checks.check_raw_gold),
+    "evaluation_programs_pass": ("raw_problems", stage_checks.check_evaluation_programs),
+    "fit_to_ask_about": ("shortlist", lambda setup, _: stage_checks.check_shortlist(setup)),
+    "shortlist_gold": ("shortlist", lambda setup, _: stage_checks.check_shortlist_gold(setup.workspace)),
+    "whole_and_in_range": ("worker_responses", lambda setup, _: stage_checks.check_worker_responses(setup)),
+    "fit_to_train_on": ("training_mix", lambda setup, _: stage_checks.check_training_mix(setup)),
+    "training_mix_gold": ("training_mix", lambda setup, _: stage_checks.check_training_mix_gold(setup.workspace)),
 }
 """Check → the data stage whose files it checks, and the function that checks them, given the benchmarks in data/raw."""
 

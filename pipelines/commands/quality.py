@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 if TYPE_CHECKING:
     from ops.config import Recipe, Setup
     from ops.core.problem import Problem
-    from ops.quality.agreement import Labelled
+    from ops.quality.agreement import LabelledAnswer
 
 
 _SUITES = {
@@ -54,7 +54,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from ops.benchmarks.registry import graded_on
     from ops.core.atomic import write_text
     from ops.grading import find_available_isolation
-    from ops.quality.gold import Golds, gold_report, grade_gold
+    from ops.quality.gold import GoldGrades, render_gold_report, grade_gold
 
     recipe, sets = _configured(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:
@@ -62,8 +62,8 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
             problems = read_problems(file)
             began = time.monotonic()
             verdicts = grade_gold(problems)
-            sets[f"{name}, {split}"] = Golds(verdicts, 0, time.monotonic() - began, graded_on(problems))
-    text = gold_report(sets, find_available_isolation())
+            sets[f"{name}, {split}"] = GoldGrades(verdicts, 0, time.monotonic() - began, graded_on(problems))
+    text = render_gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
     Console(width=150).print(text, markup=False, highlight=False)
@@ -80,7 +80,7 @@ def measure_judges(
     from ops.local_models.vllm_server import serving
     from ops.planning.estimate import VERDICT, Ask, Prices, estimate, total
     from ops.precaching.opening import open_client
-    from ops.quality.agreement import measure, save_agreement
+    from ops.quality.agreement import measure_agreement, save_agreement
     from ops.workflow.judging import question
     from pipelines.asking import confirm_spending
 
@@ -102,21 +102,21 @@ def measure_judges(
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
         with serving(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
-            found = measure(name, grader.worker, labels, todo[name], client)
+            found = measure_agreement(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
         click.echo(found)
 
 
 def _labelled(
     workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
-) -> list[Labelled]:
+) -> list[LabelledAnswer]:
     from ops.benchmarks.problem_files import raw_files, read_problems
-    from ops.quality.agreement import by_file, by_gold
+    from ops.quality.agreement import read_labelled_answers, label_gold_answers
 
     files = reversed(raw_files(workspace, recipe, benchmark).values())
     problems = [problem for file in files if file.is_file() for problem in read_problems(file)]
-    labelled = by_gold(problems, questions) if answers is None else by_file(answers, problems)
-    if {each.right for each in labelled} != {True, False}:
+    labelled = label_gold_answers(problems, questions) if answers is None else read_labelled_answers(answers, problems)
+    if {each.is_right for each in labelled} != {True, False}:
         what = "gold answers that differ" if answers is None else "labelled answers, right ones and wrong ones"
         remedy = "Give labelled answers of the benchmark with --answers FILE"
         raise DataError(answers or workspace.data / "raw", benchmark, f"has no {what}", remedy)

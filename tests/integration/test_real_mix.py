@@ -133,12 +133,12 @@ def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path) -> No
 def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     reports = {
-        "raw": stage_checks.raw_problems(setup),
-        "raw gold": stage_checks.raw_gold(setup),
-        "shortlist": stage_checks.shortlist(setup),
-        "shortlist gold": stage_checks.shortlist_gold(workspace),
-        "mix": stage_checks.training_mix(setup),
-        "mix gold": stage_checks.training_mix_gold(workspace),
+        "raw": stage_checks.check_raw_problems(setup),
+        "raw gold": stage_checks.check_raw_gold(setup),
+        "shortlist": stage_checks.check_shortlist(setup),
+        "shortlist gold": stage_checks.check_shortlist_gold(workspace),
+        "mix": stage_checks.check_training_mix(setup),
+        "mix gold": stage_checks.check_training_mix_gold(workspace),
     }
     assert {name: report.failures for name, report in reports.items() if not report} == {}
     assert reports["mix"].checked == 960
@@ -151,9 +151,9 @@ def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:
     file = workspace.data / "raw" / "livecodebench-v1-train.jsonl"
     rows = read_problems(file)
     write_problems(file, [replace(rows[0], tests=()), *rows[1:]])
-    damaged = stage_checks.raw_problems(setup, ["livecodebench"])
+    damaged = stage_checks.check_raw_problems(setup, ["livecodebench"])
     file.unlink()
-    gone = stage_checks.raw_problems(setup, ["livecodebench"])
+    gone = stage_checks.check_raw_problems(setup, ["livecodebench"])
     write_problems(file, rows)
     assert f"program without tests: livecodebench/{rows[0].id}" in damaged.failures
     assert [failure for failure in gone.failures if file.name in failure]
@@ -167,7 +167,7 @@ def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
     planted = replace(held_out[3], id="planted", split="train", question=respaced)
     first = next(index for index, problem in enumerate(mix) if problem.domain == "math")
     write_problems(file, [*mix[:first], planted, *mix[first + 1 :]])
-    report = stage_checks.training_mix(setup)
+    report = stage_checks.check_training_mix(setup)
     write_problems(file, mix)
     assert report.failures == ["repeats an evaluation question: math500/planted"]
 

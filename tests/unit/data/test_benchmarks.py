@@ -13,7 +13,7 @@ from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
-from ops.quality import HeldOut, check_gold, check_problems
+from ops.quality import HeldOutQuestions, check_gold, check_problems
 from tests.command import podium
 from tests.loading import sound_problems
 from tests.unit.data.inputs import HUB_ROWS, make, read_files, write_rows
@@ -81,7 +81,7 @@ def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace)
     train = sound_problems(entry, "train", source, workspace, 5) if entry.trains else []
     if entry.trains:
         assert len(train) == 12
-        assert check_problems(train, held_out=HeldOut(test)).failures == []
+        assert check_problems(train, held_out=HeldOutQuestions(test)).failures == []
     problems = [*test, *train]
     assert {(p.benchmark, p.domain, p.grader) for p in problems} == {(name, entry.domain, entry.grader)}
     gold = check_gold(problems)

@@ -46,7 +46,7 @@ from ops.evaluation.study import (
     changed,
 )  # fmt: skip
 from ops.precaching.precache import write_responses
-from ops.quality.gold import gold_response
+from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
 from ops.stages.making import Making
@@ -357,7 +357,7 @@ class SometimesRight:
     """Right with the samples 1 and 2 of each question, and wrong in another way with each other sample."""
 
     def __init__(self, asked: Mapping[str, Sequence[Problem]]) -> None:
-        self.golds = {each.question: gold_response(each) for own in asked.values() for each in own}
+        self.golds = {each.question: format_gold_response(each) for own in asked.values() for each in own}
 
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object

@@ -10,7 +10,7 @@ from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
-from ops.benchmarks.problem_files import evaluated_on
+from ops.benchmarks.problem_files import describe_evaluation_tests
 from ops.core.charts import png
 from ops.core.once import data_version
 from ops.evaluation.stored import CONDUCTOR, score_folder
@@ -60,7 +60,7 @@ def benchmark_scores(
             "patterns": len(summary.patterns),
             "diversity_bits": diversity(Counter(summary.patterns).elements()).entropy,
         }
-        if tests := evaluated_on(setup.workspace, setup.recipe, benchmark):
+        if tests := describe_evaluation_tests(setup.workspace, setup.recipe, benchmark):
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)

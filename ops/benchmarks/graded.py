@@ -22,18 +22,18 @@ from ops.grading.version import grader_version
 
 log = logging.getLogger(__name__)
 
-GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
-GRADER = "grader"
+REGRADE_NOTICE = "the answers are graded again, and no worker is paid for an answer that is stored"
+GRADER_KEY = "grader"
 """The name of the graders' key in the key of a table."""
 
 
 def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
     """Use a recipe's settings of grading and its benchmarks' own graders in this process (`ops.grading.configure`)."""
-    grading, graders = recipe.grading, map(plain_grader, recipe.own_graders)
+    grading, graders = recipe.grading, map(make_custom_grader, recipe.own_graders)
     configure(root, grading.isolation, grading.environments, verdicts, graders)
 
 
-def plain_grader(settings: BenchmarkGrader) -> CustomGrader:
+def make_custom_grader(settings: BenchmarkGrader) -> CustomGrader:
     """Return what grading needs to know of a benchmark's own grader."""
     if isinstance(settings, JudgeGrader):
         return CustomGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
@@ -47,72 +47,72 @@ def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str
     runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
     machine with the same libraries for grading, which the files of `data/` need.
     """
-    return " ".join(sorted({_key(*part, setup) for part in _parts(questions)}))
+    return " ".join(sorted({_format_grader_key(*part, setup) for part in _list_key_parts(questions)}))
 
 
-def _parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
+def _list_key_parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
     return frozenset(
         (each.grader, each.benchmark if GRADERS[each.grader].runs_programs else "", each.grading) for each in questions
     )
 
 
-def graders_of(problems: Path) -> str:
+def graders_key_of_file(problems: Path) -> str:
     """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
     reads the problems reports. Raises `OSError` for a missing file."""
     status = problems.stat()
-    parts = _parts_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
-    return " ".join(sorted({_key(*part, None) for part in parts}))
+    parts = _list_key_parts_of_file(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+    return " ".join(sorted({_format_grader_key(*part, None) for part in parts}))
 
 
 @lru_cache(maxsize=16)
-def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
+def _list_key_parts_of_file(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
     """Read a file once for each state of it, which the last arguments are."""
     try:
-        return _parts(read_problems(problems))
+        return _list_key_parts(read_problems(problems))
     except DataError:
         return frozenset()
 
 
-def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
+def _format_grader_key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
     programs = None
     if setup is not None and benchmark:
         programs = program_libraries_in(setup.recipe.grading.environments, setup.workspace.root, benchmark)
     return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
 
 
-def usual_graders(benchmarks: Iterable[str]) -> str:
+def default_graders_key(benchmarks: Iterable[str]) -> str:
     """Return the key of the graders of these benchmarks' own entries, as they are now."""
     names = {BENCHMARKS[name].grader for name in benchmarks if name in BENCHMARKS}
-    return " ".join(sorted(_key(name, "", "", None) for name in names))
+    return " ".join(sorted(_format_grader_key(name, "", "", None) for name in names))
 
 
-def is_graded_now(key: Key) -> bool:
+def is_graded_by_current_graders(key: Key) -> bool:
     """Return whether a table with this key was judged by the graders as they are now."""
-    if GRADER not in key:
+    if GRADER_KEY not in key:
         return False
-    keys = [part.split(":") for part in key[GRADER].split()]
+    keys = [part.split(":") for part in key[GRADER_KEY].split()]
     return all(name in GRADERS and grader_version(name) == version for name, version, *_ in keys)
 
 
-def begin_tables(tables: Mapping[Path, Key]) -> None:
+def prepare_tables(tables: Mapping[Path, Key]) -> None:
     """Look at the tables of these keys before they are made again: set damaged ones aside, and name in one line
     those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
     others = []
     for file, key in tables.items():
         set_aside_if_damaged(file)
-        if file.is_file() and key_of(file, REMEDY).get(GRADER) != key.get(GRADER):
+        if file.is_file() and key_of(file, REMEDY).get(GRADER_KEY) != key.get(GRADER_KEY):
             others.append(file)
     if others:
         names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
-        log.warning("Another version of the grader judged %s: %s", names, GRADED_AGAIN)
+        log.warning("Another version of the grader judged %s: %s", names, REGRADE_NOTICE)
 
 
-def graded_responses(folder: Path) -> list[ResponseRow]:
+def read_graded_responses(folder: Path) -> list[ResponseRow]:
     """Return all precached responses below a folder (or of one file), sorted.
 
     Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
-        if not is_graded_now(key_of(file, REMEDY)):
+        if not is_graded_by_current_graders(key_of(file, REMEDY)):
             raise DataError(file, "", "was graded by another version of the grader", REMEDY)
     return load_responses(folder)

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.benchmarks.source_rows import shuffled
+from ops.benchmarks.source_rows import shuffle_by_hash
 from ops.core.problem import Problem
 from ops.curation.question_text import tokenize
 
@@ -40,7 +40,7 @@ def draw_evenly(
     remaining places to strata chosen by the seed. Within a stratum the seed chooses. The result depends on the
     problems' names, not on their order.
     """
-    ranked = shuffled(list(problems), [problem.key for problem in problems], seed)
+    ranked = shuffle_by_hash(list(problems), [problem.key for problem in problems], seed)
     taken: Counter[Hashable] = Counter()
     turns: list[tuple[int, str]] = []
     for problem in ranked:
@@ -74,7 +74,7 @@ def choose_diverse(problems: Sequence[Problem], weights: Mapping[str, float], pl
     pool = draw_evenly(problems, places * CANDIDATES_PER_PLACE, seed)
     if len(pool) <= places:
         return pool
-    pool = shuffled(pool, [problem.key for problem in pool], seed)
+    pool = shuffle_by_hash(pool, [problem.key for problem in pool], seed)
     worth = [max(weights.get(problem.key, 1.0), MIN_WEIGHT) for problem in pool]
     features, size = _number_features(pool)
     covered = np.zeros(size, dtype=bool)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import betaln, gammaln, logsumexp, psi
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
@@ -195,4 +195,4 @@ def read_responses(folder: Path, workers: Iterable[str], benchmarks: Iterable[st
         if not file.is_file():
             remedy = "Materialize worker_responses for this worker and benchmark"
             raise DataError(file, "", "does not exist", remedy)
-    return [row for file in files for row in graded_responses(file)]
+    return [row for file in files for row in read_graded_responses(file)]

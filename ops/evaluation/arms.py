@@ -10,7 +10,7 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
 from ops.core.charts import Dots, Plane, Point, png
 from ops.results.leaderboard import Columns, percent, spread
 from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
@@ -348,5 +348,5 @@ def benchmark_groups(asked: Sequence[str]) -> dict[str, list[str]]:
     """Return the benchmarks in two groups: in-domain and out-of-distribution (OOD)."""
     return {
         "in-domain": [name for name in training_benchmarks() if name in asked],
-        "OOD": [name for name in unseen_benchmarks() if name in asked],
+        "OOD": [name for name in ood_benchmarks() if name in asked],
     }

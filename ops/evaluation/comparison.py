@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.graded import graded_responses, graders_key
-from ops.benchmarks.problem_files import evaluation_questions, questions_key
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.graded import read_graded_responses, graders_key
+from ops.benchmarks.problem_files import read_evaluation_questions, questions_key
+from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import replacing, sha256_of
@@ -76,7 +76,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     conductor = stored_scores(setup, policy, CONDUCTOR, list(domains))
     asked = asked_alone(setup)
     alone = stored_answers(setup, asked)
-    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     best = best_single(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
     taught = base_policy if setup.recipe.cold_start else None
@@ -84,7 +84,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     board = leaderboard(conductor, baselines, cold)
     singles = joined(stored_worker_scores(setup, name) for name in asked)
     every = set(asked) == set(setup.pool.names)  # the ceiling needs the answers of every worker
-    groups = {"in-domain": training_benchmarks(), "OOD": unseen_benchmarks()} if every else {}
+    groups = {"in-domain": training_benchmarks(), "OOD": ood_benchmarks()} if every else {}
     others = () if cold is None else cold
     reaches = {name: reach(conductor, others, singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
@@ -136,7 +136,7 @@ def stored_comparison(setup: Setup, policy: Path) -> Comparison:
 
 def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
     """Return the keys that must be unchanged for a stored comparison to be valid."""
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     asked = [name for name, own in questions_of.items() if own]
     files = [score_file(setup.workspace, CONDUCTOR, policy, name) for name in asked]
     files += [store.file(name) for store in baseline_stores(setup) for name in asked]
@@ -148,26 +148,26 @@ def _facts(setup: Setup, policy: Path) -> dict[str, Any]:
 
 
 def _origin(setup: Setup, policy: Path) -> str:
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     return digest([scores_key(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
 
 
 def question_keys(setup: Setup) -> dict[str, str]:
     """Return benchmark → the key of its evaluation questions."""
-    every = evaluation_questions(setup.workspace, setup.recipe)
+    every = read_evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions_key(questions) for name, questions in sorted(every.items()) if questions}
 
 
 def grader_keys(setup: Setup) -> dict[str, str]:
     """Return benchmark → the graders of its evaluation questions with their versions, without spaces."""
-    every = evaluation_questions(setup.workspace, setup.recipe)
+    every = read_evaluation_questions(setup.workspace, setup.recipe)
     keys = {name: graders_key(questions, setup) for name, questions in sorted(every.items()) if questions}
     return {name: key.replace(" ", ",") for name, key in keys.items()}
 
 
 def _domains(setup: Setup) -> dict[str, str]:
     """Return benchmark → domain for the benchmarks with questions."""
-    every = evaluation_questions(setup.workspace, setup.recipe)
+    every = read_evaluation_questions(setup.workspace, setup.recipe)
     return {name: questions[0].domain for name, questions in every.items() if questions}
 
 
@@ -207,7 +207,7 @@ def sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, C
 
     The sources are `conductor`, `cold_start`, `workers`, and each `WorkflowBaseline` by its name.
     """
-    questions_of = {name: own for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own}
+    questions_of = {name: own for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own}
     made: dict[str, Callable[[], Systems]] = {
         CONDUCTOR: lambda: {CONDUCTOR: stored_scores(setup, policy, CONDUCTOR, list(questions_of))}
     }

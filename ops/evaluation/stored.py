@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.problem_files import evaluation_questions, questions_key
+from ops.benchmarks.graded import GRADER_KEY, read_graded_responses, graders_key
+from ops.benchmarks.problem_files import read_evaluation_questions, questions_key
 from ops.conductor.policy import policy_key
 from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
@@ -33,7 +33,7 @@ def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[st
 
     Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
     """
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     tables = []
     for benchmark in benchmarks:
         asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
@@ -52,7 +52,7 @@ def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
-        GRADER: graders_key(questions, setup),
+        GRADER_KEY: graders_key(questions, setup),
         "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
     }
 
@@ -99,7 +99,7 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     if needs_every_worker(setup.recipe.evaluation.baselines):
         return setup.pool.names
     folder = setup.workspace.data / "responses"
-    precached = [row for row in graded_responses(folder) if row.worker in setup.pool.names]
+    precached = [row for row in read_graded_responses(folder) if row.worker in setup.pool.names]
     if not precached:
         raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
     return (best_single(precached).worker,)
@@ -122,7 +122,7 @@ def stored_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
 def _answer_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
     files = []
     setup = setup.of_opponents
-    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+    for name, questions in read_evaluation_questions(setup.workspace, setup.recipe).items():
         asked = setup.asked_on(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)

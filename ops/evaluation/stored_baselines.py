@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.problem_files import evaluation_questions, questions_key, read_problems
+from ops.benchmarks.graded import GRADER_KEY, read_graded_responses, graders_key
+from ops.benchmarks.problem_files import read_evaluation_questions, questions_key, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import Key, check_made, is_made
@@ -60,7 +60,7 @@ class TrainingAnswers:
 def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
     """Read the recorded responses of the pool's workers to these problems, at the pool's prices. Raises `DataError`."""
     keys = {problem.key for problem in problems}
-    rows = graded_responses(setup.workspace.data / "responses")
+    rows = read_graded_responses(setup.workspace.data / "responses")
     own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
     return responses_at_prices(own, setup.pool)
 
@@ -94,7 +94,7 @@ class BaselineStore(NamedTuple):
             "answers": asked.pool.answers_key,
             "settings": settings_key(asked, "repeats"),
             "questions": questions_key(questions),
-            GRADER: graders_key(questions, asked),
+            GRADER_KEY: graders_key(questions, asked),
         }
 
     def _method(self) -> dict[str, str]:
@@ -154,6 +154,6 @@ def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:
 
     The function raises `DataError` if the scores are missing or stale.
     """
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     by_name = {store.entry.name: store for store in baseline_stores(setup)}
     return lambda entry: by_name[entry.name].standing(questions_of)

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ops.benchmarks.problem_files import evaluation_questions, not_trained_on
+from ops.benchmarks.problem_files import read_evaluation_questions, find_untrained_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Rounds, Samples, Subsets
@@ -51,7 +51,7 @@ class Study:
 def _with_unseen(arms: Sequence[Arm], setup: Setup, seed: int, asked: Sequence[Problem]) -> list[Arm]:
     """Return the arms with the questions of subjects that this seed did not train on."""
     recipe = setup.recipe.model_copy(update={"seed": seed})
-    unseen = not_trained_on(setup.workspace, recipe, asked)
+    unseen = find_untrained_questions(setup.workspace, recipe, asked)
     return [replace(arm, unseen=unseen) for arm in arms]
 
 
@@ -79,13 +79,13 @@ class Lab:
     @property
     def questions(self) -> dict[str, list[Problem]]:
         """Benchmark → questions, for the benchmarks with questions."""
-        every = evaluation_questions(self.setup.workspace, self.setup.recipe)
+        every = read_evaluation_questions(self.setup.workspace, self.setup.recipe)
         return {name: own for name, own in every.items() if own}
 
 
 def questions(setup: Setup) -> list[Problem]:
     """Return every evaluation question; the questions do not depend on the seed."""
-    return [problem for each in evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
+    return [problem for each in read_evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
 
 
 def sample(every: Sequence[Problem], per_benchmark: int | None, seed: int) -> list[Problem]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import Pool, Setup
 from ops.core.errors import DataError, counted
@@ -162,7 +162,7 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     from ops.precaching.profiles import tallies
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    stored = graded_responses(setup.workspace.data / "responses")
+    stored = read_graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
     chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
     shares = signal.estimate_group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)

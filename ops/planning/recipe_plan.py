@@ -234,7 +234,7 @@ class Plan:
     def hidden_tests(self) -> list[str]:
         """The benchmarks with hidden tests that the recipe reads from the hub or from files."""
         sources = self.recipe.benchmarks.items()
-        return [name for name, source in sources if BENCHMARKS[name].hides_tests and source.source != "embedded"]
+        return [name for name, source in sources if BENCHMARKS[name].has_hidden_tests and source.source != "embedded"]
 
     @cached_property
     def tests_gib(self) -> float:

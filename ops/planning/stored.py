@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ops.benchmarks.graded import GRADER
-from ops.benchmarks.problem_files import by_benchmark, evaluation_questions
+from ops.benchmarks.graded import GRADER_KEY
+from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions
 from ops.conductor.policy import CARD
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
@@ -127,7 +127,7 @@ def unscored(
     version of a grader judged count, because their answers are stored and only graded again. Raises `DataError` if the
     questions cannot be read.
     """
-    asked = evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
+    asked = read_evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
     return [
         benchmark
         for benchmark, own in asked.items()
@@ -144,7 +144,7 @@ def _holds(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> b
     try:
         check_made(file, dict(key), "")
     except OtherInputs as error:
-        return any_grader and error.differing == (GRADER,)
+        return any_grader and error.differing == (GRADER_KEY,)
     except DataError:
         return False
     return True
@@ -152,7 +152,7 @@ def _holds(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> b
 
 def _questions(setup: Setup) -> dict[str, list[Problem]]:
     try:
-        return evaluation_questions(setup.workspace, setup.recipe)
+        return read_evaluation_questions(setup.workspace, setup.recipe)
     except DataError:  # not all benchmarks are materialized
         return {}
 
@@ -182,7 +182,7 @@ def _of_candidates(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCa
     to be shortlisted and asked.
     """
     curation, there = setup.recipe.curation, Counter(problem.domain for problem in shortlist)
-    asked = by_benchmark(shortlist)
+    asked = group_by_benchmark(shortlist)
     known = {
         domain: 1.0 if count >= curation.per_domain else count / (curation.per_domain * curation.shortlist_factor)
         for domain, count in there.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.problem_files import evaluation_questions, read_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
 from ops.config import Setup
 from ops.core.parts import check_parts, note_parts
 from ops.core.response_rows import load_responses
@@ -59,6 +59,6 @@ def _recorded(setup: Setup) -> Recorded:
     # Read the answers of the real runs, because a rehearsal does not record any.
     if alone := load_responses(evaluation_folder(Workspace(workspace.root))):
         rows += alone
-        for questions in evaluation_questions(workspace, setup.recipe).values():
+        for questions in read_evaluation_questions(workspace, setup.recipe).values():
             problems += questions
     return Recorded(rows, problems)

@@ -104,10 +104,10 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ops.benchmarks.graded import GRADER, usual_graders
+    from ops.benchmarks.graded import GRADER_KEY, default_graders_key
 
     ordered = sorted(map(_fit_to_keep, rows), key=order)
-    stored = dict({GRADER: usual_graders({row.benchmark for row in ordered})} if key is None else key)
+    stored = dict({GRADER_KEY: default_graders_key({row.benchmark for row in ordered})} if key is None else key)
     if any(row.status == "unreachable" for row in ordered):
         stored[INCOMPLETE] = "without answers of an unreachable worker"
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
@@ -116,9 +116,9 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
 
 
 def _fit_to_keep(row: ResponseRow) -> ResponseRow:
-    from ops.benchmarks.registry import shown_response
+    from ops.benchmarks.registry import storable_response
 
-    text = shown_response(row.benchmark, row.response.text, row.extracted)
+    text = storable_response(row.benchmark, row.response.text, row.extracted)
     if text == row.response.text:
         return row
     return replace(row, response=replace(row.response, text=text), extracted=row.extracted[:1] if text else "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.graded import GRADER, graders_key
+from ops.benchmarks.graded import GRADER_KEY, graders_key
 from ops.benchmarks.problem_files import questions_key
 from ops.config import Setup, Worker, digest
 from ops.core.once import Key, with_code
@@ -52,5 +52,5 @@ def responses_key(worker: Worker, questions: Sequence[Problem], samples: int, se
         "worker": digest(worker.identity),
         "questions": questions_key(questions),
         "samples": str(samples),
-        GRADER: graders_key(questions, setup),
+        GRADER_KEY: graders_key(questions, setup),
     }

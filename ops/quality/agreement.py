@@ -112,9 +112,9 @@ def read_labelled_answers(file: Path, problems: Sequence[Problem]) -> list[Label
 def _parse_labelled_answer(row: Row, known: Mapping[str, Problem]) -> LabelledAnswer:
     key, right = row.text("problem"), row.values.get("right")
     if key not in known:
-        raise row.error("problem", f"is {key!r:.80}, which data/raw does not hold", "`podium data raw` loads problems")
+        raise row.make_error("problem", f"is {key!r:.80}, which data/raw does not hold", "`podium data raw` loads problems")
     if not isinstance(right, bool):
-        raise row.error("right", f"is {right!r:.40}", "Write true or false")
+        raise row.make_error("right", f"is {right!r:.40}", "Write true or false")
     return LabelledAnswer(known[key], row.text("answer"), right)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ops.benchmarks.registry import is_confidential, shown_reason
+from ops.benchmarks.registry import is_confidential, displayable_reason
 from ops.core.documents import markdown_table
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
@@ -56,7 +56,7 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
         name, hidden = problem.key, is_confidential(problem.benchmark)
         answer = "" if hidden else problem.answer
         grade = next(left) if _has_gold(problem) else None
-        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
+        reason = displayable_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
         score = grade.score if grade else None
         verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, answer, reason))
     return verdicts

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import SPLITS, asked_of, held_out, raw_files, read_problems
-from ops.benchmarks.quarantine import failing_gold
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import SPLITS, select_evaluated_questions, read_test_questions, raw_files, read_problems
+from ops.benchmarks.quarantine import count_failing_gold
 from ops.benchmarks.registry import training_domains
 from ops.config import Setup
 from ops.core.problem import Problem, Split
@@ -47,7 +47,7 @@ def check_evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = N
     for problem in raw.problems:
         if problem.grader == "code":
             questions[problem.benchmark].append(problem)
-    programs = [each for name, own in questions.items() for each in asked_of(own, setup.recipe, name)]
+    programs = [each for name, own in questions.items() for each in select_evaluated_questions(own, setup.recipe, name)]
     return raw.fail_if_files_are_missing(check_gold(programs, name="evaluation_programs", workspace=setup.workspace))
 
 
@@ -72,7 +72,7 @@ def check_shortlist_gold(workspace: Workspace) -> QualityReport:
 def check_worker_responses(setup: Setup) -> QualityReport:
     """The responses on disk answer the shortlist on disk."""
     return check_responses(
-        graded_responses(setup.workspace.data / "responses"),
+        read_graded_responses(setup.workspace.data / "responses"),
         read_problems(setup.workspace.data / "shortlist.jsonl"),
         setup.pool.names,
         setup.recipe.precaching.samples,
@@ -122,7 +122,7 @@ def _read_raw_problems(
         for split, file in raw_files(setup.workspace, setup.recipe, name).items():
             if split not in splits:
                 continue
-            failing += failing_gold(setup.workspace, name, split)
+            failing += count_failing_gold(setup.workspace, name, split)
             if file.is_file():
                 raw.problems.extend(read_problems(file))
             else:
@@ -132,6 +132,6 @@ def _read_raw_problems(
 
 
 def _read_held_out_questions(setup: Setup) -> HeldOutQuestions:
-    by_benchmark = held_out(setup.workspace, setup.recipe)
+    by_benchmark = read_test_questions(setup.workspace, setup.recipe)
     problems = [problem for questions in by_benchmark.values() for problem in questions]
     return HeldOutQuestions(problems, setup.recipe.curation.near_duplicate_jaccard)

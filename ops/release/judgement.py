@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
@@ -110,7 +110,7 @@ def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | Non
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
-        benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        benchmarks = [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
         return stored_scores(setup, policy, CONDUCTOR, benchmarks)
     except DataError:
         return None

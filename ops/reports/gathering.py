@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
@@ -113,7 +113,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
 
 
 def _best_worker(setup: Setup) -> str:
-    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     return WORKER + best_single(trained).worker if trained else ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import by_benchmark
+from ops.benchmarks.problem_files import group_by_benchmark
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
@@ -126,7 +126,7 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
     cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "workers")
     parts = [replace(cost, what=f"{cost.to_make:,} answers")]
     if (system := stored_champion(setup)) is not None:
-        tonight = {name: len(own) for name, own in by_benchmark(system.asked_on(seed, count, on)).items()}
+        tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}
         parts.append(replace(stages(setup, of=tonight).night(), name="champion"))
     return Estimate(tuple(parts))
 

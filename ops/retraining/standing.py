@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import CARD, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
@@ -59,7 +59,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
         while (folder / PLAN).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
             if start.name != "policy" or not (start.parent / PLAN).is_file():
-                stored_scores(setup, start, COLD_START, [name for name, own in evaluation_questions(
+                stored_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
                     setup.workspace, setup.recipe).items() if own])  # fmt: skip
                 return start
             folder = start.parent
@@ -74,7 +74,7 @@ def unanswered(setup: Setup) -> list[str]:
         stored_answers(setup, asked_alone(setup))
         kept(setup)
     except DataError:
-        return [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
     return []
 
 
@@ -96,7 +96,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
+    compared, precached = stored_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
     before = judged_alike(setup, now)
     if before.limit(1).collect().is_empty():
         said = other_graders(now, judged_otherwise(now.tags, compared.graders))

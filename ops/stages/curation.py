@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import held_out, read_problems, training_candidates, write_problems
+from ops.benchmarks.problem_files import read_test_questions, read_problems, read_training_candidates, write_problems
 from ops.benchmarks.registry import training_domains
 from ops.config import Setup
 from ops.core.atomic import write_text
@@ -36,8 +36,8 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
     Raises `DataError` for unusable input; neither file changes then.
     """
     chosen = choose_shortlist(
-        training_candidates(setup.workspace, setup.recipe),
-        held_out(setup.workspace, setup.recipe),
+        read_training_candidates(setup.workspace, setup.recipe),
+        read_test_questions(setup.workspace, setup.recipe),
         setup.recipe.curation,
         setup.recipe.seed,
         training_domains(setup.recipe.benchmarks),
@@ -60,7 +60,7 @@ def materialize_mix(setup: Setup) -> Mix:
     mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
     weighing = SELECTORS[recipe.curation.selector].weighting
     weights = dict(weighing.compute_weights(shortlisted, evidence)) if weighing else {}
-    choice = Selection(training_candidates(workspace, recipe), shortlisted, mix, weights)
+    choice = Selection(read_training_candidates(workspace, recipe), shortlisted, mix, weights)
     card = render_data_card(choice, recipe, _contamination(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
     write_text(workspace.data / "data_card.md", card)

@@ -62,7 +62,7 @@ def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None
 
 def _raw_key(setup: Setup, benchmark: str) -> Key:
     source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
-    grader, root = entry.graded_by(source), setup.workspace.root
+    grader, root = entry.grader_name(source), setup.workspace.root
     programs = program_libraries_in(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs_programs else None
     key = {
         "source": digest(source.model_dump(mode="json")),
@@ -78,7 +78,7 @@ def _raw_key(setup: Setup, benchmark: str) -> Key:
 
 
 def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
-    if not BENCHMARKS[benchmark].hides_tests:
+    if not BENCHMARKS[benchmark].has_hidden_tests:
         return True
     try:
         problems = [problem for file in files for problem in read_problems(file)]

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import begin_tables
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.graded import prepare_tables
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
@@ -63,7 +63,7 @@ def score_policy(
     with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
         questions_of = _questions(setup, benchmarks)
         keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
-        begin_tables(dict(keys.values()))
+        prepare_tables(dict(keys.values()))
         files = {benchmark: file for benchmark, (file, _) in keys.items()}
         keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
         questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
@@ -149,7 +149,7 @@ def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int
 
 
 def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
-    every = evaluation_questions(setup.workspace, setup.recipe)
+    every = read_evaluation_questions(setup.workspace, setup.recipe)
     asked = {name: every[name] for name in benchmarks if every.get(name)}
     check_hidden_tests(problem for own in asked.values() for problem in own)
     return asked
@@ -184,7 +184,7 @@ def _score_baseline(
     again: bool,
 ) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
-        begin_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
+        prepare_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
         if store.is_made(questions_of) and not again:
             return store.rows(questions_of)
         return _asked_baseline(store, client, questions_of, on_progress)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.graded import GRADER, begin_tables
+from ops.benchmarks.graded import GRADER_KEY, prepare_tables
 from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
 from ops.core.once import CODE, Key, once
@@ -114,9 +114,9 @@ def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[Out
 
     Stored rows are made again if any of them is unscorable.
     """
-    others = {name: value for name, value in key.items() if name not in (GRADER, CODE)}
+    others = {name: value for name, value in key.items() if name not in (GRADER_KEY, CODE)}
     file = setup.workspace.scores / "studies" / name / "rows" / f"{digest(others)}.parquet"
     with alone(setup.workspace, file):
-        begin_tables({file: key})
+        prepare_tables({file: key})
         once([file], key, lambda: save_rows(make(), file, key=key))
         return priced(scan(file), setup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import Setup
 from ops.core.atomic import write_text
@@ -17,7 +17,7 @@ from ops.workers.pool import at_prices
 def materialize_profiles(setup: Setup) -> Profiles:
     """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
     workspace = setup.workspace
-    every = graded_responses(workspace.data / "responses")
+    every = read_graded_responses(workspace.data / "responses")
     rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
     if not rows:
         raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import Benchmark, LoadedSplit
 from ops.benchmarks.problem_files import SPLITS, raw_files, write_problems
-from ops.benchmarks.quarantine import judge, quarantine
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.quarantine import check_malformed_share, quarantine_rows
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.benchmarks.source_rows import Row, RowError
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.digests import SUFFIX
@@ -36,7 +36,7 @@ class Raw(NamedTuple):
     @property
     def graded_on(self) -> str:
         """The tests that each split is graded on, if the benchmark hides some of its tests; else ""."""
-        notes = {"train": graded_on(self.train), "test": graded_on(self.test)}
+        notes = {"train": describe_graded_tests(self.train), "test": describe_graded_tests(self.test)}
         return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
@@ -54,11 +54,11 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     tests = hidden_tests_folder(workspace.root)
     with remove_new_files_on_error(tests / benchmark):
         for split in named:
-            read = entry.read(split, source, workspace, recipe.seed, tests)
+            read = entry.load(split, source, workspace, recipe.seed, tests)
             loaded[split] = _without_failing_gold(entry, split, read, source)
-        listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
+        listed = {split: quarantine_rows(workspace, entry, split, part) for split, part in loaded.items()}
         for split, part in loaded.items():
-            judge(entry, split, part, source.max_malformed_share, listed[split])
+            check_malformed_share(entry, split, part, source.max_malformed_share, listed[split])
         by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
         if entry.releases and source.source != "embedded":
             _disjoint(benchmark, by_split)
@@ -70,7 +70,7 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     forget_others(workspace, recipe, benchmark, files)
     remove_unused_hidden_tests(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
-    failing = sum(len(part.set_aside) for part in loaded.values())
+    failing = sum(len(part.failing_gold) for part in loaded.values())
     return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
 
 
@@ -80,7 +80,7 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
     Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
     programs are checked later, before their use.
     """
-    if source.source == "embedded" or entry.graded_by(source) == "code":
+    if source.source == "embedded" or entry.grader_name(source) == "code":
         return loaded
     grades = grade_gold(loaded.problems)
     given = sum(grade.score is not None for grade in grades)
@@ -93,13 +93,13 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
         if fails
     ]
     sound = [problem for problem, fails in zip(loaded.problems, failing, strict=True) if not fails]
-    return loaded._replace(problems=sound, set_aside=errors)
+    return loaded._replace(problems=sound, failing_gold=errors)
 
 
 def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
     row = Row(place, number, problem.as_row(), unit="problem")
     why = f"is rejected by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
-    return row.error("answer", why, "Correct the answer, or the grader if the answer is right")
+    return row.make_error("answer", why, "Correct the answer, or the grader if the answer is right")
 
 
 def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
-from ops.benchmarks.graded import begin_tables, graded_responses, is_graded_now
-from ops.benchmarks.problem_files import by_benchmark, evaluation_questions, read_problems
+from ops.benchmarks.graded import prepare_tables, read_graded_responses, is_graded_by_current_graders
+from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Setup, asked_alike
 from ops.core.digests import DamagedFile
@@ -98,7 +98,7 @@ def _materialized(
     keys = precached_keys(setup, wanted)
     rehearses = setup.recipe.replay is not None
     if not rehearses:
-        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
+        prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
     kept = [cell for cell in wanted if _is_kept(response_file(folder, *cell), keys[cell], rehearses, again)]
     open_cells = [cell for cell in wanted if cell not in kept]
     try:
@@ -109,7 +109,7 @@ def _materialized(
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])
         forget_other_workers(setup)
-    return rows | {cell: graded_responses(response_file(folder, *cell)) for cell in kept}
+    return rows | {cell: read_graded_responses(response_file(folder, *cell)) for cell in kept}
 
 
 def forget_other_workers(setup: Setup) -> None:
@@ -143,10 +143,10 @@ def answer_evaluation(
     """
     keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
     cells, workers, alike = list(keys), asked_alone(setup), asked_alike(setup, benchmarks)
-    questions, folder = evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
+    questions, folder = read_evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     rows: dict[Cell, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
-        begin_tables({response_file(folder, *cell): key for cell, key in keys.items()})
+        prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
             wanted = [Cell(worker, name) for worker in workers for name in names]
             wanted = [cell for cell in wanted if again or not is_made(response_file(folder, *cell), keys[cell])]
@@ -165,7 +165,7 @@ def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
 
 def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[Cell, Key]:
     setup = setup.of_opponents
-    questions, keys = evaluation_questions(setup.workspace, setup.recipe), dict[Cell, Key]()
+    questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[Cell, Key]()
     for cell in (Cell(worker, name) for worker in asked_alone(setup) for name in benchmarks):
         asked = setup.asked_on(cell.benchmark)
         repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
@@ -231,7 +231,7 @@ def _is_outdated(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        return not is_graded_now(key_of(file, REMEDY))
+        return not is_graded_by_current_graders(key_of(file, REMEDY))
     except DamagedFile:
         return True
 
@@ -271,7 +271,7 @@ def _measured(folder: Path) -> list[ResponseRow]:
 
 
 def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
-    return by_benchmark(read_problems(shortlist_file(workspace)))
+    return group_by_benchmark(read_problems(shortlist_file(workspace)))
 
 
 def shortlist_file(workspace: Workspace) -> Path:

@@ -240,10 +240,10 @@ def benchmark_facts() -> list[dict[str, object]]:
         {
             "benchmark": name,
             "domain": entry.domain,
-            "confidential": entry.confidential,
+            "confidential": entry.is_confidential,
             "grader": entry.grader,
             "dataset": entry.hub.id,
-            "splits": entry.hub.parts,
+            "splits": entry.hub.splits,
             "licence": entry.licence,
             "citation": entry.citation,
             "cautions": entry.cautions,
@@ -266,12 +266,12 @@ def benchmark_table() -> Table:
     for name, entry in BENCHMARKS.items():
         splits = [
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
-            for split, part in entry.hub.parts.items()
+            for split, part in entry.hub.splits.items()
         ]
-        task = f"{entry.asks}. {GRADERS[entry.grader].answer_format}\nGrader: {entry.grader}"
+        task = f"{entry.task}. {GRADERS[entry.grader].answer_format}\nGrader: {entry.grader}"
         shown.add_row(
-            f"{name}\n({'confidential' if entry.confidential else entry.domain})",
-            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),
+            f"{name}\n({'confidential' if entry.is_confidential else entry.domain})",
+            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.documented_by}"]),
             task,
             f"{entry.licence}\n{entry.citation}",
             "\n".join(entry.cautions),

@@ -51,7 +51,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from rich.console import Console
 
     from ops.benchmarks.problem_files import raw_files, read_problems
-    from ops.benchmarks.registry import graded_on
+    from ops.benchmarks.registry import describe_graded_tests
     from ops.core.atomic import write_text
     from ops.grading import find_available_isolation
     from ops.quality.gold import GoldGrades, render_gold_report, grade_gold
@@ -62,7 +62,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
             problems = read_problems(file)
             began = time.monotonic()
             verdicts = grade_gold(problems)
-            sets[f"{name}, {split}"] = GoldGrades(verdicts, 0, time.monotonic() - began, graded_on(problems))
+            sets[f"{name}, {split}"] = GoldGrades(verdicts, 0, time.monotonic() - began, describe_graded_tests(problems))
     text = render_gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
@@ -128,12 +128,12 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
     Raises `DataError` for an unknown problem, and `ConfigError` if programs cannot be executed.
     """
-    from ops.benchmarks.registry import shown_reason
+    from ops.benchmarks.registry import displayable_reason
     from ops.grading import grade
 
     problem = _problem(workspace, _configured(workspace, recipe_file).recipe, key)
     verdict = grade(problem, response)
-    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {shown_reason(problem.benchmark, verdict)}")
+    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {displayable_reason(problem.benchmark, verdict)}")
     return verdict.correct
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import click
 
 from ops.benchmarks.graded import configure_grading
-from ops.benchmarks.problem_files import evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.problem_files import read_evaluation_questions
+from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
 from ops.config import Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
@@ -47,7 +47,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
     configure_grading(setup.recipe, workspace.root, workspace.cache)
     confirm_spending(setup, yes, None if yes else cost(setup))
     client = open_client(setup, "baselines")
-    benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
+    benchmarks = [name for name, own in read_evaluation_questions(workspace, setup.recipe).items() if own]
     alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
     asked = score_baselines(setup, client, benchmarks)
     answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
@@ -71,7 +71,7 @@ def scores_table(
         calls = mean_per_answer(by_question(asked[name]), "calls") if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
-            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
+            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, ood_benchmarks))
             cost = board.cost(system, training_benchmarks())
             table.rows.append([system, in_domain, ood, f"{cost.usd:.6f}", f"{cost.tokens:,.0f}", f"{calls:.1f}"])
     return markdown_table(*table) + "\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.base import LoadedSplit
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
@@ -47,7 +47,7 @@ def load_set(folder: Path, name: str) -> LoadedSplit:
     path = str((folder / f"{file}.jsonl.gz").resolve())
     source = BenchmarkSource(source="file", train_file=path if split == "train" else None,
                              test_file=path if split == "test" else None)  # fmt: skip
-    return BENCHMARKS[benchmark].read(split, source, Workspace(folder), 0)
+    return BENCHMARKS[benchmark].load(split, source, Workspace(folder), 0)
 
 
 def grade_set(folder: Path, name: str) -> GoldGrades:
@@ -55,7 +55,7 @@ def grade_set(folder: Path, name: str) -> GoldGrades:
     loaded = load_set(folder, name)
     began = time.monotonic()
     verdicts = grade_gold(loaded.problems)
-    return GoldGrades(verdicts, len(loaded.rejected), time.monotonic() - began, graded_on(loaded.problems))
+    return GoldGrades(verdicts, len(loaded.rejected), time.monotonic() - began, describe_graded_tests(loaded.problems))
 
 
 def main() -> int:

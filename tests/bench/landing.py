@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
 from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.messages import Message, Sample
@@ -123,7 +123,7 @@ def tables() -> str:
     configure(Path(), "resource_limits")
     set_ = flows()
     known = of_families(training_benchmarks(), "train", 1)
-    seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), unseen_benchmarks()))
+    seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), ood_benchmarks()))
     trained, tested = measure(known, set_), measure([*seen, *unseen], set_)
     by_kind = {kind: [flow.name for flow in set_ if flow.kind == kind] for kind in KINDS}
     singles = by_kind["alone"]

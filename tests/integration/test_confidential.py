@@ -16,7 +16,7 @@ import pytest
 from assets.resources import Podium
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.registry import BENCHMARKS, is_confidential, shown
+from ops.benchmarks.registry import BENCHMARKS, is_confidential, displayable_question
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
 from ops.core.messages import Message
@@ -187,7 +187,7 @@ def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
     rows = echoed([problem])
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
-    assert shown(problem) == "Which?"
+    assert displayable_question(problem) == "Which?"
     assert not is_confidential("mmlu")
     assert not is_confidential("question")
 

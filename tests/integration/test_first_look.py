@@ -96,7 +96,7 @@ def laid_out(root: Path, rows: Rows, **changes: Any) -> Place:
         problem
         for name, source in load_recipe(workspace.config, "first-look").benchmarks.items()
         for split in BENCHMARKS[name].splits
-        for problem in BENCHMARKS[name].read(split, source.model_copy(update=whole), workspace, 0).problems
+        for problem in BENCHMARKS[name].load(split, source.model_copy(update=whole), workspace, 0).problems
     ]
     return Place(workspace, problems)
 

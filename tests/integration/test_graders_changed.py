@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
@@ -224,7 +224,7 @@ def test_a_damaged_score_file_is_refused_by_readers_and_made_again_by_the_next_r
     [store] = baseline_stores(project.setup)
     alone = project.workspace.scores / "workers" / "solver" / "mmlu.parquet"
     precached = project.workspace.data / "responses" / "solver" / "mmlu.parquet"
-    questions = evaluation_questions(project.workspace, project.setup.recipe)
+    questions = read_evaluation_questions(project.workspace, project.setup.recipe)
     known = [path.read_bytes() for path in (file, store.file("mmlu"), alone, precached)]
     readers: list[tuple[Path, Callable[[], Any]]] = [
         (file, lambda: stored_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems, write_problems
 from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import find_leaks
@@ -71,7 +71,7 @@ def test_the_mix_is_four_times_240_and_clean(made: Curated) -> None:
     workspace, mix = made.workspace, made.mix
     assert Counter(problem.benchmark for problem in mix.problems) == dict.fromkeys(TRAINED, 240)
     assert len({(problem.benchmark, problem.id) for problem in mix.problems}) == 960
-    by_benchmark = evaluation_questions(workspace, made.setup.recipe)
+    by_benchmark = read_evaluation_questions(workspace, made.setup.recipe)
     held_out = [problem for questions in by_benchmark.values() for problem in questions]
     assert len(held_out) == 500 + 4000 + 949 + 148
     assert find_leaks(mix.problems, held_out) == []
@@ -162,7 +162,7 @@ def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:
 def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     file = workspace.data / "training_mix.jsonl"
-    mix, held_out = read_problems(file), evaluation_questions(workspace, setup.recipe)["math500"]
+    mix, held_out = read_problems(file), read_evaluation_questions(workspace, setup.recipe)["math500"]
     respaced = held_out[3].question.replace(" ", "  ").upper()
     planted = replace(held_out[3], id="planted", split="train", question=respaced)
     first = next(index for index, problem in enumerate(mix) if problem.domain == "math")

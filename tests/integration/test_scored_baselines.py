@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems, write_problems
 from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.installation import resources
@@ -141,7 +141,7 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(checko
     written = scored["prompted_conductor"]
     assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
 
-    questions = evaluation_questions(checkout.workspace, checkout.setup().recipe)
+    questions = read_evaluation_questions(checkout.workspace, checkout.setup().recipe)
     heads = [store.standing(questions).head(store.entry.title) for store in baseline_stores(checkout.setup())]
     assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
 

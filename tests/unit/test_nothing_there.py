@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluated_on, training_candidates
+from ops.benchmarks.problem_files import describe_evaluation_tests, read_training_candidates
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
@@ -37,8 +37,8 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         (lambda setup: aliases.before_champion(setup.workspace), "roll"),
         (lambda setup: aliases.rollback(setup.workspace, "why"), "roll"),
         (lambda setup: unrecorded(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
-        (lambda setup: evaluated_on(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
-        (lambda setup: training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
+        (lambda setup: describe_evaluation_tests(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
+        (lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
         (lambda setup: asked_alone(without_baselines(setup)), "Precache first"),
     ],
 )

@@ -22,8 +22,8 @@ import re
 import zlib
 from typing import Any
 
-from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, UpstreamSplit
+from ops.benchmarks.base import Benchmark, UpstreamItem
+from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.benchmarks.source_rows import Row
 
 MAX_BYTES = 512 << 20
@@ -33,9 +33,9 @@ _FRAMES = frozenset({"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"
 """What stands around a text and neither makes nor calls anything."""
 
 
-def hidden_tests(packed: str) -> list[Any]:
+def unpack_hidden_tests(packed: str) -> list[Any]:
     """The tests, `{input, output, testtype}` each. Raises `ValueError` where `packed` is in neither form."""
-    text = packed if packed.lstrip().startswith("[") else _text_of_pickle(_unpacked(packed))
+    text = packed if packed.lstrip().startswith("[") else _read_pickled_text(_inflate(packed))
     try:
         tests = json.loads(text)
     except RecursionError:
@@ -45,7 +45,7 @@ def hidden_tests(packed: str) -> list[Any]:
     return tests
 
 
-def _unpacked(packed: str) -> bytes:
+def _inflate(packed: str) -> bytes:
     try:
         inflate = zlib.decompressobj()
         data = inflate.decompress(base64.b64decode(packed, validate=True), MAX_BYTES)
@@ -56,7 +56,7 @@ def _unpacked(packed: str) -> bytes:
     return data
 
 
-def _text_of_pickle(data: bytes) -> str:
+def _read_pickled_text(data: bytes) -> str:
     """The one text that a pickle holds, read off its operations."""
     texts = []
     try:
@@ -84,15 +84,15 @@ def from_hub(row: Row) -> Row:
         packed = row.values.get("private_test_cases") or "[]"
         if not isinstance(packed, str):
             raise ValueError(f"{type(packed).__name__}, not text")
-        private = hidden_tests(packed)
-        name = json.loads(row.maybe("metadata") or "{}").get("func_name")
+        private = unpack_hidden_tests(packed)
+        name = json.loads(row.text_or_empty("metadata") or "{}").get("func_name")
     except (ValueError, RecursionError) as error:
-        raise row.error(
+        raise row.make_error(
             "private_test_cases", f"cannot be read ({error})", "Pin a revision, or use source: file"
         ) from None
     tests = {"kind": "functional" if name else "stdin", "fn_name": name, "public": public, "private": private}
-    return row.having(
-        id="/".join(filter(None, (row.maybe("release"), row.text("question_id")))),
+    return row.with_values(
+        id="/".join(filter(None, (row.text_or_empty("release"), row.text("question_id")))),
         question=row.values.get("question_content"),
         answer=None,
         tests=tests,
@@ -102,22 +102,22 @@ def from_hub(row: Row) -> Row:
 
 def adapt(row: Row) -> Row:
     """Show the code to start from, and call a method where that code is a class."""
-    starter, tests = row.maybe("starter_code").strip("\n"), row.values.get("tests")
+    starter, tests = row.text_or_empty("starter_code").strip("\n"), row.values.get("tests")
     if not starter.strip():
         return row
     if isinstance(tests, dict):
         tests = {**tests, "method": "class Solution" in starter}
     question = f"{row.text('question').strip()}\n\nStart from this code:\n```python\n{starter}\n```"
-    return row.having(question=question, tests=tests)
+    return row.with_values(question=question, tests=tests)
 
 
 BENCHMARK = Benchmark(
     name="livecodebench",
-    place=40,
-    hides_tests=True,
+    position=40,
+    has_hidden_tests=True,
     domain="code",
     grader="code",
-    asks="the statement, and the code to start from where there is some",
+    task="the statement, and the code to start from where there is some",
     licence="see the dataset's card; statements belong to the contest sites",
     citation="Jain et al. 2024, arXiv:2403.07974",
     cautions=(
@@ -125,15 +125,15 @@ BENCHMARK = Benchmark(
         "Cumulative releases overlap: V1 and the V6 window share no problem, but release_v6 holds V1.",
         "There are no reference programs: gold answers cannot be graded.",
     ),
-    hub=Hub(
+    hub=HubDataset(
         "lighteval/code_generation_lite",
         {"train": UpstreamSplit("v1", "test", rows=400), "test": UpstreamSplit("v6", "test", rows=175)},
         columns=("question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases"),
-        read_from="lighteval 0.13.0 (tasks/tasks/lcb/main.py)",
+        documented_by="lighteval 0.13.0 (tasks/tasks/lcb/main.py)",
     ),
     releases={"train": "v1", "test": "v6"},
     from_hub=from_hub,
     adapt=adapt,
     # Contest ids are the same in every cumulative release; copies put a name or the release in front.
-    upstream=Upstream("LiveCodeBench", re.compile(r"(?:lcb-)?(?:(?:release_)?v\d+[-/:])?(\w+)$")),
+    upstream=UpstreamItem("LiveCodeBench", re.compile(r"(?:lcb-)?(?:(?:release_)?v\d+[-/:])?(\w+)$")),
 )

@@ -114,7 +114,7 @@ def servers(plan: Plan) -> Iterator[Missing]:
 def sandbox(plan: Plan) -> Iterator[Missing]:
     """Require the recipe's sandbox if workers' programs are graded."""
     sources = plan.recipe.benchmarks.items()
-    programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].graded_by(source)].runs_programs]
+    programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].grader_name(source)].runs_programs]
     if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
         yield Missing(
             "bubblewrap",

@@ -13,7 +13,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.config import Setup
 from ops.core.problem import Problem
 
@@ -32,7 +32,7 @@ def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
     from ops.curation.signal import estimate_group_signals, make_rescue_prior
     from ops.precaching.profiles import tallies
 
-    rows = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    rows = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
     chains, keys = make_rescue_prior(setup.recipe.curation.rescued), [problem.key for problem in problems]
     pairs = estimate_group_signals(tallies(rows), 2, chains, keys)
     return {key: chance * _PAIR_TO_VARIANCE for key, chance in pairs.items()}

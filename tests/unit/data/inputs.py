@@ -106,7 +106,7 @@ def read_files(workspace: Workspace, benchmark: str, split: Split, *names: str, 
 
 def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
     """Return the benchmark with its dataset at `place`, and other cuts if the real ones need too many rows."""
-    return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
+    return replace(entry, hub=replace(entry.hub, id=str(place), splits=parts or entry.hub.splits))
 
 
 def materialize_all(setup: Setup) -> dict[str, Raw]:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.benchmarks.catalogue import livecodebench
-from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
-from ops.benchmarks.problem_files import questions_key, read_problems, training_candidates, write_problems
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.catalogue.livecodebench import unpack_hidden_tests as unpacked
+from ops.benchmarks.problem_files import questions_key, read_problems, read_training_candidates, write_problems
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource, Setup, load_recipe
 from ops.core.errors import DataError
 from ops.core.installation import resources
@@ -118,12 +118,12 @@ def test_functional_rows_call_the_method_they_name(workspace: Workspace) -> None
 
 def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace) -> None:
     full, bare, empty = load(workspace, {}, {"private_test_cases": None}, {"private_test_cases": "[]"})
-    assert graded_on([bare, empty]) == "public tests only (2 in 2 problems)"
-    assert graded_on([full]) == "hidden tests (1, and 1 public ones, in 1 problems)"
+    assert describe_graded_tests([bare, empty]) == "public tests only (2 in 2 problems)"
+    assert describe_graded_tests([full]) == "hidden tests (1, and 1 public ones, in 1 problems)"
     both = "hidden tests (1, and 2 public ones, in 2 problems, 1 of which have public ones only)"
-    assert graded_on([full, bare]) == both
+    assert describe_graded_tests([full, bare]) == both
     embedded = sound_problems(BENCHMARKS["livecodebench"], "train", BenchmarkSource(train=3), workspace, 0)
-    assert graded_on(embedded) == graded_on([]) == "", "a benchmark that hides nothing says nothing"
+    assert describe_graded_tests(embedded) == describe_graded_tests([]) == "", "a benchmark that hides nothing says nothing"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace) -> None
         "train: hidden tests (4, and 3 public ones, in 3 problems, 1 of which have public ones only); "
         "test: hidden tests (1, and 0 public ones, in 1 problems)"
     )
-    assert training_candidates(workspace, setup.recipe) == raw.train
+    assert read_training_candidates(workspace, setup.recipe) == raw.train
     materialize_shortlist(setup)
     mix = materialize_mix(setup).problems
     assert {problem.hidden for problem in mix} <= {problem.hidden for problem in raw.train}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
@@ -61,7 +61,7 @@ def setup(checkout: Workspace, grader: dict[str, Any], **source: Any) -> Setup:
 
 def problems(made: Setup) -> list[Problem]:
     source = made.recipe.benchmarks["rlpr"].model_copy(update={"train_file": None})
-    return BENCHMARKS["rlpr"].read("test", source, made.workspace, 0).problems
+    return BENCHMARKS["rlpr"].load("test", source, made.workspace, 0).problems
 
 
 def test_problems_carry_the_graders_version_through_their_file(checkout: Workspace) -> None:
@@ -78,7 +78,7 @@ def test_problems_carry_the_graders_version_through_their_file(checkout: Workspa
 
 def test_a_functions_gold_answers_are_graded_by_it_and_a_judges_are_not(checkout: Workspace) -> None:
     made = setup(checkout, FUNCTION)
-    configure(checkout.root, "resource_limits", graders=map(plain_grader, made.recipe.own_graders))
+    configure(checkout.root, "resource_limits", graders=map(make_custom_grader, made.recipe.own_graders))
     assert [verdict.score for verdict in grade_gold(problems(made))] == [1.0]
     [verdict] = grade_gold(problems(setup(checkout, JUDGE)))
     assert (verdict.score, verdict.reason) == (None, "no gold answer, or a judge grades it")
@@ -133,9 +133,9 @@ def test_what_cannot_grade_is_refused_by_name(checkout: Workspace, grader: dict[
 def test_a_benchmark_whose_grader_needs_settings_is_refused_without_them(checkout: Workspace) -> None:
     entry = replace(BENCHMARKS["rlpr"], grader="judge")
     source = setup(checkout, JUDGE).recipe.benchmarks["rlpr"].model_copy(update={"train_file": None})
-    assert entry.read("test", source, checkout, 0).rows == 1
+    assert entry.load("test", source, checkout, 0).rows == 1
     with pytest.raises(ConfigError, match=r"benchmarks\.rlpr\.grader: is missing, and 'judge' needs settings"):
-        entry.read("test", source.model_copy(update={"grader": None}), checkout, 0)
+        entry.load("test", source.model_copy(update={"grader": None}), checkout, 0)
     with pytest.raises(ValueError, match="unknown grader essay; known: choice, code, function, judge, math"):
         replace(entry, grader="essay")
 
@@ -147,7 +147,7 @@ OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judg
 
 @pytest.fixture
 def judged(workspace: Workspace) -> list[Problem]:
-    configure(workspace.root, graders=[plain_grader(OWN)])
+    configure(workspace.root, graders=[make_custom_grader(OWN)])
     golds = enumerate(("4", "5", "", "4", "6"))
     return [make_problem(id=str(i), answer=gold, grader="judge", grading=OWN.version) for i, gold in golds]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, training_candidates
+from ops.benchmarks.problem_files import read_evaluation_questions, read_training_candidates
 from ops.benchmarks.quarantine import quarantine_file
 from ops.config import load_recipe
 from ops.core.problem import Problem, Split
@@ -57,8 +57,8 @@ def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, work
     assert Counter(problem.level for problem in raw["math500"].train)["5"] == 2302
     sources = {problem.source.partition(" via")[0] for problem in raw["livecodebench"].train}
     assert sources == {"LiveCodeBench release_v1"}
-    assert len(training_candidates(workspace, recipe)) == 7498 + 1816 + 1971 + 400
-    assert sum(map(len, evaluation_questions(workspace, recipe).values())) == 500 + 4000 + 949 + 148
+    assert len(read_training_candidates(workspace, recipe)) == 7498 + 1816 + 1971 + 400
+    assert sum(map(len, read_evaluation_questions(workspace, recipe).values())) == 500 + 4000 + 949 + 148
 
 
 def test_real_choices_and_formulas_grade_their_own_gold(shared: Path) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.digests import SUFFIX, write_digest
@@ -82,7 +82,7 @@ def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
 
 
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = [score(problem, correct) for problem in questions]
         key = scores_key(Setup(workspace, RECIPE, pool), policy, questions)
         save_rows(rows, score_file(workspace, name, policy, benchmark), key=key)
@@ -97,7 +97,7 @@ def evaluated(tmp_path: Path) -> Evaluated:
     save_scores(workspace, CONDUCTOR, policy, 1)
     save_scores(workspace, COLD_START, base, 0)
     setup = Setup(workspace, RECIPE, POOL)
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         for worker in POOL.workers:
             rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in questions]
             key = responses_key(worker, questions, 1, setup)

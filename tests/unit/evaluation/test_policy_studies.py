@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.benchmarks.problem_files import evaluation_questions, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.config.studies import AS_IT_IS, Samples
@@ -263,7 +263,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     )  # fmt: skip
     card.write(policy)
     team = card.team(POOL, workspace.data, Execution(), Table())
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(
             rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions)
@@ -299,7 +299,7 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     changed_share = found.summary.head.index("changed, %")
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
-    questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
+    questions = sum(map(len, read_evaluation_questions(scored.setup.workspace, RECIPE).values()))
     veiled = 2  # completions of a confidential benchmark are not stored: generated and executed again
     assert len(client.asked) == 3 * questions + veiled
     monkeypatch.setattr(policies, "stored_scores", None)  # a call would fail
@@ -371,7 +371,7 @@ class SometimesRight:
 def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scored) -> None:
     """Also on a confidential benchmark, of whose answers no file holds the text."""
     entry = Samples(kind="samples", title="Several", recipe="small", samples=4)
-    client = SometimesRight(evaluation_questions(scored.setup.workspace, RECIPE))
+    client = SometimesRight(read_evaluation_questions(scored.setup.workspace, RECIPE))
     lab = Lab(scored.setup, {"conductor": scored.policy.parent}, scored.policy)
     found = run_study(Study("several", entry), lab, With(client))
     shown = [dict(zip(found.summary.head, row, strict=True)) for row in found.summary.rows]

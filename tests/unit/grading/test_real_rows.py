@@ -162,7 +162,7 @@ def test_every_recorded_program_has_the_verdict_that_it_had(tmp_path: Path, monk
     for kind in ("call", "stdin"):
         monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], wall_s=900))
     source = BenchmarkSource(source="file", train_file=str(BENCHMARKS / "livecodebench_v1.jsonl.gz"))
-    loaded = BENCHMARK.read("train", source, Workspace(tmp_path), 0)
+    loaded = BENCHMARK.load("train", source, Workspace(tmp_path), 0)
     problems = {problem.id.rpartition("lcb-")[2]: problem for problem in loaded.problems}
     outcomes = read(OUTCOMES)
     grades = grade_many((problems[row["question_id"]], first(row["output_list"])) for row in outcomes)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
@@ -86,7 +86,7 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
 def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
     own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
     other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
-    configure(ROOT, find_available_isolation(), verdicts=tmp_path, graders=[plain_grader(own), plain_grader(other)])
+    configure(ROOT, find_available_isolation(), verdicts=tmp_path, graders=[make_custom_grader(own), make_custom_grader(other)])
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
 

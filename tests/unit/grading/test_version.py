@@ -15,7 +15,7 @@ import pytest
 
 import ops
 from ops import grading
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core import code_version
 from ops.core.problem import CodeTest, Problem
@@ -107,7 +107,7 @@ def ran(work: Callable[[], object]) -> set[str]:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_module_that_runs_for_a_verdict_is_in_its_version(name: str, tmp_path: Path) -> None:
-    configure(ROOT, find_available_isolation(), graders=[plain_grader(OWN)])
+    configure(ROOT, find_available_isolation(), graders=[make_custom_grader(OWN)])
     for problem, response in JUDGED[name]:
         grading._MEMO.clear()
         took_part = ran(lambda problem=problem, response=response: grade(problem, response))

@@ -17,7 +17,7 @@ from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import unscored
 from ops.precaching.opening import open_client
-from ops.precaching.stored import Cell, evaluation_folder
+from ops.precaching.stored import WorkerBenchmark, evaluation_folder
 from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
 from ops.results.summary import Summary, summarize
 from ops.retraining.standing import champion_to_judge_again, scored_cold_start
@@ -31,7 +31,7 @@ from ops.workers.client import Counts
 class OpponentScores(NamedTuple):
     """The scores of the opponents."""
 
-    alone: Mapping[Cell, Sequence[ResponseRow]]
+    alone: Mapping[WorkerBenchmark, Sequence[ResponseRow]]
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
     calls: Counts

@@ -30,7 +30,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     version = data_version(*data_files(setup.workspace, "worker_profiles"))
     if profiles is None:
         return unchanged(context, version)
-    best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
+    best = next(profile for profile in profiles.workers if profile.worker == profiles.best_worker)
     best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
     rows = load_responses(setup.workspace.data / "responses")
     oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())

@@ -13,8 +13,8 @@ from ops.core.once import data_version
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_NEEDS
 from ops.precaching.opening import open_client
-from ops.precaching.profiles import profile
-from ops.precaching.stored import Cell
+from ops.precaching.profiles import profile_workers
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.standing import required
 from ops.stages.data import are_precached, data_files
 from ops.stages.responses import estimate_responses, materialize_responses, other_workers
@@ -37,7 +37,7 @@ def worker_responses(
     chosen = partitions.in_recipe(context, setup.recipe)
     benchmarks, snapshot, again = training_benchmarks(chosen), podium.snapshot(), asked_again(context)
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
-    cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
+    cells = [WorkerBenchmark(worker, benchmark) for worker in asked for benchmark in benchmarks]
     stored = data_files(setup.workspace, "worker_responses")
     if not again and snapshot.change is None and not other_workers(setup) and are_precached(setup, cells):
         versioning.record(setup.workspace, snapshot, "worker_responses")
@@ -78,7 +78,7 @@ def _by_worker(rows: dict[str, list[ResponseRow]]) -> dg.TableMetadataValue:
             (
                 worker,
                 len(own),
-                metadata.percent(profile(own)[0].overall if own else None),
+                metadata.percent(profile_workers(own)[0].overall if own else None),
                 float(f"{sum(row.response.cost_usd for row in own):.6g}"),
                 sum(row.status == "unreachable" for row in own),
             )

@@ -31,7 +31,7 @@ from ops.evaluation.stored import (
     stored_worker_scores,
 )
 from ops.evaluation.stored_baselines import BaselineStore, baseline_stores, kept
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.results.leaderboard import Leaderboard, leaderboard
 from ops.results.reach import Reach, reach
 from ops.results.statistics import MeanEstimate
@@ -77,7 +77,7 @@ def compare(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
     asked = asked_alone(setup)
     alone = stored_answers(setup, asked)
     trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
-    best = best_single(trained).worker
+    best = find_best_worker(trained).worker
     baselines = standings(Answers(alone, trained), setup.recipe.evaluation.baselines, kept(setup))
     taught = base_policy if setup.recipe.cold_start else None
     cold = stored_scores(setup, taught, COLD_START, list(domains)) if taught else None

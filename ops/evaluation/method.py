@@ -119,17 +119,17 @@ class Known:
 
     @property
     def ranking(self) -> list[int]:
-        """The workers' ordinals from best to worst, in the order of `ops.precaching.profiles.ranked`."""
-        from ops.precaching.profiles import ranked
+        """The workers' ordinals from best to worst, in the order of `ops.precaching.profiles.rank_workers`."""
+        from ops.precaching.profiles import rank_workers
 
-        return [self.team.names.index(profile.worker) for profile in ranked(list(self.responses))]
+        return [self.team.names.index(profile.worker) for profile in rank_workers(list(self.responses))]
 
     @property
     def best(self) -> int:
         """The ordinal of the best single worker. Raises `ValueError` without responses."""
-        from ops.precaching.profiles import best_single
+        from ops.precaching.profiles import find_best_worker
 
-        return self.team.names.index(best_single(list(self.responses)).worker)
+        return self.team.names.index(find_best_worker(list(self.responses)).worker)
 
 
 CHECK = "Check the answer."

@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.precaching.stored import evaluation_folder, responses_key
 from ops.results.table import at_prices, joined, of_responses, scan, scan_responses
 from ops.workers.pool import at_prices as responses_at_prices
@@ -102,7 +102,7 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     precached = [row for row in read_graded_responses(folder) if row.worker in setup.pool.names]
     if not precached:
         raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
-    return (best_single(precached).worker,)
+    return (find_best_worker(precached).worker,)
 
 
 def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:

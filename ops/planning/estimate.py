@@ -25,7 +25,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, price_of
@@ -164,7 +164,7 @@ class Ask(NamedTuple):
 def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[Ask]:
     """Yield the calls of precaching: every worker answers every problem `samples` times."""
     for problem in problems:
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
                 yield Ask(worker, problem.benchmark, messages, sample, problem.grader, problem)

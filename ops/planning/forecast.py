@@ -27,7 +27,7 @@ from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths, stored_shortlist
 from ops.planning.stage_estimates import Stages
 from ops.planning.stored import ledger_of
-from ops.precaching.profiles import outcomes, subjects_of
+from ops.precaching.profiles import tabulate_scores, map_subjects
 from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.training.run.training_run import RESULT, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
@@ -93,7 +93,7 @@ def room_above(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable[Probl
     workers = sorted(worker for worker, answered in benchmarks.items() if answered == every)
     if not workers:
         return None
-    found, known = list(outcomes(reached, workers).values()), subjects_of(problems)
+    found, known = list(tabulate_scores(reached, workers).values()), map_subjects(problems)
     # A further sample of some workers only says nothing of a choice among all.
     samples = min(int((~np.isnan(own.scores)).any(axis=0).sum(axis=1).min()) for own in found)
     strata = [own.scores[:, :, :samples] for own in found]
@@ -159,13 +159,13 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     Raises `DataError` if the mix or the responses cannot be read, `ConfigError` for a worker without a price.
     """
     from ops.curation import signal
-    from ops.precaching.profiles import tallies
+    from ops.precaching.profiles import tally_responses
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     stored = read_graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
     chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
-    shares = signal.estimate_group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    shares = signal.estimate_group_signals(tally_responses(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = last_run(setup)
     candidates = stored_shortlist(setup)
     with ledger_of(setup) as ledger:

@@ -17,7 +17,7 @@ from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:
-    from ops.precaching.replay import Recorded
+    from ops.precaching.replay import RecordedResponses
 
 
 def open_client(setup: Setup, purpose: str) -> WorkerClient:
@@ -31,28 +31,28 @@ def open_client(setup: Setup, purpose: str) -> WorkerClient:
     responses, ledger = open_cache(setup.workspace.cache), open_ledger(setup.workspace.ledger)
     account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
-        _check_once(setup.workspace)
+        _check_parts_once(setup.workspace)
         note_parts(setup.workspace)
         return WorkerClient(responses, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient
 
-    recorded = _recorded(setup)
+    recorded = _read_recorded_responses(setup)
     return ReplayClient(responses, ledger, account, replay=recipe.replay, recorded=recorded, pool_file=setup.pool_file)
 
 
 @cache
-def _check_once(workspace: Workspace) -> None:
+def _check_parts_once(workspace: Workspace) -> None:
     """Check at the first call of this process: later, the workspace's parts are as this process made them."""
     check_parts(workspace)
 
 
-def _recorded(setup: Setup) -> Recorded:
+def _read_recorded_responses(setup: Setup) -> RecordedResponses:
     """The recorded responses of precaching and of the solo workers' evaluation, with their problems."""
     workspace = setup.workspace
-    from ops.precaching.replay import Recorded
+    from ops.precaching.replay import RecordedResponses
 
     if setup.recipe.replay is None or setup.recipe.replay.match == "prompt":
-        return Recorded([], [])  # the response cache answers
+        return RecordedResponses([], [])  # the response cache answers
     shortlist = workspace.data / "shortlist.jsonl"
     problems = read_problems(shortlist) if shortlist.is_file() else []
     rows = load_responses(workspace.data / "responses")
@@ -61,4 +61,4 @@ def _recorded(setup: Setup) -> Recorded:
         rows += alone
         for questions in read_evaluation_questions(workspace, setup.recipe).values():
             problems += questions
-    return Recorded(rows, problems)
+    return RecordedResponses(rows, problems)

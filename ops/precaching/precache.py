@@ -20,10 +20,10 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, order, schema
 from ops.workers.scheduling import Client
 
-Progress = Callable[["ResponseRow"], None]
+OnRow = Callable[["ResponseRow"], None]
 
 
-def solo_messages(problem: Problem) -> list[Message]:
+def build_solo_messages(problem: Problem) -> list[Message]:
     """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
     from ops.grading import worker_prompt
     from ops.workflow.controls import plain
@@ -32,12 +32,12 @@ def solo_messages(problem: Problem) -> list[Message]:
     return [{"role": "user", "content": plain(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE}")}]
 
 
-async def precache(
+async def precache_worker(
     problems: Sequence[Problem],
     worker: Worker,
     client: Client,
     samples: int = 1,
-    on_progress: Progress | None = None,
+    on_progress: OnRow | None = None,
 ) -> list[ResponseRow]:
     """Send each problem to the worker `samples` times and grade the answers; rows are in storage order.
 
@@ -54,7 +54,7 @@ async def precache(
             if stopped:
                 return
             try:
-                row = await answer(problem, worker, client, sample)
+                row = await answer_problem(problem, worker, client, sample)
             except PodiumError as error:
                 stopped.append(error)
                 return
@@ -73,12 +73,12 @@ async def precache(
     return sorted(rows, key=order)
 
 
-async def answer(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
+async def answer_problem(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
     from ops.workflow.judging import graded
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
-        response = await client.complete(worker, solo_messages(problem), sample=sample)
+        response = await client.complete(worker, build_solo_messages(problem), sample=sample)
     except WorkerUnreachable:
         return replace(row, status="unreachable")
     except WorkerRefused:
@@ -106,7 +106,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
 
     from ops.benchmarks.graded import GRADER_KEY, default_graders_key
 
-    ordered = sorted(map(_fit_to_keep, rows), key=order)
+    ordered = sorted(map(_remove_confidential_text, rows), key=order)
     stored = dict({GRADER_KEY: default_graders_key({row.benchmark for row in ordered})} if key is None else key)
     if any(row.status == "unreachable" for row in ordered):
         stored[INCOMPLETE] = "without answers of an unreachable worker"
@@ -115,7 +115,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _fit_to_keep(row: ResponseRow) -> ResponseRow:
+def _remove_confidential_text(row: ResponseRow) -> ResponseRow:
     from ops.benchmarks.registry import storable_response
 
     text = storable_response(row.benchmark, row.response.text, row.extracted)

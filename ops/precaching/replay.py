@@ -29,7 +29,7 @@ _SUBTASK = "\n\nSubtask: "
 """Separator between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
 
 
-class Recorded:
+class RecordedResponses:
     """Recorded answers of solo workers, by worker, problem and sample.
 
     A call belongs to the problem whose `worker_prompt` begins its first message, regardless of the subtask and of the
@@ -50,16 +50,16 @@ class Recorded:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
+    def find(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         """The recorded response, or None. Raises `WorkerRefused` if the recorded worker refused the problem."""
-        row = self._rows.get((worker.name, self._prompt(messages), Sample.of(sample)))
+        row = self._rows.get((worker.name, self._find_prompt(messages), Sample.of(sample)))
         if row is None:
             return None
         if row.status == "refused":
             raise WorkerRefused(f"worker {worker.name!r} refused {row.problem_key} when it was recorded")
         return replace(row.response, cached=True, replayed=True)
 
-    def _prompt(self, messages: Sequence[Message]) -> str:
+    def _find_prompt(self, messages: Sequence[Message]) -> str:
         opening = messages[0]["content"]
         end = opening.find(_SUBTASK)
         while end >= 0 and opening[:end] not in self._prompts:
@@ -77,7 +77,7 @@ class ReplayClient(WorkerClient):
         account: Account,
         *,
         replay: Replay,
-        recorded: Recorded,
+        recorded: RecordedResponses,
         pool_file: Path | str = "config/pools",
     ) -> None:
         super().__init__(cache, ledger, account, pool_file=pool_file)
@@ -92,7 +92,7 @@ class ReplayClient(WorkerClient):
         If nothing was recorded, the policy "unscorable" raises `ReplayMiss`; "live" calls the worker and raises the
         errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
         """
-        response = self._found(worker, messages, sample)
+        response = self._find_response(worker, messages, sample)
         if response is not None:
             with self._counting:
                 self.counts.replayed += 1
@@ -106,9 +106,9 @@ class ReplayClient(WorkerClient):
             f"{self._replay.match}. Precache it, or set replay.on_miss: live in the recipe"
         )
 
-    def _found(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
+    def _find_response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
             return replace(stored(worker, hit), cached=True, replayed=True)
         if self._replay.match == "problem":
-            return self._recorded.response(worker, messages, sample)
+            return self._recorded.find(worker, messages, sample)
         return None

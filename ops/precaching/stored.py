@@ -15,7 +15,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.profiles import Profile, Score
 
 
-class Cell(NamedTuple):
+class WorkerBenchmark(NamedTuple):
     """One table of the responses: a worker on a benchmark."""
 
     worker: str
@@ -28,9 +28,9 @@ class Profiles(NamedTuple):
     workers: list[Profile]
     oracle: dict[str, Score]
     """Benchmark → score of choosing the best worker for each problem."""
-    best: str
+    best_worker: str
     """Name of the worker with the highest mean accuracy over benchmarks."""
-    forecast: float
+    signal_forecast: float
 
 
 def evaluation_folder(workspace: Workspace) -> Path:
@@ -38,7 +38,7 @@ def evaluation_folder(workspace: Workspace) -> Path:
     return workspace.scores / "workers"
 
 
-def graded_by_code(key: Key) -> Key:
+def with_grading_code(key: Key) -> Key:
     """Return the key of graded answers with the version of the code that asks and grades."""
     return with_code(key, "ops.precaching.precache")
 

@@ -16,7 +16,7 @@ from ops.evaluation.comparison import Systems, sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Lab, Study, StudyStore
 from ops.evaluation.study import STUDIES
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
@@ -114,7 +114,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
 
 def _best_worker(setup: Setup) -> str:
     trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
-    return WORKER + best_single(trained).worker if trained else ""
+    return WORKER + find_best_worker(trained).worker if trained else ""
 
 
 def _answers(rows: Systems) -> Answers:

@@ -41,7 +41,7 @@ from ops.core.response_rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.release import registry
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
@@ -255,7 +255,7 @@ def ask_workers_again(setup: Setup, client: Client, settings: Drift, on: date) -
     async def ask(system: StoredSystem) -> DriftRecord:
         assert system.worker is not None
         questions = system.asked_on(setup.recipe.seed, settings.questions, on)
-        rows = await precache(questions, system.worker, DayClient(client, on))
+        rows = await precache_worker(questions, system.worker, DayClient(client, on))
         now = {row.problem_key: _right(row) for row in rows if row.status != "unreachable"}
         return system.note(setup.workspace, now, on)
 

@@ -18,8 +18,8 @@ from ops.planning.estimate import estimate as price_asks
 from ops.planning.lengths import lengths, questions, stored_shortlist
 from ops.planning.stage_estimates import Stages
 from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
-from ops.precaching.precache import solo_messages
-from ops.precaching.stored import Cell
+from ops.precaching.precache import build_solo_messages
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.drift import sample_of, stored_champion, stored_workers
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
@@ -60,7 +60,7 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
         return Estimate()
     stored, parts = _stored(setup, snapshot), []
     if plan.precache:
-        cells = [Cell(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
+        cells = [WorkerBenchmark(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
         column = estimate_responses(setup, client, cells)
         parts.append(replace(column, what=f"{column.to_make:,} answers to the shortlist"))
     if unanswered(setup):
@@ -118,7 +118,7 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
     `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
-        Ask(system.worker, problem.benchmark, solo_messages(problem), sample_of(on), problem.grader)
+        Ask(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
         for system in stored_workers(setup)
         for problem in system.asked_on(seed, count, on)
         if system.worker is not None

@@ -21,7 +21,7 @@ from ops.evaluation.comparison import grader_keys, question_keys, stored_compari
 from ops.evaluation.stored import COLD_START, asked_alone, stored_answers, stored_scores
 from ops.evaluation.stored_baselines import kept
 from ops.planning.lengths import stored_shortlist
-from ops.precaching.profiles import subjects_of
+from ops.precaching.profiles import map_subjects
 from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
@@ -106,7 +106,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         before=at_prices(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
-        subjects=subjects_of(stored_shortlist(setup)),
+        subjects=map_subjects(stored_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))

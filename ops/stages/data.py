@@ -25,7 +25,7 @@ from ops.grading.grader import GRADERS
 from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folder
 from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
-from ops.precaching.stored import Cell, Profiles
+from ops.precaching.stored import WorkerBenchmark, Profiles
 from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
 from ops.stages.profiles import materialize_profiles
 from ops.stages.raw_problems import Raw, forget_others, materialize_raw
@@ -101,7 +101,7 @@ def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:
 
 
 @false_without_inputs
-def are_precached(setup: Setup, cells: list[Cell] | None = None) -> bool:
+def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> bool:
     """Return whether the responses of these cells (None: of all) are there and would come out the same again.
 
     `materialize_responses` makes the others.

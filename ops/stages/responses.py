@@ -27,8 +27,8 @@ from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths
 from ops.planning.stage_estimates import Stages
-from ops.precaching.precache import precache, write_responses
-from ops.precaching.stored import Cell, evaluation_folder, graded_by_code, responses_key
+from ops.precaching.precache import precache_worker, write_responses
+from ops.precaching.stored import WorkerBenchmark, evaluation_folder, with_grading_code, responses_key
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
@@ -36,7 +36,7 @@ from ops.workers.client import Counts, WorkerClient
 OnProgress = Callable[[int, int, str], None]
 
 
-def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Cell] | None = None) -> Cost:
+def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[WorkerBenchmark] | None = None) -> Cost:
     """Estimate the cost of `materialize_responses` without a call. Raises `DataError` and `ConfigError`."""
     return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
 
@@ -56,11 +56,11 @@ def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
 def materialize_responses(
     setup: Setup,
     client: WorkerClient,
-    cells: Iterable[Cell] | None = None,
+    cells: Iterable[WorkerBenchmark] | None = None,
     on_progress: OnProgress | None = None,
     *,
     again: bool = False,
-) -> dict[Cell, list[ResponseRow]]:
+) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
     Files that are made already are read, unless `again` is true (`ops.core.once`). Also made again are files of the
@@ -75,11 +75,11 @@ def materialize_responses(
         return _materialized(setup, client, wanted, folder, on_progress, again)
 
 
-def precached_keys(setup: Setup, cells: Iterable[Cell] | None = None) -> dict[Cell, Key]:
+def precached_keys(setup: Setup, cells: Iterable[WorkerBenchmark] | None = None) -> dict[WorkerBenchmark, Key]:
     """Return the key of each cell's file of precached responses (None: of all cells). Raises `DataError`."""
     shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
     return {
-        cell: graded_by_code(
+        cell: with_grading_code(
             responses_key(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
         )
         for cell in _wanted(setup, cells)
@@ -89,11 +89,11 @@ def precached_keys(setup: Setup, cells: Iterable[Cell] | None = None) -> dict[Ce
 def _materialized(
     setup: Setup,
     client: WorkerClient,
-    wanted: Sequence[Cell],
+    wanted: Sequence[WorkerBenchmark],
     folder: Path,
     on_progress: OnProgress | None,
     again: bool,
-) -> dict[Cell, list[ResponseRow]]:
+) -> dict[WorkerBenchmark, list[ResponseRow]]:
     shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
     keys = precached_keys(setup, wanted)
     rehearses = setup.recipe.replay is not None
@@ -135,7 +135,7 @@ def answer_evaluation(
     on_progress: OnProgress | None = None,
     *,
     again: bool = False,
-) -> dict[Cell, list[ResponseRow]]:
+) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
 
     Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
@@ -144,11 +144,11 @@ def answer_evaluation(
     keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
     cells, workers, alike = list(keys), asked_alone(setup), asked_alike(setup, benchmarks)
     questions, folder = read_evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
-    rows: dict[Cell, list[ResponseRow]] = {}
+    rows: dict[WorkerBenchmark, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
         prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
-            wanted = [Cell(worker, name) for worker in workers for name in names]
+            wanted = [WorkerBenchmark(worker, name) for worker in workers for name in names]
             wanted = [cell for cell in wanted if again or not is_made(response_file(folder, *cell), keys[cell])]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
@@ -163,24 +163,24 @@ def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
     return all(is_made(response_file(folder, *cell), key) for cell, key in _alone_keys(setup, benchmarks).items())
 
 
-def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[Cell, Key]:
+def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[WorkerBenchmark, Key]:
     setup = setup.of_opponents
-    questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[Cell, Key]()
-    for cell in (Cell(worker, name) for worker in asked_alone(setup) for name in benchmarks):
+    questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[WorkerBenchmark, Key]()
+    for cell in (WorkerBenchmark(worker, name) for worker in asked_alone(setup) for name in benchmarks):
         asked = setup.asked_on(cell.benchmark)
         repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
-        keys[cell] = graded_by_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
+        keys[cell] = with_grading_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
     return keys
 
 
 def _ask(
     problems: Mapping[str, Sequence[Problem]],
     pool: Pool,
-    cells: Sequence[Cell],
+    cells: Sequence[WorkerBenchmark],
     client: WorkerClient,
     samples: int,
     on_progress: OnProgress | None,
-) -> dict[Cell, list[ResponseRow]]:
+) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Send the problems of `cells` to all workers in parallel, each within its own limits."""
     todo = _chosen(problems, cells)
     check_hidden_tests(problem for own in todo.values() for problem in own)
@@ -193,17 +193,17 @@ def _ask(
             on_progress(done, total, _so_far(client.counts))
 
     async def ask() -> list[list[ResponseRow]]:
-        columns = [precache(own, pool.worker(name), client, samples, count) for name, own in todo.items()]
+        columns = [precache_worker(own, pool.worker(name), client, samples, count) for name, own in todo.items()]
         results = await asyncio.gather(*columns, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    rows: dict[Cell, list[ResponseRow]] = {cell: [] for cell in cells}
+    rows: dict[WorkerBenchmark, list[ResponseRow]] = {cell: [] for cell in cells}
     for column in run_async(ask()):
         for row in column:
-            rows[Cell(row.worker, row.benchmark)].append(row)
+            rows[WorkerBenchmark(row.worker, row.benchmark)].append(row)
     return rows
 
 
@@ -215,10 +215,10 @@ def _so_far(counts: Counts) -> str:
     return ", ".join([*parts, f"${counts.usd:.4f}"])
 
 
-def _wanted(setup: Setup, cells: Iterable[Cell] | None) -> list[Cell]:
+def _wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[WorkerBenchmark]:
     """Return the cells, and those of the pool's other files that cannot be used as they are; without cells, all."""
     names = training_benchmarks(setup.recipe.benchmarks)
-    every = [Cell(worker, name) for worker in setup.pool.names for name in names]
+    every = [WorkerBenchmark(worker, name) for worker in setup.pool.names for name in names]
     if cells is None:
         return every
     chosen = list(cells)
@@ -236,7 +236,7 @@ def _is_outdated(file: Path) -> bool:
         return True
 
 
-def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[Cell]) -> dict[str, list[Problem]]:
+def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[WorkerBenchmark]) -> dict[str, list[Problem]]:
     """Worker → problems of its cells, one of each benchmark in turn, so that programs run during the calls of
     others."""
     by_worker: dict[str, list[tuple[int, Problem]]] = defaultdict(list)

@@ -105,7 +105,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     """Say which field of a call differs from the nearest entry."""
     from ops.benchmarks.registry import is_confidential
     from ops.config import load_pool, pool_file
-    from ops.precaching.precache import solo_messages
+    from ops.precaching.precache import build_solo_messages
     from ops.store import open_cache
     from ops.store.misses import why_miss
 
@@ -114,7 +114,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     if worker not in chosen.names:
         remedy = f"There are: {', '.join(chosen.names)}"
         raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
-    messages = solo_messages(_problem(workspace, benchmark, problem_id))
+    messages = build_solo_messages(_problem(workspace, benchmark, problem_id))
     lookup = why_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
     confidential = is_confidential(benchmark)
     if as_json:

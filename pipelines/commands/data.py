@@ -148,7 +148,7 @@ def profiles(recipe: str) -> None:
     if measured is None:
         click.echo("profiles: unchanged")
         return
-    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.forecast:.0%}")
+    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.signal_forecast:.0%}")
 
 
 @data.command()

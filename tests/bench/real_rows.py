@@ -27,7 +27,7 @@ from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serving
 from ops.precaching.opening import open_client
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.quality.gold import grade_gold
 from ops.results.leaderboard import percent
 from ops.results.statistics import accuracy_estimate
@@ -77,7 +77,7 @@ def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]
 def ask(problems: Sequence[Problem], worker: Worker, client: WorkerClient, samples: int = SAMPLES) -> Answers:
     """Ask every question at every sample index, within the worker's concurrency limit."""
     began = time.monotonic()
-    rows = asyncio.run(precache(problems, worker, client, samples, _progress(len(problems) * samples)))
+    rows = asyncio.run(precache_worker(problems, worker, client, samples, _progress(len(problems) * samples)))
     return Answers(rows, time.monotonic() - began)
 
 

@@ -26,7 +26,7 @@ from ops.core.response_rows import load_responses
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.precache import precache, write_responses
+from ops.precaching.precache import precache_worker, write_responses
 from ops.results.leaderboard import Leaderboard, tables
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
@@ -168,7 +168,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
         (row.problem_key, row.correct, row.steps, row.workers, row.tokens) for row in rows
     ]
     assert {(row.completion, row.answer) for row in stored} == {("", "")}
-    alone = asyncio.run(precache(problems, WORKER, Echo()))
+    alone = asyncio.run(precache_worker(problems, WORKER, Echo()))
     assert all(CANARY in row.response.text for row in alone)
     responses = workspace.state / "responses" / "gpqa_diamond.parquet"
     write_responses(alone, responses)

@@ -11,5 +11,5 @@ from ops.results.summary import summarize
 @baseline("best worker", place=10, every_worker=False)
 def best_single(answers: Answers) -> Standing:
     """Score the best single worker. Raises `ValueError` without training responses."""
-    name = profiles.best_single(answers.training).worker
+    name = profiles.find_best_worker(answers.training).worker
     return Standing(summarize(of_worker(answers.evaluation, name)), name)

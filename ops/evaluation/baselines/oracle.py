@@ -35,14 +35,14 @@ def oracle(answers: Answers) -> Sequence[Standing]:
         return [Standing({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
     lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
     return [
-        Standing(summarize(of_responses(profiles.oracle(rows))), UPPER_BOUND),
+        Standing(summarize(of_responses(profiles.select_oracle_rows(rows))), UPPER_BOUND),
         Standing({name: _accuracy_alone(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
     ]
 
 
 def oracle_estimates(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
     """Return benchmark → the estimates of the oracle over all workers that have rows."""
-    found = profiles.outcomes(rows, sorted({row.worker for row in rows}))
+    found = profiles.tabulate_scores(rows, sorted({row.worker for row in rows}))
     return {name: oracle_over_workers(own.scores) for name, own in found.items()}
 
 
@@ -51,7 +51,7 @@ def _chosen(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
     cheapest."""
     workers = sorted({row.worker for row in rows})
     known = {(row.problem_key, row.worker, row.sample): row for row in rows}
-    for own in profiles.outcomes(rows, workers).values():
+    for own in profiles.tabulate_scores(rows, workers).values():
         prior = prior_weight([own.scores])
         for sample, fold in enumerate(folds([own.scores])):
             [chosen] = choices(fold, prior)

@@ -33,7 +33,7 @@ from ops.evaluation.study import (
     changed,
     workflows,
 )
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
 from ops.stages.evaluation import asking
@@ -71,7 +71,7 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
     written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    best = team.names.index(best_single(answers_to(mix, setup)).worker)
+    best = team.names.index(find_best_worker(answers_to(mix, setup)).worker)
     changes = entry.arms(Habits.of(workflows(written, team), team.names, best))
     scored = digest([scores_key(setup.asked_on(name), policy, own) for name, own in asked.items()])
     arms = [Arm(AS_IT_IS, [base])]

@@ -9,7 +9,7 @@ from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, Answers, standings
 from ops.evaluation.stored import of_worker
-from ops.precaching.profiles import oracle
+from ops.precaching.profiles import select_oracle_rows
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import Summary, summarize
 from ops.results.table import of_responses, records
@@ -28,7 +28,7 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
-    return list(records(of_responses(oracle(responses))))
+    return list(records(of_responses(select_oracle_rows(responses))))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b costs more)

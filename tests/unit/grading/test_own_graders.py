@@ -21,7 +21,7 @@ from ops.evaluation.runner import evaluate
 from ops.grading import configure, grade, grade_many, find_available_isolation, sandbox
 from ops.grading.graders import function
 from ops.grading.graders.judge import UNREADABLE_REPLY, compute_mark_code
-from ops.precaching.precache import precache, write_responses
+from ops.precaching.precache import precache_worker, write_responses
 from ops.results.table import of_responses, records
 from ops.workflow.grammar import Workflow
 from ops.workflow.judging import graded
@@ -327,7 +327,7 @@ def test_a_judge_that_cannot_be_reached_leaves_the_answer_unscored() -> None:
     assert (rollout.outcome, rollout.reward) == ("unscorable", None)
     [row] = asyncio.run(evaluate({(problem.key, 0): text}, [problem], team, Evaluation()))
     assert (row.unscorable, row.correct) == (True, 0)
-    [response] = asyncio.run(precache([problem], SOLVER, client))
+    [response] = asyncio.run(precache_worker([problem], SOLVER, client))
     assert response.status == "unreachable"
 
 
@@ -347,7 +347,7 @@ def test_a_judges_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path
     completions = {(problem.key, 0): Workflow.single(0).render()}
     [row] = asyncio.run(evaluate(completions, [problem], team, Evaluation()))
     assert (row.correct, row.cost_usd, row.grading_usd) == (1, 0.001, 0.001)
-    [response] = asyncio.run(precache([problem], SOLVER, client))
+    [response] = asyncio.run(precache_worker([problem], SOLVER, client))
     assert (response.score, response.response.text) == (1.0, "4")
     write_responses([response], tmp_path / "solver.parquet")
     [stored] = load_responses(tmp_path)

@@ -36,7 +36,7 @@ from ops.planning.recipe_plan import make_plan
 from ops.planning.speed import evaluation_s, training_s
 from ops.planning.stage_estimates import DISTINCT, TRAINING, Stages
 from ops.planning.stored import Left
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.synthetic.generalists import think
 from ops.synthetic.plugin import tokens
 from ops.synthetic.problems import generate
@@ -310,7 +310,7 @@ def test_the_embedded_workers_cost_the_planned_amount() -> None:
     benchmarks, spent = training_benchmarks(), 0.0
     problems = [problem for name in benchmarks for problem in generate(name, "train", 10, 1)]
     for problem, worker in product(problems, setup.pool.workers):
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         if worker.name in TOOLS:
             answer = TOOLS[worker.name](read(messages))
         else:

@@ -25,7 +25,7 @@ from ops.planning.memory import evaluation_bytes, memory
 from ops.planning.recipe_plan import Plan, make_plan
 from ops.planning.requirements import missing
 from ops.planning.speed import cold_start_tokens, rounds_s, training_s
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.synthetic.generalists import think
 from ops.synthetic.problems import generate
 from ops.synthetic.reading import read
@@ -58,7 +58,7 @@ def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
     problems = [problem for name in training_benchmarks() for problem in generate(name, "train", 5, 1)]
     made = []
     for problem, worker in product(problems, setup.pool.workers):
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         if worker.name in TOOLS:
             text = TOOLS[worker.name](read(messages))
         else:

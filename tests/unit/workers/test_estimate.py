@@ -30,7 +30,7 @@ from ops.planning.estimate import (
     stopped,
     usual_answer,
 )
-from ops.precaching.precache import precache, solo_messages
+from ops.precaching.precache import precache_worker, build_solo_messages
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate
@@ -96,7 +96,7 @@ def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: Re
     assert 0 < made.workers["judge"].usd.expected < made.workers["w"].usd.expected
     said = Response("4", Usage(10, 5), 0.001, 0.5, "stop")
     for each in first[:2]:
-        store(cache, Ask(solver, "rlpr", solo_messages(each)), said)
+        store(cache, Ask(solver, "rlpr", build_solo_messages(each)), said)
     assert (judged(first).to_make, judged(first).cached) == (4, 2), "one answer and three verdicts"
     store(cache, Ask(judge, "rlpr", question(first[0], "4")[1]), said)
     assert (judged(first).to_make, judged(first).cached) == (3, 3)
@@ -137,7 +137,7 @@ def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: P
     assert before.measured == before.alike == 0
     assert "nothing was measured yet" in str(before)
     for tool in pool.workers:
-        asyncio.run(precache(questions, tool, client))
+        asyncio.run(precache_worker(questions, tool, client))
     assert client.counts.usd / 3 < before.usd.expected < client.counts.usd * 3
     assert client.counts.usd < before.usd.high
 
@@ -167,7 +167,7 @@ def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: 
     usages = Measured({(name, "rlpr"): MeanUsage(9, tokens) for name, tokens in completions.items()})
     made = estimated(precache_asks(problems(1), others, 1), cache, usages)
     assert (made.measured, made.alike) == (2, 1)
-    prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
+    prompt = sum(len(m["content"]) for m in build_solo_messages(problems(1)[0])) / 4
     assert made.workers["w"].usd.expected == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
     assert "67% from measured tokens, 33% as long as the other workers' answers" in str(made)
 
@@ -187,12 +187,12 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     remote = loopback.worker()
     asks = list(precache_asks(problems(8), [remote], 2))
     before = estimated(asks, client.cache)
-    asyncio.run(precache(problems(4), remote, client, 2))
+    asyncio.run(precache_worker(problems(4), remote, client, 2))
     halfway = estimated(asks, client.cache, Measured.of([], client.ledger))
     assert (halfway.cached, halfway.to_make, halfway.measured) == (8, 8, 8)
     assert client.counts.usd <= before.usd.high - halfway.usd.high
     rest = client.counts.usd
-    asyncio.run(precache(problems(8), remote, client, 2))
+    asyncio.run(precache_worker(problems(8), remote, client, 2))
     assert client.counts.usd - rest == pytest.approx(halfway.usd.expected)  # all answers have the same length
     done = estimated(asks, client.cache)
     assert (done.to_make, done.usd.high) == (0, 0.0)
@@ -205,12 +205,12 @@ def test_the_message_of_a_stop_states_progress_and_remaining_cost(loopback: Any,
     whole = estimated(asks, make_client().cache).usd.high
     client = make_client(cap_usd=whole / 20 * 1.4)
     with pytest.raises(OverBudget) as caught:
-        asyncio.run(precache(problems(20), remote, client))
+        asyncio.run(precache_worker(problems(20), remote, client))
     done = len(loopback.requests)
     assert 0 < done < 20
     error = stopped(caught.value, estimated(asks, client.cache, Measured.of([], client.ledger)))
     assert f"{done} of 20 calls are done" in str(error)
     assert f"the other {20 - done} would cost about" in str(error)
     assert "budget.run_usd" in str(error)
-    assert len(asyncio.run(precache(problems(20), remote, make_client(cap_usd=1.0)))) == 20
+    assert len(asyncio.run(precache_worker(problems(20), remote, make_client(cap_usd=1.0)))) == 20
     assert len(loopback.requests) == 20

@@ -13,7 +13,7 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
-from ops.evaluation.baselines.oracle import oracle_estimates
+from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import profile_workers
 from ops.results.leaderboard import percent
 
@@ -49,7 +49,7 @@ def baselines(
         accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile_workers(rows)]
         facts: dict[str, dg.MetadataValue | str] = {"workers": metadata.table(("worker", "accuracy in %"), accuracies)}
         if needs_every_worker(podium.load().recipe.evaluation.baselines):
-            facts["oracle"] = metadata.oracle(list(oracle_estimates(rows).values()))
+            facts["oracle"] = metadata.oracle(list(estimate_oracles(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
         if systems := [(name, percent(each.accuracy), each.cost_usd) for name, each in own.items()]:
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)

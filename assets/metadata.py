@@ -123,7 +123,7 @@ def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | s
     tables = {"table": found.summary, "details": found.details, "families": found.families, "claims": found.claims}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
-        **({"said": found.said} if found.said else {}),
+        **({"said": found.note} if found.note else {}),
         "picture": picture(title, found.picture),
     }
 

@@ -95,8 +95,8 @@ def compared(podium: Podium, policy: Path, *, again: bool = False) -> dict[str, 
     if made is None:
         return None
     return {
-        **{name: metadata.table(*columns) for name, columns in tables(made.board).items() if columns.rows},
+        **{name: metadata.table(*columns) for name, columns in tables(made.leaderboard).items() if columns.rows},
         **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
-        "accuracy": metadata.picture("accuracy", png(accuracy_by_benchmark(made.board))),
+        "accuracy": metadata.picture("accuracy", png(accuracy_by_benchmark(made.leaderboard))),
         "outcomes": dg.MetadataValue.path(outcomes_file(setup.workspace, policy)),
     }

@@ -14,7 +14,7 @@ from assets.resources import Podium, Reporter, calls_of_run, servers
 from ops.config.studies import STUDIES as FILE
 from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
 from ops.core.errors import DataError, PodiumError
-from ops.evaluation.stored_studies import Lab, Study
+from ops.evaluation.stored_studies import StudyInputs, Study
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
 from ops.planning.requirements import Need
 from ops.stages.making import Making
@@ -52,13 +52,13 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
 
 
-def lab_of(podium: Podium) -> Lab:
+def lab_of(podium: Podium) -> StudyInputs:
     """Return recipe and policies of this configuration. Raises `DataError` if the recipe has no training mix."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
         raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
-    return Lab(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
+    return StudyInputs(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
 
 
 def needs(entry: RecipeStudy | PolicyStudy) -> tuple[Need, ...]:
@@ -89,7 +89,7 @@ def _making(
                 gate.passed(context, "training_mix")
             changed = [setup]
             if isinstance(study.entry, Changes):
-                changed = list(setups(study.name, study.entry, setup, study.only).values())
+                changed = list(setups(study.name, study.entry, setup, study.selected_changes).values())
             for each in changed:
                 gate.ready(podium, *needed, setup=each)
             stack.enter_context(servers(setup))
@@ -119,7 +119,7 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
         pool=placement.GPU if on_gpu else None,
         op_tags=placement.on_gpu if on_gpu else None,
         kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
-        description=f"{entry.title}: {entry.about}.",
+        description=f"{entry.title}: {entry.description}.",
     )
     def study(
         context: dg.AssetExecutionContext,

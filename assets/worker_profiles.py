@@ -12,7 +12,7 @@ from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.core.once import data_version
 from ops.core.response_rows import load_responses
-from ops.evaluation.baselines.oracle import oracle_estimates
+from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import Profile
 from ops.results.leaderboard import accuracy_against_cost, of_score
 from ops.results.statistics import mean_of
@@ -33,7 +33,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best_worker)
     best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
     rows = load_responses(setup.workspace.data / "responses")
-    oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())
+    oracle = list(estimate_oracles([row for row in rows if row.worker in setup.pool.names]).values())
     picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
     write_bytes(drawn, picture)
     return dg.MaterializeResult(

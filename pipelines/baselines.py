@@ -21,7 +21,7 @@ def registry_facts() -> list[dict[str, object]]:
         {
             "baseline": entry.name,
             "title": entry.title,
-            "usual": entry.usual,
+            "usual": entry.is_default,
             "source": getattr(entry, "source", None),
             "differs": getattr(entry, "differs", None),
         }
@@ -34,6 +34,6 @@ def _cells(entry: Baseline) -> list[str | int | float]:
     if not isinstance(entry, WorkflowBaseline):
         whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
         return [*own, "none more", f"computed from {whose} own answers", "–"]
-    few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)
-    learning = f"; first {entry.learning(SIZES[1]):,.0f} to the mix" if entry.learning(SIZES[1]) else ""
-    return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs]
+    few, many = (f"{entry.calls_per_question(workers):.0f}" for workers in SIZES)
+    learning = f"; first {entry.learning_calls(SIZES[1]):,.0f} to the mix" if entry.learning_calls(SIZES[1]) else ""
+    return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differences]

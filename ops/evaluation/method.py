@@ -31,17 +31,17 @@ class Attempt(NamedTuple):
     answers: tuple[str | None, ...]
 
 
-def first(attempts: Sequence[Attempt]) -> list[int]:
+def choose_first(attempts: Sequence[Attempt]) -> list[int]:
     """Choose the first branch of every question."""
     return [0] * len(attempts)
 
 
-class Author(NamedTuple):
+class WorkflowAuthor(NamedTuple):
     """A worker that writes each question's workflow, as a Conductor does; `read` parses its completion."""
 
     worker: int
     prompt: Callable[[Problem], str]
-    read: Callable[[str], Parsed]
+    parse: Callable[[str], Parsed]
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Method:
     """
 
     branches: Callable[[Sequence[Problem], int], Sequence[Branches]]
-    choose: Callable[[Sequence[Attempt]], Sequence[int]] = first
+    choose: Callable[[Sequence[Attempt]], Sequence[int]] = choose_first
     detail: str = ""
     """What the method chose or learned, in a few words, for the heading of its column."""
-    agree: int | None = None
+    agreeing_answers: int | None = None
     """The number of equal answers after which no further branch runs; None: all branches run at once."""
-    author: Author | None = None
+    author: WorkflowAuthor | None = None
     """The worker that writes the workflows in place of `branches`. An invalid completion counts as wrong, and its cost
     counts."""
 
@@ -70,30 +70,30 @@ class Method:
 
     @classmethod
     def samples(
-        cls, workflow: Workflow, count: int, choose: Callable[[Sequence[Attempt]], Sequence[int]] = first,
+        cls, workflow: Workflow, count: int, choose: Callable[[Sequence[Attempt]], Sequence[int]] = choose_first,
         detail: str = "",
     ) -> Method:  # fmt: skip
         """Make a method that runs the same workflow `count` times for every question, each time with new answers."""
         return cls(lambda problems, repeat: [(workflow,) * count] * len(problems), choose, detail)
 
     @classmethod
-    def beside(cls, workflows: Branches, choose: Callable[[Sequence[Attempt]], Sequence[int]]) -> Method:
+    def side_by_side(cls, workflows: Branches, choose: Callable[[Sequence[Attempt]], Sequence[int]]) -> Method:
         """Make a method that runs the same workflows side by side for every question."""
         return cls(lambda problems, repeat: [workflows] * len(problems), choose)
 
     @classmethod
     def routed(cls, route: Callable[[Sequence[Problem]], Sequence[Workflow]], detail: str = "") -> Method:
         """Make a method that runs one workflow per question, which `route` chooses from the questions alone."""
-        return cls(lambda problems, repeat: [(workflow,) for workflow in route(problems)], first, detail)
+        return cls(lambda problems, repeat: [(workflow,) for workflow in route(problems)], choose_first, detail)
 
     @classmethod
-    def written(cls, author: Author, detail: str = "") -> Method:
+    def authored(cls, author: WorkflowAuthor, detail: str = "") -> Method:
         """Make a method that runs one workflow per question, which a worker writes."""
-        return cls(lambda problems, repeat: [()] * len(problems), first, detail, author=author)
+        return cls(lambda problems, repeat: [()] * len(problems), choose_first, detail, author=author)
 
 
 @dataclass(frozen=True)
-class Known:
+class TrainingData:
     """The data that a baseline may learn from: the training mix and the workers' responses to it, never the test."""
 
     team: Team
@@ -102,7 +102,7 @@ class Known:
     responses: Sequence[ResponseRow]
     """The responses of every worker alone to `problems`, at the pool's prices."""
     seed: int
-    run: Callable[[Method, Sequence[Problem]], list[OutcomeRow]]
+    run_method: Callable[[Method, Sequence[Problem]], list[OutcomeRow]]
     """Runs a method on training problems and returns rows by problem. The calls cost money: `WorkflowBaseline.learning`
     states how many there are."""
     few_shots: Sequence[FewShot] = ()
@@ -125,7 +125,7 @@ class Known:
         return [self.team.names.index(profile.worker) for profile in rank_workers(list(self.responses))]
 
     @property
-    def best(self) -> int:
+    def best_worker(self) -> int:
         """The ordinal of the best single worker. Raises `ValueError` without responses."""
         from ops.precaching.profiles import find_best_worker
 
@@ -133,7 +133,7 @@ class Known:
 
 
 CHECK = "Check the answer."
-GO_ON = "Go on from the work so far, check it, and give the complete answer."
+CONTINUE = "Go on from the work so far, check it, and give the complete answer."
 AGGREGATE = (
     "Check the proposed answers against each other and give, complete and in the form asked for, the answer that is "
     "most likely right."
@@ -142,18 +142,18 @@ PROPOSERS = 7
 """The largest number of proposers in a mixture: the size of the paper's pool."""
 
 
-def checked(solver: int, checker: int) -> Workflow:
+def make_checked_workflow(solver: int, checker: int) -> Workflow:
     """Make a workflow in which one worker solves and one checks."""
     return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
 
 
-def chained(workers: Sequence[int]) -> Workflow:
+def make_chain(workers: Sequence[int]) -> Workflow:
     """Make a workflow in which the first worker solves, and each other worker continues from all earlier responses."""
     first, *others = workers
-    return Workflow((Step(first, SOLVE), *(Step(worker, GO_ON, "all") for worker in others)))
+    return Workflow((Step(first, SOLVE), *(Step(worker, CONTINUE, "all") for worker in others)))
 
 
-def mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
+def make_mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
     """Make a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
     return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
 
@@ -162,7 +162,7 @@ VOTERS = 5
 """The number of samples in a vote."""
 
 
-def majority(attempts: Sequence[Attempt]) -> list[int]:
+def choose_majority(attempts: Sequence[Attempt]) -> list[int]:
     """Return for each question the first branch with the most frequent answer; ties go to the answer given first.
 
     A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
@@ -171,13 +171,13 @@ def majority(attempts: Sequence[Attempt]) -> list[int]:
     return [(find_largest_cluster(attempt.problem, attempt.answers) or [0])[0] for attempt in attempts]
 
 
-def voted(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
+def vote_over_samples(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
     """Make a method that votes over several samples of one worker."""
-    return Method.samples(Workflow.single(worker), voters, majority, detail)
+    return Method.samples(Workflow.single(worker), voters, choose_majority, detail)
 
 
-def voted_beside(workers: Sequence[int], names: Sequence[str] = ()) -> Method:
+def vote_over_workers(workers: Sequence[int], names: Sequence[str] = ()) -> Method:
     """Make a method that votes over one answer of each worker; ties go to the worker named first. `names`: by ordinal,
     to name the voters in the heading."""
-    method = Method.beside(tuple(Workflow.single(worker) for worker in workers), majority)
+    method = Method.side_by_side(tuple(Workflow.single(worker) for worker in workers), choose_majority)
     return replace(method, detail=" + ".join(names[worker] for worker in workers)) if names else method

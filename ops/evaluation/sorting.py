@@ -48,7 +48,7 @@ class RowSorter:
 
     def add(self, rows: Sequence[OutcomeRow]) -> None:
         """Take rows; one replaces an earlier one of the same question and repeat."""
-        values = [(row.benchmark, row.problem_id, row.repeat, _text(row)) for row in veiled(rows)]
+        values = [(row.benchmark, row.problem_id, row.repeat, _encode_row(row)) for row in veiled(rows)]
         try:
             self._connection.execute("BEGIN")
             self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)
@@ -63,26 +63,26 @@ class RowSorter:
     def __iter__(self) -> Iterator[OutcomeRow]:
         """Give all rows."""
         query = "SELECT fields FROM rows ORDER BY benchmark, problem, repeat"
-        return (_row(text) for (text,) in self._connection.execute(query))
+        return (_decode_row(text) for (text,) in self._connection.execute(query))
 
-    def of(self, benchmark: str) -> Iterator[OutcomeRow]:
+    def rows_of_benchmark(self, benchmark: str) -> Iterator[OutcomeRow]:
         """Give the rows of one benchmark."""
         query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
-        return (_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
+        return (_decode_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
 
     def write(self, files: Mapping[str, tuple[Path, Key]]) -> None:
         """Write the score file of each benchmark: benchmark → (file, key)."""
         for benchmark, (file, key) in files.items():
-            write_rows(self.of(benchmark), file, key=key)
+            write_rows(self.rows_of_benchmark(benchmark), file, key=key)
 
 
-def _text(row: OutcomeRow) -> str:
+def _encode_row(row: OutcomeRow) -> str:
     values = list(_FIELDS(row))
     values[_USAGE] = [use.as_columns() for use in row.usage]
     return json.dumps(values)
 
 
-def _row(text: str) -> OutcomeRow:
+def _decode_row(text: str) -> OutcomeRow:
     values = json.loads(text)
     values[_WORKERS] = tuple(values[_WORKERS])
     values[_USAGE] = tuple(map(CallUsage.from_columns, values[_USAGE]))

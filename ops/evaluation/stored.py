@@ -28,7 +28,7 @@ CONDUCTOR, COLD_START = "conductor", "cold_start"
 """The folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> pl.LazyFrame:
+def read_policy_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> pl.LazyFrame:
     """Return the rows that `score_policy` stored for this policy, at the pool's prices.
 
     Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
@@ -57,7 +57,7 @@ def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
     }
 
 
-def with_player(key: Key, *modules: str) -> Key:
+def with_execution_code(key: Key, *modules: str) -> Key:
     """Return the key of rows with the version of the code that plays questions, and of further modules.
 
     After a change of that code the next run plays the questions again, with the stored completions and responses.
@@ -84,12 +84,12 @@ def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
 # ── single workers ─────────────────────────────────────────────────────────────
 
 
-def of_worker(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
+def select_worker_rows(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
     """Return the score rows of the named worker; empty if it has no responses."""
     return of_responses(row for row in responses if row.worker == worker)
 
 
-def asked_alone(setup: Setup) -> tuple[str, ...]:
+def list_solo_workers(setup: Setup) -> tuple[str, ...]:
     """Return the names of the workers whose own answers to the evaluation questions are needed.
 
     These are all workers of the pool if one of the recipe's baselines needs all of them. Otherwise it is the best
@@ -105,21 +105,21 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     return (find_best_worker(precached).worker,)
 
 
-def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
+def read_solo_responses(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
     """Read the own responses of these workers to the evaluation questions, at the prices of each benchmark's pool.
 
     Raises `DataError` if responses to a benchmark are missing or stale.
     """
-    files = _answer_files(setup, workers)
+    files = _list_response_files(setup, workers)
     return [row for file, pool in files for row in responses_at_prices(load_responses(file), pool)]
 
 
-def stored_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
-    """Return the score rows of a single worker's own answers. Raises the errors of `stored_answers`."""
-    return joined(at_prices(scan_responses(file), pool) for file, pool in _answer_files(setup, [worker]))
+def read_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
+    """Return the score rows of a single worker's own answers. Raises the errors of `read_solo_responses`."""
+    return joined(at_prices(scan_responses(file), pool) for file, pool in _list_response_files(setup, [worker]))
 
 
-def _answer_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
+def _list_response_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
     files = []
     setup = setup.of_opponents
     for name, questions in read_evaluation_questions(setup.workspace, setup.recipe).items():

@@ -13,7 +13,7 @@ from statistics import fmean
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
 from ops.core.errors import counted
-from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
+from ops.evaluation.baseline import WorkflowBaseline, select_baselines, needs_every_worker
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
 from ops.planning.lengths import Lengths, lengths
 from ops.planning.stored import Left
@@ -173,14 +173,14 @@ class Stages:
         named = self._setup.recipe.evaluation.baselines
         asking = [
             entry
-            for entry in chosen(named)
-            if isinstance(entry, WorkflowBaseline) and not (entry.own_answers and needs_every_worker(named))
+            for entry in select_baselines(named)
+            if isinstance(entry, WorkflowBaseline) and not (entry.uses_solo_responses and needs_every_worker(named))
         ]
         if not asking:
             return alone
         parts, words = [alone], []
         for entry in asking:
-            calls, problems = entry.calls(workers), entry.learning(workers)
+            calls, problems = entry.calls_per_question(workers), entry.learning_calls(workers)
             open_ = {name: count * self._left.baselines.get((entry.name, name), 1.0) for name, count in asked.items()}
             learning = self._spread(problems) if any(open_.values()) else {}
             parts += [self._baseline(calls, open_, self._evaluated), self._baseline(1, learning, {})]

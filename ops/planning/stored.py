@@ -18,8 +18,8 @@ from ops.core.errors import DataError
 from ops.core.once import OtherInputs, check_made
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses
-from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file, scores_key
-from ops.evaluation.stored_baselines import baseline_stores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
+from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.planning.estimate import Measured, cached, precache_asks
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.ledger_store import LEDGER_URL
@@ -221,7 +221,7 @@ def _alone(
     made: dict[tuple[str, str], float] = {}
     setup = setup.of_opponents
     try:
-        workers = asked_alone(setup)
+        workers = list_solo_workers(setup)
     except DataError:  # the baseline's worker is unknown until precaching has run
         return made
     for benchmark, own in questions.items():
@@ -232,7 +232,7 @@ def _alone(
 
 def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
     try:
-        there = baseline_stores(setup)
+        there = list_baseline_stores(setup)
     except DataError:  # there is no training mix yet
         return {}
     return {

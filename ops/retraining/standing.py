@@ -17,9 +17,9 @@ from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import grader_keys, question_keys, stored_comparison
-from ops.evaluation.stored import COLD_START, asked_alone, stored_answers, stored_scores
-from ops.evaluation.stored_baselines import kept
+from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
+from ops.evaluation.stored import COLD_START, list_solo_workers, read_solo_responses, read_policy_scores
+from ops.evaluation.stored_baselines import make_score_reader
 from ops.planning.lengths import stored_shortlist
 from ops.precaching.profiles import map_subjects
 from ops.release import registry
@@ -59,7 +59,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
         while (folder / PLAN).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
             if start.name != "policy" or not (start.parent / PLAN).is_file():
-                stored_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
+                read_policy_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
                     setup.workspace, setup.recipe).items() if own])  # fmt: skip
                 return start
             folder = start.parent
@@ -71,8 +71,8 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
 def unanswered(setup: Setup) -> list[str]:
     """All benchmarks with questions if any solo worker or baseline lacks stored answers, else an empty list."""
     try:
-        stored_answers(setup, asked_alone(setup))
-        kept(setup)
+        read_solo_responses(setup, list_solo_workers(setup))
+        make_score_reader(setup)
     except DataError:
         return [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
     return []
@@ -96,7 +96,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared, precached = stored_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
+    compared, precached = read_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
     before = judged_alike(setup, now)
     if before.limit(1).collect().is_empty():
         said = other_graders(now, judged_otherwise(now.tags, compared.graders))

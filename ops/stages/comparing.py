@@ -11,15 +11,15 @@ from ops.core.processes import alone
 from ops.core.response_rows import response_file
 from ops.evaluation.comparison import (
     Comparison,
-    compare,
+    compare_systems,
     comparison_file,
     grader_keys,
     outcomes_file,
     question_keys,
     write_outcomes,
 )
-from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file
-from ops.evaluation.stored_baselines import baseline_stores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file
+from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.precaching.stored import evaluation_folder
 
 
@@ -33,7 +33,7 @@ def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, again:
     files = [comparison_file(workspace, policy_key(policy)), outcomes_file(workspace, policy)]
 
     def make() -> Comparison:
-        made = compare(setup, policy, base_policy)
+        made = compare_systems(setup, policy, base_policy)
         write_outcomes(setup, policy, base_policy)
         return made
 
@@ -48,8 +48,8 @@ def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
     tables = {
         "conductor": [score_file(workspace, CONDUCTOR, policy, name) for name in questions],
         "cold start": [score_file(workspace, COLD_START, taught, name) for name in questions] if taught else [],
-        "baselines": [store.file(name) for store in baseline_stores(setup) for name in questions],
-        "workers": [response_file(alone_folder, worker, name) for worker in asked_alone(setup) for name in questions],
+        "baselines": [store.file(name) for store in list_baseline_stores(setup) for name in questions],
+        "workers": [response_file(alone_folder, worker, name) for worker in list_solo_workers(setup) for name in questions],
         "responses": [workspace.data / "responses"],
     }
     prices = [pool.prices_key for pool in (setup.pool, *setup.pools.values())]

@@ -16,11 +16,11 @@ from ops.core.once import Key, false_without_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
-from ops.evaluation.method import Known, Method
+from ops.evaluation.method import TrainingData, Method
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import score_file, scores_key, with_player
-from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
+from ops.evaluation.stored import score_file, scores_key, with_execution_code
+from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
 from ops.results.outcome_rows import OutcomeRow
@@ -88,7 +88,7 @@ def score_policy(
                 with asking(conductor, weights, asked, client) as (writer, team):
                     answering = evaluate(
                         writer, questions, team, asked.recipe.evaluation, seed=asked.recipe.seed,
-                        limits=conductor.card.rounds, fits=conductor.fits, on_played=count, into=rows.add,
+                        limits=conductor.card.rounds, has_room=conductor.fits, on_executed=count, add_rows=rows.add,
                     )  # fmt: skip
                     run_async(answering)
             rows.write(keys)
@@ -111,7 +111,7 @@ def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) 
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
     questions_of = _questions(setup, benchmarks)
-    return all(store.is_made(questions_of) for store in baseline_stores(setup))
+    return all(store.is_complete(questions_of) for store in list_baseline_stores(setup))
 
 
 def _score_files(
@@ -121,7 +121,7 @@ def _score_files(
     return {
         benchmark: (
             score_file(setup.workspace, name, policy, benchmark),
-            with_player(scores_key(setup.asked_on(benchmark), policy, questions)),
+            with_execution_code(scores_key(setup.asked_on(benchmark), policy, questions)),
         )
         for benchmark, questions in questions_of.items()
     }
@@ -172,7 +172,7 @@ def score_baselines(
     questions_of = _questions(setup, benchmarks)
     return {
         store.entry.name: _score_baseline(store, client, questions_of, on_progress, again)
-        for store in baseline_stores(setup)
+        for store in list_baseline_stores(setup)
     }
 
 
@@ -185,7 +185,7 @@ def _score_baseline(
 ) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
         prepare_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
-        if store.is_made(questions_of) and not again:
+        if store.is_complete(questions_of) and not again:
             return store.rows(questions_of)
         return _asked_baseline(store, client, questions_of, on_progress)
 
@@ -202,8 +202,8 @@ def _asked_baseline(
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
-    known = store.known
-    method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
+    known = store.training
+    method = store.entry.prepare(TrainingData(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
     total = _answers(setup, questions_of)
     with RowSorter() as rows:
         done = 0
@@ -218,7 +218,7 @@ def _asked_baseline(
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
             run_async(evaluate_method(method, questions, _team(asked, client), settings, count, rows.add))
-        store.keep(rows, _detail(method, rows), questions_of)
+        store.store(rows, _detail(method, rows), questions_of)
     return store.rows(questions_of)
 
 

@@ -13,7 +13,7 @@ from ops.core.errors import DataError
 from ops.core.once import CODE, Key, once
 from ops.core.processes import alone
 from ops.core.workspace import Workspace
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored_studies import StudyInputs
 from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import priced, save_rows, scan
@@ -94,13 +94,13 @@ def _trained(workspace: Workspace, run: Path, making: Making) -> Path:
     return run
 
 
-def finished(lab: Lab, stage: str) -> Path:
+def finished(lab: StudyInputs, stage: str) -> Path:
     """The run of `stage`, or of the last earlier stage that the recipe has.
 
     Raises `DataError` if the run has not finished with a policy.
     """
     stages = ("conductor", "adaptive_conductor", "recursive_conductor")
-    run = [lab.runs[name] for name in stages[: stages.index(stage) + 1] if name in lab.runs][-1]
+    run = [lab.run_folders[name] for name in stages[: stages.index(stage) + 1] if name in lab.run_folders][-1]
     if RunResult.read(run) is None:
         remedy = f"`podium run {lab.setup.recipe.name}` first"
         raise DataError(

@@ -12,7 +12,7 @@ from ops.config import PromotionGate, Setup
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.comparison import read_comparison
 from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
@@ -42,7 +42,7 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
 
     Raises `RegistryError`, `Refused`, `Overtaken` and `DataError`.
     """
-    workspace, tested = setup.workspace, stored_comparison(setup, policy)
+    workspace, tested = setup.workspace, read_comparison(setup, policy)
     challenger = registry.challenger_of(workspace, tested.policy)
     judged = judge(setup, challenger, tested, gate)
     promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)

@@ -22,7 +22,7 @@ from ops.core.processes import alone
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import asked_alone
+from ops.evaluation.stored import list_solo_workers
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
 from ops.planning.lengths import lengths
@@ -136,13 +136,13 @@ def answer_evaluation(
     *,
     again: bool = False,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
-    """Collect the answers of the workers of `asked_alone` to `benchmarks`, one file per worker and benchmark.
+    """Collect the answers of the workers of `list_solo_workers` to `benchmarks`, one file per worker and benchmark.
 
     Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
     Raises the errors of `materialize_responses`.
     """
     keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
-    cells, workers, alike = list(keys), asked_alone(setup), asked_alike(setup, benchmarks)
+    cells, workers, alike = list(keys), list_solo_workers(setup), asked_alike(setup, benchmarks)
     questions, folder = read_evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     rows: dict[WorkerBenchmark, list[ResponseRow]] = {}
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
@@ -166,7 +166,7 @@ def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
 def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[WorkerBenchmark, Key]:
     setup = setup.of_opponents
     questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[WorkerBenchmark, Key]()
-    for cell in (WorkerBenchmark(worker, name) for worker in asked_alone(setup) for name in benchmarks):
+    for cell in (WorkerBenchmark(worker, name) for worker in list_solo_workers(setup) for name in benchmarks):
         asked = setup.asked_on(cell.benchmark)
         repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
         keys[cell] = with_grading_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))

@@ -16,8 +16,8 @@ from ops.config import Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import Answers, standings
-from ops.evaluation.stored_baselines import TrainingAnswers, kept
+from ops.evaluation.baseline import SoloResponses, collect_scores
+from ops.evaluation.stored_baselines import TrainingAnswers, make_score_reader
 from ops.planning.estimate import Range
 from ops.planning.lengths import stored_shortlist
 from ops.planning.stored import left
@@ -50,9 +50,9 @@ def write_scores(setup: Setup, yes: bool) -> None:
     benchmarks = [name for name, own in read_evaluation_questions(workspace, setup.recipe).items() if own]
     alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
     asked = score_baselines(setup, client, benchmarks)
-    answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
+    answers = SoloResponses(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
     names = setup.recipe.evaluation.baselines
-    made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
+    made = {name: collect_scores(answers, [name], make_score_reader(setup)) for name in names or ()}
     write_between(workspace.root / MEASUREMENTS, MARK, scores_table(made, asked))
 
 

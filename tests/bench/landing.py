@@ -20,7 +20,7 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.baselines.best_static import workflow
+from ops.evaluation.baselines.best_static import convert_steps
 from ops.grading import configure, grade_many, worker_prompt
 from ops.results.leaderboard import percent
 from ops.results.statistics import mean_estimate
@@ -55,7 +55,7 @@ class Bench:
     def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
         """Return the answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
-        graph = workflow(flow.steps, POOL.names)
+        graph = convert_steps(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
             messages = worker_messages(graph, index, worker_prompt(problem), responses)
@@ -181,7 +181,7 @@ def traced() -> str:
         for problem in of_families(training_benchmarks(), "test", 4):
             if problem.grader == "code":
                 continue
-            graph = workflow(chain("alone", (name, SOLVE)).steps, POOL.names)
+            graph = convert_steps(chain("alone", (name, SOLVE)).steps, POOL.names)
             messages = worker_messages(graph, 0, worker_prompt(problem), {})
             thought = think(name, messages, temperature=POOL.worker(name).temperature or 1.0)
             new = {step.kind for step in thought.missteps} - kinds

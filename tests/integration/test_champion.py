@@ -176,7 +176,7 @@ def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
 
 def compared(right: int = 9) -> Comparison:
     return Comparison(
-        POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), origin="origin-1",
+        POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), scores_key="origin-1",
         questions={"mmlu": "m1", "gpqa_diamond": "g1"},
     )  # fmt: skip
 

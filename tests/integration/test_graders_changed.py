@@ -19,8 +19,8 @@ from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
-from ops.evaluation.stored_baselines import answers_to, baseline_stores
+from ops.evaluation.stored import CONDUCTOR, score_file, read_solo_responses, read_policy_scores
+from ops.evaluation.stored_baselines import read_training_responses, list_baseline_stores
 from ops.grading import GRADERS
 from ops.planning.stored import left
 from ops.precaching.opening import open_client
@@ -150,10 +150,10 @@ def test_a_finished_evaluation_and_its_baselines_are_judged_by_one_grader(
     refuse()
     assert set(left(project.setup, project_shortlist(project)).evaluation.values()) == {0.0}, "the plan asks nothing"
     with pytest.raises(DataError, match="grader math:"):
-        stored_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
+        read_policy_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
     with pytest.raises(DataError, match="other inputs: grader"):
-        stored_answers(project.setup, ["solver"])
-    for read in (materialize_profiles, materialize_mix, lambda setup: answers_to([], setup)):
+        read_solo_responses(project.setup, ["solver"])
+    for read in (materialize_profiles, materialize_mix, lambda setup: read_training_responses([], setup)):
         with pytest.raises(DataError, match=r"another version of the grader\. .*podium data responses RECIPE"):
             read(project.setup)  # type: ignore[operator]
     with caplog.at_level(logging.WARNING):
@@ -211,7 +211,7 @@ def test_a_rewritten_docstring_or_comment_judges_nothing_again(
     forget()
     with caplog.at_level(logging.WARNING):
         assert project.opponents() == before
-        stored_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS)
+        read_policy_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS)
         materialize_profiles(project.setup)
     assert not caplog.messages
 
@@ -221,15 +221,15 @@ def test_a_damaged_score_file_is_refused_by_readers_and_made_again_by_the_next_r
     damage: Callable[[Path], None], project: Project, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = score_file(project.workspace, CONDUCTOR, project.policy, "mmlu")
-    [store] = baseline_stores(project.setup)
+    [store] = list_baseline_stores(project.setup)
     alone = project.workspace.scores / "workers" / "solver" / "mmlu.parquet"
     precached = project.workspace.data / "responses" / "solver" / "mmlu.parquet"
     questions = read_evaluation_questions(project.workspace, project.setup.recipe)
     known = [path.read_bytes() for path in (file, store.file("mmlu"), alone, precached)]
     readers: list[tuple[Path, Callable[[], Any]]] = [
-        (file, lambda: stored_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),
+        (file, lambda: read_policy_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),
         (store.file("mmlu"), lambda: store.rows(questions)),
-        (alone, lambda: stored_answers(project.setup, ["solver"])),
+        (alone, lambda: read_solo_responses(project.setup, ["solver"])),
         (precached, lambda: materialize_profiles(project.setup)),
     ]
     for path, read in readers:

@@ -12,7 +12,7 @@ import yaml
 from ops.config import Setup
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored import CONDUCTOR
-from ops.evaluation.stored_studies import Lab, Study, StudyStore
+from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Columns
@@ -94,14 +94,14 @@ def made_again(setup: Setup) -> set[str]:
         "scores": not is_scored(setup, policy, CONDUCTOR, BENCHMARKS),
         "baselines": not are_baselines_scored(setup, BENCHMARKS),
         "workers": not is_answered(setup, BENCHMARKS),
-        "studies": not study(setup).is_made(),
+        "studies": not study(setup).is_complete(),
     }
     return {name for name, again in made.items() if again}
 
 
 def study(setup: Setup) -> StudyStore:
     name = "mechanism_isolation"
-    return StudyStore(Study(name, STUDIES[name]), Lab(setup, {}, base_policy_folder(setup)))
+    return StudyStore(Study(name, STUDIES[name]), StudyInputs(setup, {}, base_policy_folder(setup)))
 
 
 def keys(setup: Setup) -> dict[str, str]:
@@ -117,7 +117,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project.policy = make_base_policy(project.setup, open_client(project.setup, "training"))
     project.conductor()
     project.opponents()
-    study(project.setup).keep([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
+    study(project.setup).store([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
     assert made_again(project.setup) == set()
     yield project
 

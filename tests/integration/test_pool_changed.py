@@ -514,7 +514,7 @@ def test_a_fine_tuned_policy_is_judged_against_its_champion_on_the_present_pool(
     lenient = {"min_gain_over_best_worker": -1.0, "min_paired_share": 0.2, "max_loss_against_champion": 0.5}
     ticking.score(CONDUCTOR, ticking.workspace.runs / change.policy / "policy", right=9)
     tuned = version(ticking.workspace, right, pool_answers_key=pool.answers_key, evaluation="origin-1")
-    tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), origin="origin-1")
+    tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), scores_key="origin-1")
     judged = judge(found.podium.load(), tuned, tested, PromotionGate(**lenient))
     assert judged.dossier is not None and judged.dossier.opponents[0].note == "Scored again with this pool."
     assert judged.decision.against == change.version

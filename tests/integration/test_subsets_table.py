@@ -12,7 +12,7 @@ import pytest
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.evaluation.arms import table
+from ops.evaluation.arms import make_arm_table
 from ops.stages.making import Making
 from ops.stages.studies.subsets import Bench, Side, Sides
 from ops.training.run.training_run import RunPlan, RunResult, command, environment
@@ -55,7 +55,7 @@ def run(tmp_path: Path) -> Path:
 
 def line(bench: Bench, label: str, sides: Sides) -> tuple[dict[str, str], dict[str, str]]:
     """Return the cells of the arms before and after."""
-    made = table({1: bench.arms(label, sides)})
+    made = make_arm_table({1: bench.arms(label, sides)})
     before, after = (dict(zip(made.head, map(str, row), strict=True)) for row in made.rows)
     return before, after
 

@@ -11,7 +11,7 @@ from ops.benchmarks.problem_files import describe_evaluation_tests, read_trainin
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import asked_alone
+from ops.evaluation.stored import list_solo_workers
 from ops.release import aliases, mlflow_store, registry
 from ops.release.mlflow_store import RegistryError
 from ops.retraining.start import stored_fine_tuning
@@ -39,7 +39,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         (lambda setup: unrecorded(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
         (lambda setup: describe_evaluation_tests(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
         (lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
-        (lambda setup: asked_alone(without_baselines(setup)), "Precache first"),
+        (lambda setup: list_solo_workers(without_baselines(setup)), "Precache first"),
     ],
 )
 def test_what_is_lacking_is_said(empty: Setup, ask: Callable[[Setup], object], lacks: str) -> None:

@@ -9,7 +9,7 @@ from ops.workflow.grammar import SOLVE, Step, Workflow
 
 Mode = Literal["single", "chain", "vote", "debate"]
 MODES: tuple[Mode, ...] = ("single", "chain", "vote", "debate")
-MOST_STEPS = 5
+MAX_STEPS = 5
 CHECK, VOTE, PLAN = "Check the answer.", "Take the most common answer.", "Write a plan."
 ROLES = (SOLVE, CHECK, VOTE, PLAN)
 """The instructions that an agent may receive, in words that any worker understands."""
@@ -20,18 +20,18 @@ class AgentRole(NamedTuple):
 
     roles: tuple[str, ...]
     sees_all: bool = False
-    same_as: int | None = None
+    same_worker_as: int | None = None
     """The index of an earlier seat whose worker also takes this one."""
 
 
 OPENING = AgentRole((SOLVE, PLAN))
-ALONE = AgentRole((SOLVE,))
+SOLO = AgentRole((SOLVE,))
 REFLECTION = AgentRole((SOLVE, CHECK), sees_all=True)
-JUDGE = AgentRole((VOTE, CHECK), sees_all=True)
-REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_as=seat) for seat in (0, 1))
+AGGREGATOR = AgentRole((VOTE, CHECK), sees_all=True)
+REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_worker_as=seat) for seat in (0, 1))
 
 
-def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[AgentRole, ...]]:
+def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[AgentRole, ...]]:
     """Return number of steps → the seats of the mode; empty if the mode needs more than `most` steps.
 
     In a chain each agent continues the earlier work. In a vote a judge decides between independent answers. In a debate
@@ -39,17 +39,17 @@ def sizes(mode: Mode, most: int = MOST_STEPS) -> dict[int, tuple[AgentRole, ...]
     """
     made: dict[int, tuple[AgentRole, ...]]
     if mode == "single":
-        made = {1: (ALONE,)}
+        made = {1: (SOLO,)}
     elif mode == "chain":
-        made = {steps: (OPENING, *(REFLECTION,) * (steps - 1)) for steps in range(2, MOST_STEPS + 1)}
+        made = {steps: (OPENING, *(REFLECTION,) * (steps - 1)) for steps in range(2, MAX_STEPS + 1)}
     elif mode == "vote":
-        made = {steps: (*(ALONE,) * (steps - 1), JUDGE) for steps in range(3, MOST_STEPS + 1)}
+        made = {steps: (*(SOLO,) * (steps - 1), AGGREGATOR) for steps in range(3, MAX_STEPS + 1)}
     else:
-        made = {4: (ALONE, ALONE, *REPLIES), 5: (ALONE, ALONE, *REPLIES, JUDGE)}
-    return {steps: seats for steps, seats in made.items() if steps <= most}
+        made = {4: (SOLO, SOLO, *REPLIES), 5: (SOLO, SOLO, *REPLIES, AGGREGATOR)}
+    return {steps: seats for steps, seats in made.items() if steps <= max_steps}
 
 
-def workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
+def build_workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
     """Make the workflow with these roles and workers in the seats."""
     taken = zip(seats, roles, workers, strict=True)
     return Workflow(tuple(Step(worker, role, "all" if seat.sees_all else "none") for seat, role, worker in taken))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.stored import of_worker
+from ops.evaluation.baseline import SoloResponses, BaselineScores, computed_baseline
+from ops.evaluation.stored import select_worker_rows
 from ops.precaching import profiles
 from ops.results.summary import summarize
 
 
-@baseline("best worker", place=10, every_worker=False)
-def best_single(answers: Answers) -> Standing:
+@computed_baseline("best worker", position=10, needs_all_workers=False)
+def best_single(answers: SoloResponses) -> BaselineScores:
     """Score the best single worker. Raises `ValueError` without training responses."""
     name = profiles.find_best_worker(answers.training).worker
-    return Standing(summarize(of_worker(answers.evaluation, name)), name)
+    return BaselineScores(summarize(select_worker_rows(answers.evaluation, name)), name)

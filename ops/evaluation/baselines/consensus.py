@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method, voted_beside
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import TrainingData, Method, vote_over_workers
 
 
-@asking(
+@workflow_baseline(
     "consensus",
-    place=46,
-    calls=lambda workers: workers,
+    position=46,
+    calls_per_question=lambda workers: workers,
     source="arXiv:2203.11171 (self-consistency), with one answer of every worker in place of samples of one",
-    differs="Of answers with as many votes the one of the better worker by the training mix counts.",
-    own_answers=True,
+    differences="Of answers with as many votes the one of the better worker by the training mix counts.",
+    uses_solo_responses=True,
 )
-def consensus(known: Known) -> Method:
+def consensus(training_data: TrainingData) -> Method:
     """Let every worker vote."""
-    return voted_beside(known.ranking)
+    return vote_over_workers(training_data.ranking)

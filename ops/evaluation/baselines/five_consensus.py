@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import VOTERS, Known, Method, voted
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import VOTERS, TrainingData, Method, vote_over_samples
 
 
-@asking(
+@workflow_baseline(
     "5 × consensus",
-    place=44,
-    calls=lambda workers: VOTERS,
+    position=44,
+    calls_per_question=lambda workers: VOTERS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2203.11171 (self-consistency)",
-    differs="Samples are drawn at the pool's own temperature. Answers are one where the benchmark's grader finds them"
+    differences="Samples are drawn at the pool's own temperature. Answers are one where the benchmark's grader finds them"
     " equal, programs where their syntax is; of answers with as many votes the one given first counts.",
 )
-def five_consensus(known: Known) -> Method:
+def five_consensus(training_data: TrainingData) -> Method:
     """Vote over samples of the best single worker by the training mix."""
-    return voted(known.best, known.team.names[known.best])
+    return vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker])

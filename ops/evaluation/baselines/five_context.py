@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import TrainingData, Method
 from ops.workflow.grammar import SOLVE, Step, Workflow
 
 CALLS = 5
 
 
-@asking(
+@workflow_baseline(
     "5 × context",
-    place=42,
-    calls=lambda workers: CALLS,
+    position=42,
+    calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1",
-    differs="The paper only names it: here each call solves the question anew and sees the earlier ones.",
+    differences="The paper only names it: here each call solves the question anew and sees the earlier ones.",
 )
-def five_context(known: Known) -> Method:
+def five_context(training_data: TrainingData) -> Method:
     """Chain five calls of the best single worker by the training mix."""
-    steps = (Step(known.best, SOLVE), *[Step(known.best, SOLVE, "all")] * (CALLS - 1))
-    return Method.static(Workflow(steps), known.team.names[known.best])
+    steps = (Step(training_data.best_worker, SOLVE), *[Step(training_data.best_worker, SOLVE, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])

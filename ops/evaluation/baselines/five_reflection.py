@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import TrainingData, Method
 from ops.workflow.grammar import SOLVE, Step, Workflow
 
 CALLS = 5
 REFLECT = "Reflect on the answer so far: check it step by step, and give the complete corrected answer."
 
 
-@asking(
+@workflow_baseline(
     "5 × reflection",
-    place=40,
-    calls=lambda workers: CALLS,
+    position=40,
+    calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
-    differs="The paper only names it. Here one call both criticises and corrects where Self-Refine takes two, each sees"
+    differences="The paper only names it. Here one call both criticises and corrects where Self-Refine takes two, each sees"
     " every earlier answer, and none may stop early.",
 )
-def five_reflection(known: Known) -> Method:
+def five_reflection(training_data: TrainingData) -> Method:
     """Let the best single worker by the training mix solve the question once and reflect four times."""
-    steps = (Step(known.best, SOLVE), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
-    return Method.static(Workflow(steps), known.team.names[known.best])
+    steps = (Step(training_data.best_worker, SOLVE), *[Step(training_data.best_worker, REFLECT, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])

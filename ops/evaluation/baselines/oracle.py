@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ops.core.response_rows import ResponseRow
-from ops.evaluation.baseline import Answers, Standing, baseline
+from ops.evaluation.baseline import SoloResponses, BaselineScores, computed_baseline
 from ops.precaching import profiles
 from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
 from ops.results.summary import Summary, summarize
@@ -24,29 +24,29 @@ UPPER_BOUND, BY_CHANCE = "upper bound", "by chance"
 _UNKNOWN = float("nan")
 
 
-@baseline("oracle", place=30)
-def oracle(answers: Answers) -> Sequence[Standing]:
+@computed_baseline("oracle", position=30)
+def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
     """Score the choice without hindsight or, where a benchmark has one answer of each worker, the two columns."""
     rows = answers.evaluation
-    found = oracle_estimates(rows)
+    found = estimate_oracles(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}
     if len(fair) == len(found):
-        chosen = summarize(of_responses(_chosen(rows)))
-        return [Standing({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
+        chosen = summarize(of_responses(_select_cross_fitted(rows)))
+        return [BaselineScores({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
     lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
     return [
-        Standing(summarize(of_responses(profiles.select_oracle_rows(rows))), UPPER_BOUND),
-        Standing({name: _accuracy_alone(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
+        BaselineScores(summarize(of_responses(profiles.select_oracle_rows(rows))), UPPER_BOUND),
+        BaselineScores({name: _summarize_accuracy_only(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
     ]
 
 
-def oracle_estimates(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
+def estimate_oracles(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
     """Return benchmark → the estimates of the oracle over all workers that have rows."""
     found = profiles.tabulate_scores(rows, sorted({row.worker for row in rows}))
     return {name: oracle_over_workers(own.scores) for name, own in found.items()}
 
 
-def _chosen(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
+def _select_cross_fitted(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
     """Yield for each question and repeat the answer of the worker that the other repeats choose; of equals the
     cheapest."""
     workers = sorted({row.worker for row in rows})
@@ -61,6 +61,6 @@ def _chosen(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
                     yield min(equals, key=lambda row: (row.response.cost_usd, row.worker))
 
 
-def _accuracy_alone(benchmark: str, accuracy: float, questions: int) -> Summary:
+def _summarize_accuracy_only(benchmark: str, accuracy: float, questions: int) -> Summary:
     estimate = MeanEstimate(accuracy, _UNKNOWN, questions)
     return Summary(benchmark, estimate, 0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ops.config import Prompting
 from ops.core.problem import Problem
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Author, Known, Method
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import WorkflowAuthor, TrainingData, Method
 from ops.workflow.grammar import Parsed, parse
 from ops.workflow.prompt import conductor_messages
 
@@ -13,24 +13,24 @@ PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5
 """The prompt settings, independent of the recipe's: a small policy trained from scratch reads no instructions."""
 
 
-@asking(
+@workflow_baseline(
     "prompted conductor",
-    place=95,
-    calls=lambda workers: 1 + PROMPTING.max_steps,
+    position=95,
+    calls_per_question=lambda workers: 1 + PROMPTING.max_steps,
     source="arXiv:2512.04388, Section 4 (a frontier model prompted as the Conductor)",
-    differs="The model is the pool's best worker by the training mix, with its own sampling, and may choose itself as a"
+    differences="The model is the pool's best worker by the training mix, with its own sampling, and may choose itself as a"
     " worker; the prompt is ours, with the four examples. A completion that is no workflow is wrong and paid for; the"
     " column's head says how many are workflows. No embedded worker can: 0 in the quickstart.",
 )
-def prompted_conductor(known: Known) -> Method:
+def prompted_conductor(training_data: TrainingData) -> Method:
     """Let the best worker write workflows, with the Conductor's grammar and executor."""
-    offered = len(known.team.workers)
+    offered = len(training_data.team.workers)
 
     def prompt(problem: Problem) -> str:
-        [message] = conductor_messages(problem, offered, PROMPTING, known.few_shots)
+        [message] = conductor_messages(problem, offered, PROMPTING, training_data.few_shots)
         return message["content"]
 
     def read(completion: str) -> Parsed:
         return parse(completion, offered=offered, max_steps=PROMPTING.max_steps, access=PROMPTING.access)
 
-    return Method.written(Author(known.best, prompt, read), known.team.names[known.best])
+    return Method.authored(WorkflowAuthor(training_data.best_worker, prompt, read), training_data.team.names[training_data.best_worker])

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method, voted
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import TrainingData, Method, vote_over_samples
 
-MOST, AGREE = 8, 2
+MAX_SAMPLES, AGREEING_SAMPLES = 8, 2
 """The most samples, and the equal answers that end the vote."""
 
 
-@asking(
-    f"until {AGREE} agree",
-    place=45,
-    calls=lambda workers: MOST,
+@workflow_baseline(
+    f"until {AGREEING_SAMPLES} agree",
+    position=45,
+    calls_per_question=lambda workers: MAX_SAMPLES,
     source="arXiv:2305.11860 (adaptive consistency)",
-    differs=f"Ends when {AGREE} of at most {MOST} answers are equal; its authors stop by a posterior probability.",
+    differences=f"Ends when {AGREEING_SAMPLES} of at most {MAX_SAMPLES} answers are equal; its authors stop by a posterior probability.",
 )
-def until_agreed(known: Known) -> Method:
+def until_agreed(training_data: TrainingData) -> Method:
     """Sample the best single worker by the training mix until answers agree."""
-    return replace(voted(known.best, known.team.names[known.best], MOST), agree=AGREE)
+    return replace(vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker], MAX_SAMPLES), agreeing_answers=AGREEING_SAMPLES)

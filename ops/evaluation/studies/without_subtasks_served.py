@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ops.evaluation.study import Habits, WorkflowChange, intervention
+from ops.evaluation.study import WorkflowStatistics, WorkflowChange, intervention
 from ops.workflow.grammar import SOLVE, Workflow
 
 
-def unworded(workflow: Workflow, dice: Random) -> Workflow:
+def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
     """Replace every subtask by “Solve the problem.”; workers and access stay."""
     return workflow.without_subtasks()
 
@@ -17,8 +17,8 @@ def unworded(workflow: Workflow, dice: Random) -> Workflow:
 @intervention(
     "Workers without subtasks",
     20,
-    about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
+    description=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
 )
-def without_subtasks_served(habits: Habits) -> Sequence[WorkflowChange]:
+def without_subtasks_served(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return the arm that removes every subtask."""
-    return [WorkflowChange(f"every subtask “{SOLVE}”", unworded)]
+    return [WorkflowChange(f"every subtask “{SOLVE}”", remove_subtasks)]

@@ -19,19 +19,19 @@ from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import CONDUCTOR, scores_key, stored_scores, with_player
-from ops.evaluation.stored_baselines import answers_to
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored import CONDUCTOR, scores_key, read_policy_scores, with_execution_code
+from ops.evaluation.stored_baselines import read_training_responses
+from ops.evaluation.stored_studies import StudyInputs
 from ops.evaluation.study import (
-    Changed,
-    Compliance,
-    Habits,
+    ChangedCompletions,
+    FormatCompliance,
+    WorkflowStatistics,
     Intervention,
     Observation,
-    Training,
-    Written,
-    changed,
-    workflows,
+    TrainingRecord,
+    WrittenCompletion,
+    apply_change,
+    parse_workflows,
 )
 from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
@@ -47,13 +47,13 @@ VALIDATED = 100
 """Number of validation problems of a cold start if the recipe holds none out."""
 
 
-def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
+def intervene(entry: Intervention, lab: StudyInputs, making: Making) -> list[Arm]:
     """Make the arms of the unchanged policy and of each change to its workflows, executed by its workers.
 
     Starts from the policy's stored scores and calls workers through the shared cache. Raises `DataError` if the policy
     has no scores, `PodiumError` for a policy that runs in rounds, and the client's `OverBudget` and `ConfigError`.
     """
-    setup, policy, asked = lab.setup, lab.policy(entry.after), lab.questions
+    setup, policy, asked = lab.setup, lab.policy_after(entry.after), lab.questions
     card = PolicyCard.read(policy)
     if card.rounds is not None:
         raise PodiumError(
@@ -69,30 +69,30 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
     team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
     base = _as_it_is(lab, policy, making, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
-    written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
+    written = [WrittenCompletion(problems[row.problem_key], row.repeat, row.completion) for row in base]
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    best = team.names.index(find_best_worker(answers_to(mix, setup)).worker)
-    changes = entry.arms(Habits.of(workflows(written, team), team.names, best))
+    best = team.names.index(find_best_worker(read_training_responses(mix, setup)).worker)
+    changes = entry.list_changes(WorkflowStatistics.from_workflows(parse_workflows(written, team), team.names, best))
     scored = digest([scores_key(setup.asked_on(name), policy, own) for name, own in asked.items()])
     arms = [Arm(AS_IT_IS, [base])]
     for place, change in enumerate(changes):
-        other = changed(written, change, team, setup.recipe.seed)
+        other = apply_change(written, change, team, setup.recipe.seed)
         key = {"arm": change.name, "seed": str(setup.recipe.seed), "scored": scored}
 
         def count(done: int, place: int = place, name: str = change.name) -> None:
             making.report(place * len(written) + done, len(changes) * len(written), name)
 
-        def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
-            return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.written, count)
+        def make(other: ChangedCompletions = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
+            return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.completions, count)
 
-        rows = rows_once(setup, entry.name, with_player(key, f"ops.evaluation.studies.{entry.name}"), make)
-        facts = {"changed, %": f"{100 * other.share:.0f}"}
+        rows = rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
+        facts = {"changed, %": f"{100 * other.changed_share:.0f}"}
         arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
     return arms
 
 
 def _executed(
-    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
+    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[WrittenCompletion], count: Callable[[int], None]
 ) -> list[OutcomeRow]:
     """Execute each benchmark's workflows with the evaluation's workers for that benchmark."""
     rows: list[OutcomeRow] = []
@@ -108,18 +108,18 @@ def _executed(
         team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
         completions = {(each.problem.key, each.repeat): each.text for each in own}
-        rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
+        rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_executed=counted))
     return rows
 
 
-def _as_it_is(lab: Lab, policy: Path, making: Making, name: str) -> list[OutcomeRow]:
+def _as_it_is(lab: StudyInputs, policy: Path, making: Making, name: str) -> list[OutcomeRow]:
     """The policy's stored rows with its completions.
 
     Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
     worker call.
     """
     setup = lab.setup
-    rows = list(records(stored_scores(setup, policy, CONDUCTOR, list(lab.questions))))
+    rows = list(records(read_policy_scores(setup, policy, CONDUCTOR, list(lab.questions))))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
@@ -128,7 +128,7 @@ def _as_it_is(lab: Lab, policy: Path, making: Making, name: str) -> list[Outcome
 
 
 def answers_with_texts(
-    lab: Lab, policy: Path, making: Making, name: str, benchmarks: Sequence[str], **settings: object
+    lab: StudyInputs, policy: Path, making: Making, name: str, benchmarks: Sequence[str], **settings: object
 ) -> list[OutcomeRow]:
     """Let the policy answer these benchmarks anew, in memory: files hold no text of a confidential benchmark.
 
@@ -148,28 +148,28 @@ def answers_with_texts(
             with asking(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
-                    seed=own.recipe.seed, limits=conductor.card.rounds, fits=conductor.fits, into=rows.extend,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.fits, add_rows=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
             made += records(at_prices(rows, asked.pool))
     return made
 
 
-def observe(entry: Observation, lab: Lab) -> Findings:
+def observe(entry: Observation, lab: StudyInputs) -> Findings:
     """The study's findings from the records of a training. Raises `DataError` if the records are missing."""
-    setup, policy = lab.setup, lab.policy(entry.after)
+    setup, policy = lab.setup, lab.policy_after(entry.after)
     grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
     if entry.after == "conductor" and not curve:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
 
-    def compliance(temperature: float) -> Compliance:
+    def compliance(temperature: float) -> FormatCompliance:
         conductor = load_here(policy)
         team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
         seen = validate(conductor, not_taught(setup), team, drawn)
-        return Compliance(seen.problems, seen.failures)
+        return FormatCompliance(seen.problems, seen.failures)
 
-    return entry.observe(Training(curve, grpo.temperature, compliance))
+    return entry.observe(TrainingRecord(curve, grpo.temperature, compliance))
 
 
 def not_taught(setup: Setup) -> Sequence[Problem]:

@@ -10,11 +10,11 @@ from statistics import fmean
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
-from ops.evaluation.arms import OPPONENT, Arm, arm_name
+from ops.evaluation.arms import MINUS_CONDUCTOR, Arm, format_arm_name
 from ops.evaluation.baseline import BASELINES
-from ops.evaluation.comparison import sources
-from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.comparison import list_row_sources
+from ops.evaluation.stored import COLD_START, CONDUCTOR, read_policy_scores
+from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
 from ops.results.table import Rows, joined
 from ops.stages.evaluation import score_baselines, score_policy
@@ -50,7 +50,7 @@ def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) ->
     return {each: with_change(change) for each, change in chosen.items()}
 
 
-def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str] = ()) -> list[Arm]:
+def arms(name: str, entry: Changes, lab: StudyInputs, making: Making, only: Sequence[str] = ()) -> list[Arm]:
     """Make the arms: cold start and Conductor of the unchanged recipe and of each change, then the baselines."""
     made: list[Arm] = []
     for change, setup in setups(name, entry, lab.setup, only).items():
@@ -66,8 +66,8 @@ def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str
         if not as_it_is and run == finished(lab, "conductor"):  # the same training
             facts = {}
         for temperature in entry.temperatures:
-            labels = [arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
-            bases = [arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
+            labels = [format_arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
+            bases = [format_arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
             conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
@@ -91,7 +91,7 @@ def _seconds(run: Path) -> dict[str, float | str]:
 
 
 def _scored(
-    setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
+    setup: Setup, lab: StudyInputs, policy: Path, name: str, temperature: float, making: Making
 ) -> Rows:
     """The policy's rows on every question, scored again if any stored row is unscorable.
 
@@ -106,7 +106,7 @@ def _scored(
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)
     try:
-        rows = stored_scores(own, policy, name, benchmarks)
+        rows = read_policy_scores(own, policy, name, benchmarks)
         if not count_unscorable(rows):
             return rows
     except DataError:  # no stored scores, or scores of other settings
@@ -116,7 +116,7 @@ def _scored(
     return joined(scores.values())
 
 
-def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: str) -> list[Arm]:
+def _baselines(name: str, entry: Changes, lab: StudyInputs, making: Making, conductor: str) -> list[Arm]:
     """Make the arms of the study's baselines and of the solo workers that they need, on the same questions."""
     setup = setups(name, entry, lab.setup)[AS_IT_IS]
     change = {"evaluation": {"baselines": list(entry.baselines)}}
@@ -127,8 +127,8 @@ def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: s
     score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
-        Arm(title.get(system, f"{system}, alone"), [rows], {OPPONENT: conductor})
-        for source, read in sources(setup, lab.policy("conductor"), None).items()
+        Arm(title.get(system, f"{system}, alone"), [rows], {MINUS_CONDUCTOR: conductor})
+        for source, read in list_row_sources(setup, lab.policy_after("conductor"), None).items()
         if source != CONDUCTOR
         for system, rows in read().items()
     ]

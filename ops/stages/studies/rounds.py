@@ -12,8 +12,8 @@ from ops.core.errors import PodiumError
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import column_counts
 from ops.stages.making import Making, finished, rows_once
@@ -25,14 +25,14 @@ def check(setup: Setup) -> None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no recursive section: there is nothing to compare")
 
 
-def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
+def arms(name: str, entry: Rounds, lab: StudyInputs, making: Making) -> list[Arm]:
     """Make the arms: each policy with each number of rounds, within the recipe's other limits.
 
     Each arm is compared with the same policy's first round.
     """
     setup, recipe = lab.setup, lab.setup.recipe
     stage = recipe.recursive
-    asked = sample(questions(setup), entry.questions, recipe.seed)
+    asked = sample_questions(read_all_questions(setup), entry.questions, recipe.seed)
     policies = {
         "before": finished(lab, "adaptive_conductor") / "policy",
         "after": finished(lab, "recursive_conductor") / "policy",
@@ -50,12 +50,12 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
                     team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
-                        conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, fits=conductor.fits
+                        conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, has_room=conductor.fits
                     )
                     return run_async(rows)
 
             key = {**scores_key(setup, policy, asked), "limits": digest(limits.model_dump())}
-            rows = rows_once(setup, name, with_player(key), make)
+            rows = rows_once(setup, name, with_execution_code(key), make)
             ends = column_counts(rows, "stop")
             listed = ", ".join(f"{end} {100 * count / ends.total():.1f}" for end, count in ends.items())
             facts = {"kept, %": f"{100 * ends['kept'] / ends.total():.1f}", "the rounds end by, %": listed}

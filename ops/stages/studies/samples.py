@@ -13,7 +13,7 @@ from ops.config import Vote
 from ops.config.studies import Samples
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored_studies import StudyInputs
 from ops.grading.answer_clusters import find_largest_cluster
 from ops.results.outcome_rows import OutcomeRow
 from ops.stages.making import Making
@@ -23,12 +23,12 @@ QUARTERS = 4
 """The number of parts into which the share of equal answers is divided."""
 
 
-def arms(name: str, entry: Samples, lab: Lab, making: Making) -> list[Arm]:
+def arms(name: str, entry: Samples, lab: StudyInputs, making: Making) -> list[Arm]:
     """Make the arms: one workflow, a second round after it, and the best and the most frequent answer of 2, 4, 8 …
     workflows.
     """
     asked = {"repeats": entry.samples, "temperature": entry.temperature, "vote": Vote()}
-    rows = answers_with_texts(lab, lab.last, making, name, list(lab.questions), **asked)
+    rows = answers_with_texts(lab, lab.last_policy, making, name, list(lab.questions), **asked)
     problems = {problem.key: problem for own in lab.questions.values() for problem in own}
     drawn: dict[str, list[OutcomeRow]] = {key: [] for key in problems}
     for row in sorted(rows, key=lambda row: row.repeat):
@@ -43,7 +43,7 @@ def arms(name: str, entry: Samples, lab: Lab, making: Making) -> list[Arm]:
             winners = {key: _winners(problems[key], part) for key, part in parts.items()}
             voted = [_whole(part[winners[key][0]], part) for key, part in parts.items()]
             shares = {key: len(each) / count for key, each in winners.items()}
-            made.append(Arm(f"the most frequent answer of {count}", [voted], facts=_calibration(voted, shares)))
+            made.append(Arm(f"the most frequent answer of {count}", [voted], extra_columns=_calibration(voted, shares)))
     return made
 
 

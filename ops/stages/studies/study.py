@@ -6,7 +6,7 @@ from ops.config import Setup
 from ops.config.studies import Changes, Rounds, Samples, Subsets
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
-from ops.evaluation.stored_studies import Lab, Study, StudyStore
+from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
 from ops.evaluation.study import Intervention, Observation
 from ops.stages.making import Making
 from ops.stages.studies import policies, recipe_changes, rounds, samples, subsets
@@ -15,17 +15,17 @@ from ops.stages.studies import policies, recipe_changes, rounds, samples, subset
 def check_study(study: Study, setup: Setup) -> None:
     """Raise `PodiumError` if the study cannot use the recipe, before any work starts."""
     name, entry = study.name, study.entry
-    if study.only and not isinstance(entry, Changes):
-        raise PodiumError(f"study {name!r} has no separate changes: there is no {study.only[0]!r} to choose")
+    if study.selected_changes and not isinstance(entry, Changes):
+        raise PodiumError(f"study {name!r} has no separate changes: there is no {study.selected_changes[0]!r} to choose")
     if isinstance(entry, Changes):
-        recipe_changes.setups(name, entry, setup, study.only)
+        recipe_changes.setups(name, entry, setup, study.selected_changes)
     elif isinstance(entry, Subsets):
         subsets.check(setup, entry)
     elif isinstance(entry, Rounds):
         rounds.check(setup)
 
 
-def run_study(study: Study, lab: Lab, making: Making) -> Findings:
+def run_study(study: Study, lab: StudyInputs, making: Making) -> Findings:
     """The study's findings for this seed; computed unless they are stored.
 
     Every finished arm is stored, so an interrupted study continues. Raises the exceptions of `check_study`, of
@@ -34,22 +34,22 @@ def run_study(study: Study, lab: Lab, making: Making) -> Findings:
     check_study(study, lab.setup)
     store = StudyStore(study, lab)
     try:
-        if store.is_made():
-            return store.findings()
+        if store.is_complete():
+            return store.read_findings()
     except DataError:  # a table of the study is damaged
         pass
     if isinstance(study.entry, Observation):
-        store.keep([], policies.observe(study.entry, lab))
+        store.store([], policies.observe(study.entry, lab))
     else:
         made = _arms(study, lab, making)
-        store.keep(made, study.findings({lab.setup.recipe.seed: made}, lab.setup))
-    return store.findings()
+        store.store(made, study.summarize({lab.setup.recipe.seed: made}, lab.setup))
+    return store.read_findings()
 
 
-def _arms(study: Study, lab: Lab, making: Making) -> list[Arm]:
+def _arms(study: Study, lab: StudyInputs, making: Making) -> list[Arm]:
     name, entry = study.name, study.entry
     if isinstance(entry, Changes):
-        return recipe_changes.arms(name, entry, lab, making, study.only)
+        return recipe_changes.arms(name, entry, lab, making, study.selected_changes)
     if isinstance(entry, Subsets):
         return subsets.arms(name, entry, lab, making)
     if isinstance(entry, Rounds):

@@ -21,8 +21,8 @@ from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import accuracy, by_question
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
@@ -64,7 +64,7 @@ def check(setup: Setup, entry: Subsets) -> None:
         raise PodiumError(f"pool {setup.pool.name!r} has no {entry.unseen!r} to keep from training: {names}")
 
 
-def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
+def arms(name: str, entry: Subsets, lab: StudyInputs, making: Making) -> list[Arm]:
     """Make two arms, before and after the stage, for each group of subsets.
 
     The groups are each size, each named subset, the subsets with the unseen worker, and each subset that a Conductor is
@@ -78,7 +78,7 @@ def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
     return made
 
 
-def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[], Sides]]:
+def _planned(entry: Subsets, lab: StudyInputs, making: Making) -> dict[str, Callable[[], Sides]]:
     """Label → function that makes the sides and trains missing policies."""
     setup, seed = lab.setup, lab.setup.recipe.seed
     before, after = finished(lab, "conductor"), finished(lab, "adaptive_conductor")
@@ -182,8 +182,8 @@ class Bench:
     def __init__(self, name: str, setup: Setup, per_benchmark: int, making: Making) -> None:
         self._name, self.setup, self._making = name, setup, making
         names = training_benchmarks(setup.recipe.benchmarks)
-        every = {benchmark: [each for each in questions(setup) if each.benchmark == benchmark] for benchmark in names}
-        self._asked = sample([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
+        every = {benchmark: [each for each in read_all_questions(setup) if each.benchmark == benchmark] for benchmark in names}
+        self._asked = sample_questions([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
         self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
         self._alone = {worker: accuracy(by_question(self._by(worker)), names).mean for worker in setup.pool.names}
@@ -212,7 +212,7 @@ class Bench:
 
         no_policy = Path()
         key = {**scores_key(self.setup, no_policy, self._asked), "alone": worker}
-        return rows_once(self.setup, self._name, with_player(key), make)
+        return rows_once(self.setup, self._name, with_execution_code(key), make)
 
     def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> pl.LazyFrame:
         recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
@@ -231,7 +231,7 @@ class Bench:
         key = {**scores_key(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
         if newcomer is not None:
             key |= {"newcomer": newcomer.name, "card": digest([card.model_dump() for card in cards])}
-        return rows_once(self.setup, self._name, with_player(key), make)
+        return rows_once(self.setup, self._name, with_execution_code(key), make)
 
     def _client(self) -> WorkerClient:
         if self._own is None:

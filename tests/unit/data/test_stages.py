@@ -171,7 +171,7 @@ def test_a_study_shows_each_seed_s_unseen_subjects_apart(workspace: Workspace, s
         ]
         by_seed[seed] = [Arm("Conductor", [rows])]
     entry = Changes(kind="changes", title="t", recipe="small", changes={"none": {}})
-    found = Study("s", entry).findings(by_seed, curated(setup, unseen_subjects=1)).summary
+    found = Study("s", entry).summarize(by_seed, curated(setup, unseen_subjects=1)).summary
     cells = dict(zip(found.head, found.rows[0], strict=True))
     assert (cells["trained subjects, %"], cells["unseen subjects, %"]) == ("0.0 (0.0 … 39.7)", "100.0 (60.3 … 100.0)")
     assert "in-domain, %" not in cells

@@ -9,7 +9,7 @@ import pytest
 from ops.config import Adaptive, Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored_studies import StudyInputs
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.making import Making, finished, rows_once, trained, trained_further
@@ -66,7 +66,7 @@ def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: P
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / RESULT).write_text(ended.model_dump_json(), encoding="utf-8")
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
-    lab = Lab(setup, runs, tmp_path)
+    lab = StudyInputs(setup, runs, tmp_path)
     assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
     with pytest.raises(DataError, match=r"has not been trained with its present settings.*podium run quickstart"):
         finished(lab, "recursive_conductor")

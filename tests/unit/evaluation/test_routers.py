@@ -9,7 +9,7 @@ import pytest
 from ops.core.response import NO_RESPONSE
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.baselines import mas_router, router_dc
-from ops.evaluation.method import Attempt, Known, Method
+from ops.evaluation.method import Attempt, TrainingData, Method
 from tests.unit.evaluation.kinds import SPECIALISTS, Client, Right, accuracy, known, problems, said
 
 ROUTERS = ("knn_router", "router_dc")
@@ -18,7 +18,7 @@ ALIKE: Right = {"a": {"fruit": 0.3}, "b": {"fruit": 0.95}, "c": {"fruit": 0.2}}
 NOISY: Right = {name: {"fruit": 0.55} for name in ("a", "b", "c")}
 
 
-def prepared(name: str, own: Known) -> Method:
+def prepared(name: str, own: TrainingData) -> Method:
     entry = BASELINES[name]
     assert isinstance(entry, WorkflowBaseline)
     return entry.prepare(own)
@@ -138,9 +138,9 @@ def test_three_questions_and_three_workers_are_the_least() -> None:
 # ── MasRouter ────────────────────────────────────────────────────────────────
 
 
-def trained(right: Right, penalty: float = mas_router.PENALTY, kinds: tuple[str, ...] = ("fruit",)) -> Method:
+def trained(right: Right, penalty: float = mas_router.COST_PENALTY, kinds: tuple[str, ...] = ("fruit",)) -> Method:
     asked = problems(kinds, 120 // len(kinds))
-    return mas_router.trained(known(asked, right, client=Client(asked, right)), penalty)
+    return mas_router.train_mas_router(known(asked, right, client=Client(asked, right)), penalty)
 
 
 def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +170,9 @@ def test_its_calls_are_bounded_and_its_seed_decides(monkeypatch: pytest.MonkeyPa
     made = []
     for _ in range(2):
         client = Client(MIX, even)
-        method = mas_router.trained(known(MIX, even, client=client))
+        method = mas_router.train_mas_router(known(MIX, even, client=client))
         made.append([branches[0] for branches in method.branches(UNSEEN, 0)])
-        assert 0 < client.calls <= 4 * mas_router.QUESTIONS * 13  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
+        assert 0 < client.calls <= 4 * mas_router.QUESTIONS_PER_ROUND * 13  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
     assert made[0] == made[1]
 
 
@@ -180,5 +180,5 @@ def test_it_takes_three_problems_and_keeps_to_the_most_steps(monkeypatch: pytest
     monkeypatch.setattr(mas_router, "ROUNDS", 4)
     own = known(MIX[:3], SPECIALISTS, client=Client(MIX[:3], SPECIALISTS))
     short = replace(own, team=replace(own.team, prompting=own.team.prompting.model_copy(update={"max_steps": 2})))
-    flows = [branches[0] for branches in mas_router.trained(short).branches(UNSEEN, 0)]
+    flows = [branches[0] for branches in mas_router.train_mas_router(short).branches(UNSEEN, 0)]
     assert max(len(flow.steps) for flow in flows) <= 2

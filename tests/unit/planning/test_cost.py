@@ -162,7 +162,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     assert (both.precaching(), both.training()) == (here.precaching(), here.training())
     learnt = BASELINES["best_static"]
     assert isinstance(learnt, WorkflowBaseline)
-    calls = learnt.learning(1)  # of the mix, which the pool of the training answers
+    calls = learnt.learning_calls(1)  # of the mix, which the pool of the training answers
     asked_here = here.baselines().usd.expected, there.baselines().usd.expected
     on_mix = [calls * stage.precaching().usd.expected / stage.precaching().calls.expected for stage in (here, there)]
     assert both.baselines().usd.expected == pytest.approx(asked_here[1] - on_mix[1] + on_mix[0])
@@ -197,8 +197,8 @@ def test_a_baselines_calls_on_the_mix_are_counted_too() -> None:
     entry = BASELINES["best_static"]
     assert isinstance(entry, WorkflowBaseline)
     cost = stages(worker("a"), worker("b"), evaluation=named).baselines()
-    assert cost.calls == pytest.approx(Range.of(40 + 40 * entry.calls(2) + entry.learning(2)))
-    assert f"best static (5, and {entry.learning(2):,.0f} to the mix)" in cost.what
+    assert cost.calls == pytest.approx(Range.of(40 + 40 * entry.calls_per_question(2) + entry.learning_calls(2)))
+    assert f"best static (5, and {entry.learning_calls(2):,.0f} to the mix)" in cost.what
 
 
 def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:

@@ -18,7 +18,7 @@ from ops.precaching.opening import open_client
 from ops.results.leaderboard import interval, percent, worker_use
 from ops.results.summary import summarize
 from ops.results.table import joined
-from ops.stages.evaluation import is_scored, score_policy
+from ops.stages.evaluation import is_policy_scored, score_policy
 from ops.workflow.strategy import diversity
 
 
@@ -38,12 +38,12 @@ def benchmark_scores(
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
     folder, again = score_folder(setup.workspace, CONDUCTOR, policy), asked_again(context)
-    if not again and is_scored(setup, policy, CONDUCTOR, benchmarks):
+    if not again and is_policy_scored(setup, policy, CONDUCTOR, benchmarks):
         return unchanged(context, data_version(folder), benchmarks)
     gate.ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
     with servers(setup):
-        scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, again=again)
+        scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, force=again)
     rows = joined(scores.values())
     summaries = summarize(rows)
     for benchmark, summary in summaries.items():

@@ -158,7 +158,7 @@ def _of_data(
 ) -> dg.AssetCheckResult:
     """Return the result of a check of `ops.stages.checks`; the last one if it passed on the same files."""
     setup = podium.load()
-    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), again=asked_again(context))
+    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), force=asked_again(context))
     facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),

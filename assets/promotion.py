@@ -9,15 +9,15 @@ from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.core.charts import png
 from ops.reports.verdict import checks_table, differences, pairings_table
-from ops.stages.release import try_challenger
+from ops.stages.release import judge_and_promote
 
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
-    outcome = try_challenger(podium.load(), final_policy(podium), podium.snapshot().gate)
+    outcome = judge_and_promote(podium.load(), final_policy(podium), podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
-        "promoted": outcome.promoted,
+        "promoted": outcome.is_champion,
         "version": outcome.version,
         "analysis": outcome.decision.analysis,
         "report": dg.MetadataValue.path(outcome.page),

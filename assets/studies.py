@@ -17,8 +17,8 @@ from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import StudyInputs, Study
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
 from ops.planning.requirements import Need
-from ops.stages.making import Making
-from ops.stages.studies.recipe_changes import setups
+from ops.stages.making import StudyContext
+from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import Counts
@@ -75,7 +75,7 @@ def _making(
     reporter: Reporter,
     trainer: dg.PipesSubprocessClient,
     study: Study,
-) -> Iterator[Making]:
+) -> Iterator[StudyContext]:
     """Return the trainer and the clients of the study; stored results need neither.
 
     Before the first training or call it refuses an unfit machine, recipe (each that the study trains) or data, and
@@ -89,12 +89,12 @@ def _making(
                 gate.passed(context, "training_mix")
             changed = [setup]
             if isinstance(study.entry, Changes):
-                changed = list(setups(study.name, study.entry, setup, study.selected_changes).values())
+                changed = list(make_changed_setups(study.name, study.entry, setup, study.selected_changes).values())
             for each in changed:
                 gate.ready(podium, *needed, setup=each)
             stack.enter_context(servers(setup))
 
-        yield Making(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
+        yield StudyContext(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
 
 
 def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:

@@ -16,7 +16,7 @@ from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import Profile
 from ops.results.leaderboard import accuracy_against_cost, of_score
 from ops.results.statistics import mean_of
-from ops.stages.data import data_files, profiles_once
+from ops.stages.data import data_files, make_profiles_once
 
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
@@ -25,7 +25,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     oracle."""
     setup = podium.load()
     drawn = setup.workspace.state / "accuracy_against_cost.png"
-    profiles = profiles_once(setup, again=asked_again(context))
+    profiles = make_profiles_once(setup, force=asked_again(context))
     versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")
     version = data_version(*data_files(setup.workspace, "worker_profiles"))
     if profiles is None:

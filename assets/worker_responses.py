@@ -17,7 +17,7 @@ from ops.precaching.profiles import profile_workers
 from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.standing import required
 from ops.stages.data import are_precached, data_files
-from ops.stages.responses import estimate_responses, materialize_responses, other_workers
+from ops.stages.responses import estimate_responses, materialize_responses, find_other_worker_folders
 
 
 @dg.asset(
@@ -39,7 +39,7 @@ def worker_responses(
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
     cells = [WorkerBenchmark(worker, benchmark) for worker in asked for benchmark in benchmarks]
     stored = data_files(setup.workspace, "worker_responses")
-    if not again and snapshot.change is None and not other_workers(setup) and are_precached(setup, cells):
+    if not again and snapshot.change is None and not find_other_worker_folders(setup) and are_precached(setup, cells):
         versioning.record(setup.workspace, snapshot, "worker_responses")
         return unchanged(context, data_version(*stored), chosen)
     gate.ready(podium, *ALL_NEEDS)
@@ -49,7 +49,7 @@ def worker_responses(
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
-        materialize_responses(setup, client, cells, reporter.progress(context), again=again)
+        materialize_responses(setup, client, cells, reporter.progress(context), force=again)
     versioning.record(setup.workspace, snapshot, "worker_responses")
     folder = setup.workspace.data / "responses"
     for benchmark in benchmarks:  # what is stored, of workers that this run did not ask too

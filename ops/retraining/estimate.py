@@ -25,7 +25,7 @@ from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.books import usd
-from ops.stages.responses import estimate_responses, measured_prices
+from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient
 
@@ -123,7 +123,7 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
         for problem in system.asked_on(seed, count, on)
         if system.worker is not None
     ]
-    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "workers")
+    cost = price_asks(asks, client.cache, measure_prices(setup, client.ledger), "workers")
     parts = [replace(cost, what=f"{cost.to_make:,} answers")]
     if (system := stored_champion(setup)) is not None:
         tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}

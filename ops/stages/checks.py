@@ -33,7 +33,7 @@ CHECKS: dict[str, tuple[str, Check]] = {
 
 
 def check_once(
-    setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, again: bool = False
+    setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, force: bool = False
 ) -> tuple[QualityReport, bool]:
     """Return the report of a check, and whether it was made now: a check that passed on the same files is not made
     again.
@@ -45,9 +45,9 @@ def check_once(
     file = setup.workspace.state / "checks" / f"{name}.json"
     key = _key(setup, stage, asked)
     with alone(setup.workspace, file):
-        again = again or _page_is_missing(file)
-        report = once([file], key, lambda: _written(check(setup, asked), file, key), again=again)
-        return (_stored(file), False) if report is None else (report, True)
+        force = force or _page_is_missing(file)
+        report = once([file], key, lambda: _store_report(check(setup, asked), file, key), again=force)
+        return (_read_report(file), False) if report is None else (report, True)
 
 
 def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
@@ -67,14 +67,14 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
     return with_code(key, "ops.quality.stage_checks")
 
 
-def _written(report: QualityReport, file: Path, key: Key) -> QualityReport:
+def _store_report(report: QualityReport, file: Path, key: Key) -> QualityReport:
     """Store a report; one that did not pass counts as incomplete, so that the next run makes it again."""
     facts = {**asdict(report), "page": report.page and str(report.page)}
     write_json(file, facts, key if report.success else {**key, INCOMPLETE: "it did not pass"})
     return report
 
 
-def _stored(file: Path) -> QualityReport:
+def _read_report(file: Path) -> QualityReport:
     facts = read_json(file, "Make the check again")
     return QualityReport(**{**facts, "page": facts["page"] and Path(facts["page"])})
 
@@ -83,5 +83,5 @@ def _page_is_missing(file: Path) -> bool:
     """Return whether the page of the last report is gone."""
     if not file.is_file():
         return False
-    page = _stored(file).page
+    page = _read_report(file).page
     return page is not None and not page.exists()

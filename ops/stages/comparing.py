@@ -23,7 +23,7 @@ from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.precaching.stored import evaluation_folder
 
 
-def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, again: bool = False) -> Comparison | None:
+def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, force: bool = False) -> Comparison | None:
     """Compare the policy as `compare` does, and write the table of outcomes; None if both are already made from these
     scores, prices and settings.
 
@@ -38,7 +38,7 @@ def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, again:
         return made
 
     with alone(workspace, *files):
-        return once(files, _key(setup, policy, base_policy), make, again=again)
+        return once(files, _key(setup, policy, base_policy), make, again=force)
 
 
 def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:

@@ -18,7 +18,7 @@ from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, count_agreements, read_responses, tally_responses
 
 
-class Mix(NamedTuple):
+class TrainingMix(NamedTuple):
     """The training mix, the workers' agreement on it (class → problems), and its data card in Markdown.
 
     `weights`: problem key → the selector's preference, 0-1 (a forecast or proxies); empty if the selector has none.
@@ -48,33 +48,33 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
     return chosen
 
 
-def materialize_mix(setup: Setup) -> Mix:
+def materialize_mix(setup: Setup) -> TrainingMix:
     """Make `data/training_mix.jsonl` and `data/data_card.md` from `data/shortlist.jsonl` and the pool's responses.
 
     Responses are read only if the selector uses them. Raises `DataError` for unusable input; neither file changes then.
     """
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
-    measured = _tallies(setup, shortlisted)
+    measured = _tally_stored_responses(setup, shortlisted)
     evidence = SelectionEvidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
     mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
     weighing = SELECTORS[recipe.curation.selector].weighting
     weights = dict(weighing.compute_weights(shortlisted, evidence)) if weighing else {}
     choice = Selection(read_training_candidates(workspace, recipe), shortlisted, mix, weights)
-    card = render_data_card(choice, recipe, _contamination(workspace), measured)
+    card = render_data_card(choice, recipe, _read_contamination_report(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
     write_text(workspace.data / "data_card.md", card)
-    return Mix(mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights)
+    return TrainingMix(mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights)
 
 
-def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
+def _tally_stored_responses(setup: Setup, shortlisted: list[Problem]) -> Tallies:
     if not SELECTORS[setup.recipe.curation.selector].reads_responses:
         return {}
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
     return tally_responses(read_responses(setup.workspace.data / "responses", setup.pool.names, benchmarks))
 
 
-def _contamination(workspace: Workspace) -> dict[str, object]:
+def _read_contamination_report(workspace: Workspace) -> dict[str, object]:
     file = workspace.data / "contamination.json"
     try:
         report: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))

@@ -26,10 +26,10 @@ from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folde
 from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
 from ops.precaching.stored import WorkerBenchmark, Profiles
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.profiles import materialize_profiles
-from ops.stages.raw_problems import Raw, forget_others, materialize_raw
-from ops.stages.responses import precached_keys
+from ops.stages.raw_problems import RawProblems, remove_other_files, materialize_raw
+from ops.stages.responses import list_precached_keys
 from ops.versioning.settings import stage_modules
 
 STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix")
@@ -49,14 +49,14 @@ def data_files(workspace: Workspace, *stages: str) -> list[Path]:
     return [path for stage in stages or STAGES for path in written[stage]]
 
 
-def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None:
+def load_raw_once(setup: Setup, benchmark: str, *, force: bool = False) -> RawProblems | None:
     """Make the files of a benchmark in `data/raw` as `materialize_raw` does. Raises its errors."""
     files = list(raw_files(setup.workspace, setup.recipe, benchmark).values())
     with alone(setup.workspace, *files):
-        again = again or not _has_hidden_tests(setup, benchmark, files)
-        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=again)
+        force = force or not _has_hidden_tests(setup, benchmark, files)
+        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=force)
         if made is None:
-            forget_others(setup.workspace, setup.recipe, benchmark, files)
+            remove_other_files(setup.workspace, setup.recipe, benchmark, files)
         return made
 
 
@@ -87,17 +87,17 @@ def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
     return are_hidden_tests_intact(hidden_tests_folder(setup.workspace.root), problems)
 
 
-def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:
+def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | None:
     """Make the shortlist as `materialize_shortlist` does. Raises its errors."""
     files = data_files(setup.workspace, "shortlist")
     key = {
-        "problems": data_version(*_raw(setup)),
-        "settings": _settings(setup, "benchmarks", "curation"),
+        "problems": data_version(*_list_raw_files(setup)),
+        "settings": _settings_key(setup, "benchmarks", "curation"),
         "seed": str(setup.recipe.seed),
     }
     code = with_code(key, *stage_modules(setup.recipe)["shortlist"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_shortlist(setup), again=again)
+        return once(files, code, lambda: materialize_shortlist(setup), again=force)
 
 
 @false_without_inputs
@@ -106,13 +106,13 @@ def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> b
 
     `materialize_responses` makes the others.
     """
-    folder, keys = setup.workspace.data / "responses", precached_keys(setup, cells)
+    folder, keys = setup.workspace.data / "responses", list_precached_keys(setup, cells)
     if setup.recipe.replay is not None:
         return all(response_file(folder, *cell).is_file() for cell in keys)
     return all(is_made(response_file(folder, *cell), key) for cell, key in keys.items())
 
 
-def profiles_once(setup: Setup, *, again: bool = False) -> Profiles | None:
+def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
     """Make the profiles as `materialize_profiles` does. Raises its errors."""
     files = data_files(setup.workspace, "worker_profiles")
     key = {
@@ -124,31 +124,31 @@ def profiles_once(setup: Setup, *, again: bool = False) -> Profiles | None:
     }
     code = with_code(key, *stage_modules(setup.recipe)["worker_profiles"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_profiles(setup), again=again)
+        return once(files, code, lambda: materialize_profiles(setup), again=force)
 
 
-def mix_once(setup: Setup, *, again: bool = False) -> Mix | None:
+def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
     """Make the training mix as `materialize_mix` does. Raises its errors."""
     data, files = setup.workspace.data, data_files(setup.workspace, "training_mix")
     key = {
-        "problems": data_version(*_raw(setup)),
+        "problems": data_version(*_list_raw_files(setup)),
         "candidates": data_version(*data_files(setup.workspace, "shortlist")),
         "workers": digest(setup.pool.names),
-        "settings": digest([_settings(setup, "benchmarks", "curation"), setup.recipe.grpo.rollouts_per_question]),
+        "settings": digest([_settings_key(setup, "benchmarks", "curation"), setup.recipe.grpo.rollouts_per_question]),
         "seed": str(setup.recipe.seed),
     }
     if SELECTORS[setup.recipe.curation.selector].reads_responses:
         key["responses"] = data_version(data / "responses")
     code = with_code(key, *stage_modules(setup.recipe)["training_mix"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_mix(setup), again=again)
+        return once(files, code, lambda: materialize_mix(setup), again=force)
 
 
-def _raw(setup: Setup) -> list[Path]:
+def _list_raw_files(setup: Setup) -> list[Path]:
     workspace, recipe = setup.workspace, setup.recipe
     return [file for name in recipe.benchmarks for file in raw_files(workspace, recipe, name).values()]
 
 
-def _settings(setup: Setup, *sections: str) -> str:
+def _settings_key(setup: Setup, *sections: str) -> str:
     settings: dict[str, Any] = setup.recipe.model_dump(mode="json", include=set(sections))
     return digest(settings)

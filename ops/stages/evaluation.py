@@ -45,7 +45,7 @@ def score_policy(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
     """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
 
@@ -61,15 +61,15 @@ def score_policy(
     from ops.conductor.writer import load_conductor
 
     with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
-        questions_of = _questions(setup, benchmarks)
+        questions_of = _read_questions(setup, benchmarks)
         keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
         prepare_tables(dict(keys.values()))
         files = {benchmark: file for benchmark, (file, _) in keys.items()}
-        keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
+        keys = {benchmark: made for benchmark, made in keys.items() if force or not is_made(*made)}
         questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
         if not questions_of:
-            return _priced(setup, files)
-        sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
+            return _read_at_prices(setup, files)
+        sample, total = TraceSample(setup.recipe.execution.traces), _count_answers(setup, questions_of)
         with (
             closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
             RowSorter() as rows,
@@ -85,7 +85,7 @@ def score_policy(
 
             for asked, names in asked_alike(setup, questions_of):
                 questions = [question for benchmark in names for question in questions_of[benchmark]]
-                with asking(conductor, weights, asked, client) as (writer, team):
+                with open_writer_and_team(conductor, weights, asked, client) as (writer, team):
                     answering = evaluate(
                         writer, questions, team, asked.recipe.evaluation, seed=asked.recipe.seed,
                         limits=conductor.card.rounds, has_room=conductor.fits, on_executed=count, add_rows=rows.add,
@@ -93,24 +93,24 @@ def score_policy(
                     run_async(answering)
             rows.write(keys)
         sample.export(setup.workspace, name)
-        return _priced(setup, files)
+        return _read_at_prices(setup, files)
 
 
-def _priced(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
+def _read_at_prices(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
     """Return benchmark → the rows of its score file, at the prices of the pool that answers the benchmark."""
     return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
 @false_without_inputs
-def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
+def is_policy_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_policy` would write are there and would come out the same again."""
-    return all(is_made(*made) for made in _score_files(setup, policy, name, _questions(setup, benchmarks)).values())
+    return all(is_made(*made) for made in _score_files(setup, policy, name, _read_questions(setup, benchmarks)).values())
 
 
 @false_without_inputs
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
-    questions_of = _questions(setup, benchmarks)
+    questions_of = _read_questions(setup, benchmarks)
     return all(store.is_complete(questions_of) for store in list_baseline_stores(setup))
 
 
@@ -128,7 +128,7 @@ def _score_files(
 
 
 @contextmanager
-def asking(
+def open_writer_and_team(
     conductor: AnyConductor, weights: str, asked: Setup, client: WorkerClient
 ) -> Iterator[tuple[Writer | PromptedConductor, Team]]:
     """Return what `evaluate` needs of a policy with these weights, for questions that are `asked` alike: its writer,
@@ -143,12 +143,12 @@ def asking(
         yield writer, team
 
 
-def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
+def _count_answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
     """Number of answers that one system gives."""
     return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
 
 
-def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
+def _read_questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
     every = read_evaluation_questions(setup.workspace, setup.recipe)
     asked = {name: every[name] for name in benchmarks if every.get(name)}
     check_hidden_tests(problem for own in asked.values() for problem in own)
@@ -161,7 +161,7 @@ def score_baselines(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
     """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
 
@@ -169,9 +169,9 @@ def score_baselines(
     are reused.
     Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
     """
-    questions_of = _questions(setup, benchmarks)
+    questions_of = _read_questions(setup, benchmarks)
     return {
-        store.entry.name: _score_baseline(store, client, questions_of, on_progress, again)
+        store.entry.name: _score_baseline(store, client, questions_of, on_progress, force)
         for store in list_baseline_stores(setup)
     }
 
@@ -181,22 +181,22 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-    again: bool,
+    force: bool,
 ) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
         prepare_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
-        if store.is_complete(questions_of) and not again:
+        if store.is_complete(questions_of) and not force:
             return store.rows(questions_of)
-        return _asked_baseline(store, client, questions_of, on_progress)
+        return _run_baseline(store, client, questions_of, on_progress)
 
 
-def _asked_baseline(
+def _run_baseline(
     store: BaselineStore,
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
 ) -> pl.LazyFrame:
-    setup, team = store.setup, _team(store.setup, client)
+    setup, team = store.setup, _make_team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
@@ -204,7 +204,7 @@ def _asked_baseline(
 
     known = store.training
     method = store.entry.prepare(TrainingData(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
-    total = _answers(setup, questions_of)
+    total = _count_answers(setup, questions_of)
     with RowSorter() as rows:
         done = 0
 
@@ -217,16 +217,16 @@ def _asked_baseline(
         for name, questions in questions_of.items():
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
-            run_async(evaluate_method(method, questions, _team(asked, client), settings, count, rows.add))
-        store.store(rows, _detail(method, rows), questions_of)
+            run_async(evaluate_method(method, questions, _make_team(asked, client), settings, count, rows.add))
+        store.store(rows, _describe_method(method, rows), questions_of)
     return store.rows(questions_of)
 
 
-def _team(setup: Setup, client: WorkerClient) -> Team:
+def _make_team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
 
 
-def _detail(method: Method, rows: RowSorter) -> str:
+def _describe_method(method: Method, rows: RowSorter) -> str:
     """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
     if method.author is None or not len(rows):
         return method.detail

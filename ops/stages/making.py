@@ -28,34 +28,34 @@ if TYPE_CHECKING:
 OnProgress = Callable[[int, int, str], None]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 @dataclass
-class Making:
+class StudyContext:
     """The trainer, the clients and the callbacks of a study."""
 
     trainer: Callable[[Path], RunResult]
     """Trains the run in a folder to its end. Raises `PodiumError` if it ends without a result."""
     on_progress: OnProgress | None = None
-    begin: Callable[[], object] = _nothing
+    on_begin: Callable[[], object] = _do_nothing
     """Called once, before the first training or call: raises an error, or starts the workers that Podium serves."""
     clients: list[WorkerClient] = field(default_factory=list)
     """The opened clients, with their call counts."""
     results: list[RunResult] = field(default_factory=list)
     """The results of the runs that this study trained."""
-    _began: bool = False
+    _has_begun: bool = False
 
-    def client(self, setup: Setup, purpose: str) -> WorkerClient:
+    def open_client(self, setup: Setup, purpose: str) -> WorkerClient:
         """Open and register a client as `open_client` does."""
-        self._begin()
+        self._begin_once()
         self.clients.append(open_client(setup, purpose))
         return self.clients[-1]
 
     def train(self, run: Path) -> None:
         """Train the run in that folder to its end."""
-        self._begin()
+        self._begin_once()
         self.results.append(self.trainer(run))
 
     def report(self, done: int, total: int, note: str) -> None:
@@ -63,53 +63,53 @@ class Making:
         if self.on_progress is not None:
             self.on_progress(done, total, note)
 
-    def _begin(self) -> None:
-        if not self._began:
-            self.begin()
-            self._began = True
+    def _begin_once(self) -> None:
+        if not self._has_begun:
+            self.on_begin()
+            self._has_begun = True
 
 
-def trained(setup: Setup, deepspeed: Mapping[str, Any] | None, making: Making) -> Path:
+def train_policy(setup: Setup, deepspeed: Mapping[str, Any] | None, context: StudyContext) -> Path:
     """The folder of the finished GRPO run with these settings and its own cold start, trained unless it exists.
 
     Raises the errors of `make_base_policy` and of training.
     """
     base = base_policy_folder(setup)
     if not is_made(base):
-        make_base_policy(setup, making.client(setup, "training"), making.on_progress)
-    return _trained(setup.workspace, write_run(setup, base, deepspeed), making)
+        make_base_policy(setup, context.open_client(setup, "training"), context.on_progress)
+    return _train_unless_finished(setup.workspace, write_run(setup, base, deepspeed), context)
 
 
-def trained_further(
-    setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, making: Making
+def train_on_subsets(
+    setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, context: StudyContext
 ) -> Path:
     """The folder of the finished training run on worker subsets that starts from the policy of `run`."""
-    return _trained(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), making)
+    return _train_unless_finished(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), context)
 
 
-def _trained(workspace: Workspace, run: Path, making: Making) -> Path:
+def _train_unless_finished(workspace: Workspace, run: Path, making: StudyContext) -> Path:
     restore_run(workspace, run)
     if RunResult.read(run) is None:
         making.train(run)
     return run
 
 
-def finished(lab: StudyInputs, stage: str) -> Path:
+def find_finished_run(inputs: StudyInputs, stage: str) -> Path:
     """The run of `stage`, or of the last earlier stage that the recipe has.
 
     Raises `DataError` if the run has not finished with a policy.
     """
     stages = ("conductor", "adaptive_conductor", "recursive_conductor")
-    run = [lab.run_folders[name] for name in stages[: stages.index(stage) + 1] if name in lab.run_folders][-1]
+    run = [inputs.run_folders[name] for name in stages[: stages.index(stage) + 1] if name in inputs.run_folders][-1]
     if RunResult.read(run) is None:
-        remedy = f"`podium run {lab.setup.recipe.name}` first"
+        remedy = f"`podium run {inputs.setup.recipe.name}` first"
         raise DataError(
             run / RESULT, "", "does not exist: the recipe has not been trained with its present settings", remedy
         )
     return run
 
 
-def rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> pl.LazyFrame:
+def make_rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> pl.LazyFrame:
     """Return the rows of study `name` with this key, at the pool's prices; they are made unless they are stored.
 
     Stored rows are made again if any of them is unscorable.

@@ -19,7 +19,7 @@ from ops.grading.hidden_tests import remove_unused_hidden_tests, hidden_tests_fo
 from ops.quality.gold import GoldGrade, grade_gold
 
 
-class Raw(NamedTuple):
+class RawProblems(NamedTuple):
     """One benchmark's problems by split (empty if the benchmark lacks the split) and their files.
 
     `quarantined`: number of malformed rows removed. `failing_gold`: number of rows removed because the grader rejects
@@ -40,7 +40,7 @@ class Raw(NamedTuple):
         return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
-def materialize_raw(setup: Setup, benchmark: str) -> Raw:
+def materialize_raw(setup: Setup, benchmark: str) -> RawProblems:
     """Load `benchmark` as the recipe says, write its splits, and delete files of benchmarks that the recipe lacks.
 
     A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows and
@@ -55,26 +55,26 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     with remove_new_files_on_error(tests / benchmark):
         for split in named:
             read = entry.load(split, source, workspace, recipe.seed, tests)
-            loaded[split] = _without_failing_gold(entry, split, read, source)
+            loaded[split] = _remove_failing_gold(entry, split, read, source)
         listed = {split: quarantine_rows(workspace, entry, split, part) for split, part in loaded.items()}
         for split, part in loaded.items():
             check_malformed_share(entry, split, part, source.max_malformed_share, listed[split])
         by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
         if entry.releases and source.source != "embedded":
-            _disjoint(benchmark, by_split)
+            _check_disjoint(benchmark, by_split)
     files = []
     for split, problems in by_split.items():
         if problems:
             files.append(named[split])
             write_problems(files[-1], problems)
-    forget_others(workspace, recipe, benchmark, files)
+    remove_other_files(workspace, recipe, benchmark, files)
     remove_unused_hidden_tests(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
     failing = sum(len(part.failing_gold) for part in loaded.values())
-    return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
+    return RawProblems(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
 
 
-def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
+def _remove_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
     """Remove the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
 
     Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
@@ -88,7 +88,7 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
     if not any(failing) or sum(failing) > source.max_failing_gold_share * given:
         return loaded
     errors = [
-        _gold_error(f"{entry.name} {split}", number, problem, grade)
+        _make_gold_error(f"{entry.name} {split}", number, problem, grade)
         for number, (problem, grade, fails) in enumerate(zip(loaded.problems, grades, failing, strict=True), 1)
         if fails
     ]
@@ -96,13 +96,13 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
     return loaded._replace(problems=sound, failing_gold=errors)
 
 
-def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
+def _make_gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
     row = Row(place, number, problem.as_row(), unit="problem")
     why = f"is rejected by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
     return row.make_error("answer", why, "Correct the answer, or the grader if the answer is right")
 
 
-def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
+def _check_disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
     # Releases of one benchmark use the same id for a question, so a shared id means that a release is used twice.
     train, test = ([problem.id.rpartition("/")[2] for problem in by_split[split]] for split in SPLITS)
     held_out = set(test)
@@ -112,7 +112,7 @@ def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
         raise DataError(benchmark, "train and test split", problem, remedy)
 
 
-def forget_others(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
+def remove_other_files(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
     """Remove files of benchmarks that this recipe lacks, and other splits of `benchmark`."""
     for file in (workspace.data / "raw").glob("*.jsonl"):
         owner = file.stem.partition("-")[0]

@@ -21,11 +21,11 @@ from ops.reports.verdict import Fate, verdict_page
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PromotionOutcome:
     """The result of judging or promoting a version."""
 
     version: str
-    promoted: bool
+    is_champion: bool
     """Whether the version is the champion now."""
     verdict: str
     """The gate's verdict: "promoted", "not promoted; failed checks: …" or "not judged"."""
@@ -33,11 +33,11 @@ class Outcome:
     dossier: Dossier | None
     page: Path
     """File of the verdict page, which is also among the version's artifacts."""
-    changed: bool = True
+    has_changed: bool = True
     """False: the version was the champion already, and nothing was written."""
 
 
-def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
+def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> PromotionOutcome:
     """Judge the challenger, which must be the policy in folder `policy`, and promote it if it passes the gate.
 
     Raises `RegistryError`, `Refused`, `Overtaken` and `DataError`.
@@ -46,10 +46,10 @@ def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
     challenger = registry.challenger_of(workspace, tested.policy)
     judged = judge(setup, challenger, tested, gate)
     promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)
-    return _outcome(workspace, challenger, judged.decision, promoted)
+    return _publish_outcome(workspace, challenger, judged.decision, promoted)
 
 
-def to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
+def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
     """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
@@ -59,22 +59,22 @@ def to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Regist
     return known
 
 
-def promote_by_hand(
+def promote_manually(
     workspace: Workspace, version: str | None, by: str, reason: str, *, against: str | None = None
-) -> Outcome:
+) -> PromotionOutcome:
     """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
 
     `against`: the champion, or `NO_CHAMPION`, that a person agreed to replace; None: the present one. Raises
     `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and `Overtaken`.
     """
-    before, known = registry.champion(workspace), to_promote(workspace, version)
+    before, known = registry.champion(workspace), find_version_to_promote(workspace, version)
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
     decision = replace(decision, against=against or (before.version if before else NO_CHAMPION))
     if before is not None and before.version == known.version:
-        page = _publish(workspace, known)
+        page = _publish_page(workspace, known)
         said = known.tags.get("verdict", "")
-        return Outcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
-    return _outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
+        return PromotionOutcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
+    return _publish_outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
 def roll_back(
@@ -89,28 +89,28 @@ def roll_back(
     back = aliases.rollback(workspace, reason, by, run, against=against or (gone.version if gone else None))
     if gone is not None and gone.version != back.version:
         gone = registry.named(workspace, gone.version)
-        _publish(workspace, gone)
+        _publish_page(workspace, gone)
         text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
         title = f"rolled back: version {back.version} is champion again"
-        notify(workspace, ROLLED_BACK.notice(title, text, _link(workspace, gone), version=gone.version))
+        notify(workspace, ROLLED_BACK.notice(title, text, _link_to_version(workspace, gone), version=gone.version))
     return back
 
 
-def _outcome(workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool) -> Outcome:
+def _publish_outcome(workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool) -> PromotionOutcome:
     """Write the version's current page; send an alert if its verdict or aliases changed."""
     now = registry.named(workspace, before.version)
-    page = _publish(workspace, now)
-    said, facts = now.tags.get("verdict", ""), (_summary(now, decision), _link(workspace, now))
+    page = _publish_page(workspace, now)
+    said, facts = now.tags.get("verdict", ""), (_summarize_decision(now, decision), _link_to_version(workspace, now))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
         pass  # a repeated judgement gave the same result
     elif promoted:
         notify(workspace, PROMOTED.notice(f"version {now.version} is champion", *facts))
     else:
         notify(workspace, KEPT_BACK.notice(f"version {now.version} was {said}", *facts, version=now.version))
-    return Outcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
+    return PromotionOutcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
 
 
-def _publish(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
+def _publish_page(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
     tags = registered.tags
     fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.recorded_decision(workspace, registered.version)
@@ -121,7 +121,7 @@ def _publish(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
     return file
 
 
-def _summary(registered: mlflow_store.Registered, decision: GateDecision) -> str:
+def _summarize_decision(registered: mlflow_store.Registered, decision: GateDecision) -> str:
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
@@ -129,7 +129,7 @@ def _summary(registered: mlflow_store.Registered, decision: GateDecision) -> str
     return "\n".join(lines)
 
 
-def _link(workspace: Workspace, registered: mlflow_store.Registered) -> str:
+def _link_to_version(workspace: Workspace, registered: mlflow_store.Registered) -> str:
     """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:

@@ -38,7 +38,7 @@ OnProgress = Callable[[int, int, str], None]
 
 def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[WorkerBenchmark] | None = None) -> Cost:
     """Estimate the cost of `materialize_responses` without a call. Raises `DataError` and `ConfigError`."""
-    return _estimate(setup, client, _chosen(_shortlisted(setup.workspace), _wanted(setup, cells)))
+    return _estimate(setup, client, _group_problems_by_worker(_read_shortlist(setup.workspace), _list_wanted(setup, cells)))
 
 
 def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
@@ -59,7 +59,7 @@ def materialize_responses(
     cells: Iterable[WorkerBenchmark] | None = None,
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
 
@@ -70,23 +70,23 @@ def materialize_responses(
     `OverBudget`, whose message states the progress and the remaining cost. No file changes then, and the answers so far
     are in the cache.
     """
-    wanted, folder = _wanted(setup, cells), setup.workspace.data / "responses"
+    wanted, folder = _list_wanted(setup, cells), setup.workspace.data / "responses"
     with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
-        return _materialized(setup, client, wanted, folder, on_progress, again)
+        return _materialize(setup, client, wanted, folder, on_progress, force)
 
 
-def precached_keys(setup: Setup, cells: Iterable[WorkerBenchmark] | None = None) -> dict[WorkerBenchmark, Key]:
+def list_precached_keys(setup: Setup, cells: Iterable[WorkerBenchmark] | None = None) -> dict[WorkerBenchmark, Key]:
     """Return the key of each cell's file of precached responses (None: of all cells). Raises `DataError`."""
-    shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
+    shortlisted, samples = _read_shortlist(setup.workspace), setup.recipe.precaching.samples
     return {
         cell: with_grading_code(
             responses_key(setup.pool.worker(cell.worker), shortlisted.get(cell.benchmark, ()), samples)
         )
-        for cell in _wanted(setup, cells)
+        for cell in _list_wanted(setup, cells)
     }
 
 
-def _materialized(
+def _materialize(
     setup: Setup,
     client: WorkerClient,
     wanted: Sequence[WorkerBenchmark],
@@ -94,8 +94,8 @@ def _materialized(
     on_progress: OnProgress | None,
     again: bool,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
-    shortlisted, samples = _shortlisted(setup.workspace), setup.recipe.precaching.samples
-    keys = precached_keys(setup, wanted)
+    shortlisted, samples = _read_shortlist(setup.workspace), setup.recipe.precaching.samples
+    keys = list_precached_keys(setup, wanted)
     rehearses = setup.recipe.replay is not None
     if not rehearses:
         prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
@@ -104,21 +104,21 @@ def _materialized(
     try:
         rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
-        raise stopped(error, _estimate(setup, client, _chosen(shortlisted, open_cells))) from None
+        raise stopped(error, _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])
-        forget_other_workers(setup)
+        remove_other_workers(setup)
     return rows | {cell: read_graded_responses(response_file(folder, *cell)) for cell in kept}
 
 
-def forget_other_workers(setup: Setup) -> None:
+def remove_other_workers(setup: Setup) -> None:
     """Delete the precached responses of workers that the pool lacks, except in a rehearsal."""
-    for stale in other_workers(setup) if setup.recipe.replay is None else ():
+    for stale in find_other_worker_folders(setup) if setup.recipe.replay is None else ():
         shutil.rmtree(stale)
 
 
-def other_workers(setup: Setup) -> list[Path]:
+def find_other_worker_folders(setup: Setup) -> list[Path]:
     """Return the folders with precached responses of workers that the pool lacks."""
     folders = (setup.workspace.data / "responses").glob("*/")
     return [folder for folder in folders if folder.is_dir() and folder.name not in setup.pool.names]
@@ -128,20 +128,20 @@ def _is_kept(file: Path, key: Key, rehearses: bool, again: bool) -> bool:
     return file.is_file() if rehearses else not again and is_made(file, key)
 
 
-def answer_evaluation(
+def answer_evaluation_questions(
     setup: Setup,
     client: WorkerClient,
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Collect the answers of the workers of `list_solo_workers` to `benchmarks`, one file per worker and benchmark.
 
     Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
     Raises the errors of `materialize_responses`.
     """
-    keys, setup = _alone_keys(setup, benchmarks), setup.of_opponents
+    keys, setup = _list_solo_keys(setup, benchmarks), setup.of_opponents
     cells, workers, alike = list(keys), list_solo_workers(setup), asked_alike(setup, benchmarks)
     questions, folder = read_evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     rows: dict[WorkerBenchmark, list[ResponseRow]] = {}
@@ -149,7 +149,7 @@ def answer_evaluation(
         prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
             wanted = [WorkerBenchmark(worker, name) for worker in workers for name in names]
-            wanted = [cell for cell in wanted if again or not is_made(response_file(folder, *cell), keys[cell])]
+            wanted = [cell for cell in wanted if force or not is_made(response_file(folder, *cell), keys[cell])]
             rows |= _ask(questions, asked.pool, wanted, client, asked.recipe.evaluation.repeats, on_progress)
         for cell, own in rows.items():
             write_responses(own, response_file(folder, *cell), keys[cell])
@@ -157,13 +157,13 @@ def answer_evaluation(
 
 
 @false_without_inputs
-def is_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
-    """Return whether all files that `answer_evaluation` would write are there and would come out the same again."""
+def is_evaluation_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
+    """Return whether all files that `answer_evaluation_questions` would write are there and would come out the same again."""
     folder = evaluation_folder(setup.workspace)
-    return all(is_made(response_file(folder, *cell), key) for cell, key in _alone_keys(setup, benchmarks).items())
+    return all(is_made(response_file(folder, *cell), key) for cell, key in _list_solo_keys(setup, benchmarks).items())
 
 
-def _alone_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[WorkerBenchmark, Key]:
+def _list_solo_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[WorkerBenchmark, Key]:
     setup = setup.of_opponents
     questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[WorkerBenchmark, Key]()
     for cell in (WorkerBenchmark(worker, name) for worker in list_solo_workers(setup) for name in benchmarks):
@@ -182,7 +182,7 @@ def _ask(
     on_progress: OnProgress | None,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
     """Send the problems of `cells` to all workers in parallel, each within its own limits."""
-    todo = _chosen(problems, cells)
+    todo = _group_problems_by_worker(problems, cells)
     check_hidden_tests(problem for own in todo.values() for problem in own)
     total, done = samples * sum(map(len, todo.values())), 0
 
@@ -190,7 +190,7 @@ def _ask(
         nonlocal done
         done += 1
         if on_progress is not None:
-            on_progress(done, total, _so_far(client.counts))
+            on_progress(done, total, _format_progress(client.counts))
 
     async def ask() -> list[list[ResponseRow]]:
         columns = [precache_worker(own, pool.worker(name), client, samples, count) for name, own in todo.items()]
@@ -207,7 +207,7 @@ def _ask(
     return rows
 
 
-def _so_far(counts: Counts) -> str:
+def _format_progress(counts: Counts) -> str:
     """Progress note: calls made, cached, replayed and failed, and USD spent."""
     parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
     parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
@@ -215,7 +215,7 @@ def _so_far(counts: Counts) -> str:
     return ", ".join([*parts, f"${counts.usd:.4f}"])
 
 
-def _wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[WorkerBenchmark]:
+def _list_wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[WorkerBenchmark]:
     """Return the cells, and those of the pool's other files that cannot be used as they are; without cells, all."""
     names = training_benchmarks(setup.recipe.benchmarks)
     every = [WorkerBenchmark(worker, name) for worker in setup.pool.names for name in names]
@@ -236,7 +236,7 @@ def _is_outdated(file: Path) -> bool:
         return True
 
 
-def _chosen(problems: Mapping[str, Sequence[Problem]], cells: Iterable[WorkerBenchmark]) -> dict[str, list[Problem]]:
+def _group_problems_by_worker(problems: Mapping[str, Sequence[Problem]], cells: Iterable[WorkerBenchmark]) -> dict[str, list[Problem]]:
     """Worker → problems of its cells, one of each benchmark in turn, so that programs run during the calls of
     others."""
     by_worker: dict[str, list[tuple[int, Problem]]] = defaultdict(list)
@@ -251,17 +251,17 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
         for name, own in problems.items()
         for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
-    return estimate(asks, client.cache, measured_prices(setup, client.ledger), "precaching")
+    return estimate(asks, client.cache, measure_prices(setup, client.ledger), "precaching")
 
 
-def measured_prices(setup: Setup, ledger: Ledger) -> Prices:
+def measure_prices(setup: Setup, ledger: Ledger) -> Prices:
     """Prices of the setup's pool, with tokens measured from precached responses and the ledger. Raises `DataError`."""
-    rows = _measured(setup.workspace.data / "responses")
+    rows = _read_stored_responses(setup.workspace.data / "responses")
     judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
     return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file, judges=judges)
 
 
-def _measured(folder: Path) -> list[ResponseRow]:
+def _read_stored_responses(folder: Path) -> list[ResponseRow]:
     """Return the stored responses, for their lengths; without those of damaged files, which precaching makes again."""
     rows: list[ResponseRow] = []
     for file in sorted(folder.rglob("*.parquet")):
@@ -270,7 +270,7 @@ def _measured(folder: Path) -> list[ResponseRow]:
     return rows
 
 
-def _shortlisted(workspace: Workspace) -> dict[str, list[Problem]]:
+def _read_shortlist(workspace: Workspace) -> dict[str, list[Problem]]:
     return group_by_benchmark(read_problems(shortlist_file(workspace)))
 
 

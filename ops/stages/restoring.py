@@ -47,13 +47,13 @@ def restore_run(workspace: Workspace, run: Path) -> None:
         set_aside(policy, why, "It is restored or made again.")
     if not finished:
         return
-    if version := _restored(workspace, policy, run.name):
+    if version := _restore_policy(workspace, policy, run.name):
         log.warning("%s %s. It was restored from version %s of the registry", policy, why.problem, version)
     else:
         set_aside(run / RESULT, "is about a policy that is damaged", again)
 
 
-def _restored(workspace: Workspace, policy: Path, key: str) -> str:
+def _restore_policy(workspace: Workspace, policy: Path, key: str) -> str:
     """Copy the policy of that key from the newest registered version whose files are sound; return the version, or ""
     if there is none."""
     for registered in reversed(versions_of(workspace, key)):

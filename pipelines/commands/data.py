@@ -55,11 +55,11 @@ def settings(recipe: str, seed: int | None) -> None:
 def raw(recipe: str, seed: int | None) -> None:
     """Load every benchmark into data/raw."""
     from ops.config import Setup
-    from ops.stages.data import raw_once
+    from ops.stages.data import load_raw_once
 
     setup = Setup.read(Workspace.find(), recipe, seed)
     for name in setup.recipe.benchmarks:
-        loaded = raw_once(setup, name)
+        loaded = load_raw_once(setup, name)
         if loaded is None:
             click.echo(f"{name}: unchanged")
             continue
@@ -78,9 +78,9 @@ def raw(recipe: str, seed: int | None) -> None:
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the decontaminated candidates."""
     from ops.config import Setup
-    from ops.stages.data import shortlist_once
+    from ops.stages.data import make_shortlist_once
 
-    chosen = shortlist_once(Setup.read(Workspace.find(), recipe, seed))
+    chosen = make_shortlist_once(Setup.read(Workspace.find(), recipe, seed))
     if chosen is None:
         click.echo("shortlist: unchanged")
         return
@@ -104,7 +104,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.stages.responses import (
         estimate_responses,
         estimate_without_problems,
-        forget_other_workers,
+        remove_other_workers,
         materialize_responses,
         shortlist_file,
     )
@@ -116,7 +116,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         click.echo(estimate_without_problems(setup, recipe))
         return
     if not dry_run and are_precached(setup):
-        forget_other_workers(setup)
+        remove_other_workers(setup)
         click.echo("responses: unchanged")
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
@@ -142,9 +142,9 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
 def profiles(recipe: str) -> None:
     """Measure the workers from their responses."""
     from ops.config import Setup
-    from ops.stages.data import profiles_once
+    from ops.stages.data import make_profiles_once
 
-    measured = profiles_once(Setup.read(Workspace.find(), recipe))
+    measured = make_profiles_once(Setup.read(Workspace.find(), recipe))
     if measured is None:
         click.echo("profiles: unchanged")
         return
@@ -157,9 +157,9 @@ def profiles(recipe: str) -> None:
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training mix and write its card."""
     from ops.config import Setup
-    from ops.stages.data import mix_once
+    from ops.stages.data import make_mix_once
 
-    made = mix_once(Setup.read(Workspace.find(), recipe, seed))
+    made = make_mix_once(Setup.read(Workspace.find(), recipe, seed))
     if made is None:
         click.echo("training mix: unchanged")
         return

@@ -27,7 +27,7 @@ from ops.results.summary import Summary, by_question, mean_per_answer
 from ops.results.table import Rows
 from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
-from ops.stages.responses import answer_evaluation
+from ops.stages.responses import answer_evaluation_questions
 from ops.workers.pool import at_prices
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.lazy import CommandError
@@ -48,7 +48,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
     confirm_spending(setup, yes, None if yes else cost(setup))
     client = open_client(setup, "baselines")
     benchmarks = [name for name, own in read_evaluation_questions(workspace, setup.recipe).items() if own]
-    alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
+    alone = [row for rows in answer_evaluation_questions(setup, client, benchmarks).values() for row in rows]
     asked = score_baselines(setup, client, benchmarks)
     answers = SoloResponses(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
     names = setup.recipe.evaluation.baselines

@@ -28,7 +28,7 @@ from ops.results.table import joined, records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.profiles import materialize_profiles
-from ops.stages.responses import answer_evaluation, materialize_responses
+from ops.stages.responses import answer_evaluation_questions, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 from tests.integration.conftest import forget
@@ -91,7 +91,7 @@ class Project:
         return mean(row.correct for row in records(joined(rows.values())))
 
     def opponents(self) -> Correct:
-        alone = self.asking(lambda client: answer_evaluation(self.setup, client, BENCHMARKS))
+        alone = self.asking(lambda client: answer_evaluation_questions(self.setup, client, BENCHMARKS))
         asked = self.asking(lambda client: score_baselines(self.setup, client, BENCHMARKS))
         return {
             "alone": mean(row.score for rows in alone.values() for row in rows),

@@ -16,9 +16,9 @@ from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Columns
-from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, shortlist_once
-from ops.stages.evaluation import are_baselines_scored, is_scored
-from ops.stages.responses import is_answered, materialize_responses
+from ops.stages.data import are_precached, make_mix_once, make_profiles_once, load_raw_once, make_shortlist_once
+from ops.stages.evaluation import are_baselines_scored, is_policy_scored
+from ops.stages.responses import is_evaluation_answered, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.run.training_run import run_key
 from tests.integration.checkouts import configure
@@ -83,17 +83,17 @@ def _recipe(setup: Setup) -> dict[str, Any]:
 def made_again(setup: Setup) -> set[str]:
     """Make the data stages, and return what is made now or would be made by a run."""
     made = {
-        "raw": [raw_once(setup, name) for name in setup.recipe.benchmarks] != [None] * len(BENCHMARKS),
-        "shortlist": shortlist_once(setup) is not None,
+        "raw": [load_raw_once(setup, name) for name in setup.recipe.benchmarks] != [None] * len(BENCHMARKS),
+        "shortlist": make_shortlist_once(setup) is not None,
         "responses": not are_precached(setup),
     }
     materialize_responses(setup, open_client(setup, "precache"))
-    made |= {"profiles": profiles_once(setup) is not None, "mix": mix_once(setup) is not None}
+    made |= {"profiles": make_profiles_once(setup) is not None, "mix": make_mix_once(setup) is not None}
     policy = base_policy_folder(setup)
     made |= {
-        "scores": not is_scored(setup, policy, CONDUCTOR, BENCHMARKS),
+        "scores": not is_policy_scored(setup, policy, CONDUCTOR, BENCHMARKS),
         "baselines": not are_baselines_scored(setup, BENCHMARKS),
-        "workers": not is_answered(setup, BENCHMARKS),
+        "workers": not is_evaluation_answered(setup, BENCHMARKS),
         "studies": not study(setup).is_complete(),
     }
     return {name for name, again in made.items() if again}

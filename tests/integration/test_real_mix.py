@@ -22,7 +22,7 @@ from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import find_leaks
 from ops.quality import stage_checks
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.setups import without_workers
 
@@ -40,7 +40,7 @@ class Curated(NamedTuple):
     """The recipe `files` with a choice to make, materialized up to the mix; no worker was called."""
 
     setup: Setup
-    mix: Mix
+    mix: TrainingMix
 
     @property
     def workspace(self) -> Workspace:

@@ -21,7 +21,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
-from ops.stages.responses import answer_evaluation, materialize_responses
+from ops.stages.responses import answer_evaluation_questions, materialize_responses
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 
 ASKING = ("five_consensus", "solve_then_check", "prompted_conductor")
@@ -86,7 +86,7 @@ def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is
     checkout.write(evaluation={"baselines": ["each_worker", *own], "repeats": 2})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     alone = client.counts.live
     assert alone == QUESTIONS * 2 * 3
     rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
@@ -104,7 +104,7 @@ def test_workers_are_asked_alone_only_where_a_baseline_or_the_gate_needs_them(
     checkout.write(evaluation={"baselines": baselines} if baselines is not None else {})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    rows = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    rows = answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     assert {cell.worker for cell in rows} == asked
     assert client.counts.live == QUESTIONS * len(asked)
 
@@ -114,7 +114,7 @@ def test_workers_and_baselines_have_their_own_repeats(checkout: Checkout) -> Non
     checkout.write(evaluation={**own, "workers": {"repeats": 1}})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    answered = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    answered = answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     assert {row.sample for rows in answered.values() for row in rows} == {0}
     assert client.counts.live == QUESTIONS * 2
     assert len(read_solo_responses(setup, setup.pool.names)) == QUESTIONS * 2

@@ -27,7 +27,7 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Study, StudyStore, read_all_questions, sample_questions
 from ops.results.table import records
-from ops.stages.studies.subsets import parts
+from ops.stages.studies.subsets import draw_subsets
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import guard_run
 from ops.training.run.training_run import CURVE, LOG, RunPlan, RunResult, read_curve
@@ -177,7 +177,7 @@ def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Train
 def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(all_stages: Trained) -> None:
     chosen, project = podium(all_stages.workspace, "parts", **ADAPTIVE), all_stages.workspace
     setup = chosen.load()
-    [part] = parts(len(setup.pool.names), 1, setup.recipe.seed)[4]
+    [part] = draw_subsets(len(setup.pool.names), 1, setup.recipe.seed)[4]
     base = base_policy_folder(setup)
     workers = tuple(worker for ordinal, worker in enumerate(setup.pool.workers) if ordinal in part)
     smaller = Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": workers}))

@@ -36,24 +36,24 @@ from ops.evaluation.study import (
 from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
-from ops.stages.evaluation import asking
-from ops.stages.making import Making, rows_once
+from ops.stages.evaluation import open_writer_and_team
+from ops.stages.making import StudyContext, make_rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.trace import Trace
 
-VALIDATED = 100
+VALIDATION_PROBLEMS = 100
 """Number of validation problems of a cold start if the recipe holds none out."""
 
 
-def intervene(entry: Intervention, lab: StudyInputs, making: Making) -> list[Arm]:
+def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
     """Make the arms of the unchanged policy and of each change to its workflows, executed by its workers.
 
     Starts from the policy's stored scores and calls workers through the shared cache. Raises `DataError` if the policy
     has no scores, `PodiumError` for a policy that runs in rounds, and the client's `OverBudget` and `ConfigError`.
     """
-    setup, policy, asked = lab.setup, lab.policy_after(entry.after), lab.questions
+    setup, policy, asked = inputs.setup, inputs.policy_after(entry.after), inputs.questions
     card = PolicyCard.read(policy)
     if card.rounds is not None:
         raise PodiumError(
@@ -67,7 +67,7 @@ def intervene(entry: Intervention, lab: StudyInputs, making: Making) -> list[Arm
             "Run it on a recipe without `evaluation.vote`"
         )
     team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
-    base = _as_it_is(lab, policy, making, entry.name)
+    base = _read_unchanged_rows(inputs, policy, context, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
     written = [WrittenCompletion(problems[row.problem_key], row.repeat, row.completion) for row in base]
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
@@ -80,18 +80,18 @@ def intervene(entry: Intervention, lab: StudyInputs, making: Making) -> list[Arm
         key = {"arm": change.name, "seed": str(setup.recipe.seed), "scored": scored}
 
         def count(done: int, place: int = place, name: str = change.name) -> None:
-            making.report(place * len(written) + done, len(changes) * len(written), name)
+            context.report(place * len(written) + done, len(changes) * len(written), name)
 
         def make(other: ChangedCompletions = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
-            return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.completions, count)
+            return _execute_completions(setup, card, context.open_client(setup.beside(entry.name), "experiment"), other.completions, count)
 
-        rows = rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
+        rows = make_rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
         facts = {"changed, %": f"{100 * other.changed_share:.0f}"}
         arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
     return arms
 
 
-def _executed(
+def _execute_completions(
     setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[WrittenCompletion], count: Callable[[int], None]
 ) -> list[OutcomeRow]:
     """Execute each benchmark's workflows with the evaluation's workers for that benchmark."""
@@ -112,7 +112,7 @@ def _executed(
     return rows
 
 
-def _as_it_is(lab: StudyInputs, policy: Path, making: Making, name: str) -> list[OutcomeRow]:
+def _read_unchanged_rows(lab: StudyInputs, policy: Path, making: StudyContext, name: str) -> list[OutcomeRow]:
     """The policy's stored rows with its completions.
 
     Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
@@ -123,12 +123,12 @@ def _as_it_is(lab: StudyInputs, policy: Path, making: Making, name: str) -> list
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
-    again = answers_with_texts(lab, policy, making, name, [name for name in lab.questions if name in veiled])
+    again = answer_with_texts(lab, policy, making, name, [name for name in lab.questions if name in veiled])
     return [*(row for row in rows if row.benchmark not in veiled), *again]
 
 
-def answers_with_texts(
-    lab: StudyInputs, policy: Path, making: Making, name: str, benchmarks: Sequence[str], **settings: object
+def answer_with_texts(
+    inputs: StudyInputs, policy: Path, context: StudyContext, name: str, benchmarks: Sequence[str], **settings: object
 ) -> list[OutcomeRow]:
     """Let the policy answer these benchmarks anew, in memory: files hold no text of a confidential benchmark.
 
@@ -137,15 +137,15 @@ def answers_with_texts(
     """
     from ops.conductor.writer import load_conductor
 
-    setup, made = lab.setup, list[OutcomeRow]()
-    client, weights = making.client(setup.beside(name), "experiment"), policy_id(policy)
+    setup, made = inputs.setup, list[OutcomeRow]()
+    client, weights = context.open_client(setup.beside(name), "experiment"), policy_id(policy)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, benchmarks):
-            questions = [question for benchmark in names for question in lab.questions[benchmark]]
+            questions = [question for benchmark in names for question in inputs.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
             own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
             rows: list[OutcomeRow] = []
-            with asking(conductor, weights, own, client) as (writer, team):
+            with open_writer_and_team(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
                     seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.fits, add_rows=rows.extend,
@@ -155,9 +155,9 @@ def answers_with_texts(
     return made
 
 
-def observe(entry: Observation, lab: StudyInputs) -> Findings:
+def run_observation(entry: Observation, inputs: StudyInputs) -> Findings:
     """The study's findings from the records of a training. Raises `DataError` if the records are missing."""
-    setup, policy = lab.setup, lab.policy_after(entry.after)
+    setup, policy = inputs.setup, inputs.policy_after(entry.after)
     grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
     if entry.after == "conductor" and not curve:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
@@ -166,13 +166,13 @@ def observe(entry: Observation, lab: StudyInputs) -> Findings:
         conductor = load_here(policy)
         team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
-        seen = validate(conductor, not_taught(setup), team, drawn)
+        seen = validate(conductor, read_untaught_problems(setup), team, drawn)
         return FormatCompliance(seen.problems, seen.failures)
 
     return entry.observe(TrainingRecord(curve, grpo.temperature, compliance))
 
 
-def not_taught(setup: Setup) -> Sequence[Problem]:
+def read_untaught_problems(setup: Setup) -> Sequence[Problem]:
     """The problems that the recipe holds out of its cold start, or shortlisted problems that are not in the mix.
 
     Raises `DataError` if there are none.
@@ -186,4 +186,4 @@ def not_taught(setup: Setup) -> Sequence[Problem]:
     if not left:
         remedy = "Hold some out (cold_start.validation), or raise curation.shortlist_factor"
         raise DataError(data / "shortlist.jsonl", "", "has no problem outside the training mix", remedy)
-    return Random(setup.recipe.seed).sample(left, min(VALIDATED, len(left)))
+    return Random(setup.recipe.seed).sample(left, min(VALIDATION_PROBLEMS, len(left)))

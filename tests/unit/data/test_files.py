@@ -19,7 +19,7 @@ from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
-from ops.stages.raw_problems import Raw, materialize_raw
+from ops.stages.raw_problems import RawProblems, materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
 from tests.unit.data.inputs import HUB_ROWS, lines, make, make_recipe, materialize_all, read_files, write_rows
@@ -174,7 +174,7 @@ def programs(workspace: Workspace, train: Rows, test: Rows, name: str = "b.jsonl
     return BenchmarkSource(source="file", **files, test_file=write_rows(workspace.root / name, test))
 
 
-def materialized(workspace: Workspace, source: BenchmarkSource) -> Raw:
+def materialized(workspace: Workspace, source: BenchmarkSource) -> RawProblems:
     return materialize_raw(without_workers(workspace, make_recipe(livecodebench=source)), "livecodebench")
 
 

@@ -32,7 +32,7 @@ from ops.curation.signal import Tally, tally_responses
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Study
 from ops.precaching.precache import write_responses
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from tests.builders import make_response
 from tests.command import podium
 from tests.releases import scored
@@ -92,7 +92,7 @@ def respond(workspace: Workspace) -> None:
             write_responses(rows, response_file(workspace.data / "responses", worker, name))
 
 
-def mix_of(setup: Setup) -> Mix:
+def mix_of(setup: Setup) -> TrainingMix:
     """Run every stage up to the mix."""
     materialize_all(setup)
     materialize_shortlist(setup)

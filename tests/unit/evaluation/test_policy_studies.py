@@ -49,11 +49,11 @@ from ops.precaching.precache import write_responses
 from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
-from ops.stages.making import Making
+from ops.stages.making import StudyContext
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
-from ops.stages.studies.policies import not_taught
-from ops.stages.studies.samples import second_round
+from ops.stages.studies.policies import read_untaught_problems
+from ops.stages.studies.samples import make_second_round_arm
 from ops.stages.studies.study import run_study
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
@@ -206,14 +206,14 @@ POOL = Pool(
 )
 
 
-class With(Making):
+class With(StudyContext):
     """Uses one client, and trains nothing."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
         self._client = client
 
-    def client(self, setup: Setup, purpose: str) -> Any:
+    def open_client(self, setup: Setup, purpose: str) -> Any:
         return self._client
 
 
@@ -344,10 +344,10 @@ def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: S
     data = scored.setup.workspace.data
     listed = [replace(problem(place), split="train") for place in range(6)]
     write_problems(data / "shortlist.jsonl", listed)
-    assert {each.id for each in not_taught(scored.setup)} == {"4", "5"}
+    assert {each.id for each in read_untaught_problems(scored.setup)} == {"4", "5"}
     write_problems(data / "shortlist.jsonl", listed[:4])
     with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem outside the training mix"):
-        not_taught(scored.setup)
+        read_untaught_problems(scored.setup)
 
 
 # ── several workflows of one policy ──────────────────────────────────────────
@@ -398,7 +398,7 @@ def test_a_second_round_replaces_answers_whose_form_is_mostly_wrong() -> None:
             key: [replace(outcome("math500", int(each.id), at), answer=text) for at, text in enumerate((wrong, right))]
             for key, each in asked.items()
         }
-        arm = second_round(asked, drawn, "one")
+        arm = make_second_round_arm(asked, drawn, "one")
         return fmean(row.correct for row in records(arm.rows)), arm.extra_columns["replaced, %"]
 
     assert share("I guess 3", "The sum is 4") == (1.0, 50.0)

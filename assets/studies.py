@@ -17,7 +17,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import StudyInputs, Study
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
 from ops.planning.requirements import Need
-from ops.stages.making import StudyContext
+from ops.stages.study_context import StudyContext
 from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -119,7 +119,7 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
         pool=placement.GPU if on_gpu else None,
         op_tags=placement.on_gpu if on_gpu else None,
         kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
-        description=f"{entry.title}: {entry.description}.",
+        description=f"{entry.title}: {entry.about}.",
     )
     def study(
         context: dg.AssetExecutionContext,

@@ -23,7 +23,7 @@ def registry_facts() -> list[dict[str, object]]:
             "title": entry.title,
             "usual": entry.is_default,
             "source": getattr(entry, "source", None),
-            "differs": getattr(entry, "differs", None),
+            "differs": getattr(entry, "differences", None),
         }
         for entry in BASELINES.values()
     ]

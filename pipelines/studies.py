@@ -77,7 +77,7 @@ def made(
 
 def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
     """Return the tables of a study as Markdown."""
-    head = fill(f"**{entry.title}** (`{name}`): {entry.description}.", 120, break_long_words=False, break_on_hyphens=False)
+    head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
     every = (found.summary, found.claims, found.details, found.families)
     tables = [markdown_table(*each) for each in every if each.rows]
     return "\n\n".join(filter(None, [head, *tables, fill(found.note, 120)])) + "\n"

@@ -128,7 +128,7 @@ class PolicyStudy:
     title: str
     position: int
     """The position in the docs; equal positions are sorted by name."""
-    description: str
+    about: str
     """One sentence on what is changed or observed."""
     after: str
     """The asset whose policy is studied."""
@@ -149,23 +149,23 @@ class Observation(PolicyStudy):
 
 
 def intervention(
-    title: str, position: int = 1000, *, description: str
+    title: str, position: int = 1000, *, about: str
 ) -> Callable[[Callable[[WorkflowStatistics], Sequence[WorkflowChange]]], Intervention]:
     """Return a decorator: the function, which returns arms, becomes an intervention with the function's name."""
 
     def register(arms: Callable[[WorkflowStatistics], Sequence[WorkflowChange]]) -> Intervention:
-        return Intervention(arms.__name__, title, position, description, "benchmark_scores", arms)
+        return Intervention(arms.__name__, title, position, about, "benchmark_scores", arms)
 
     return register
 
 
 def observation(
-    title: str, position: int = 1000, *, description: str, after: Literal["base_policy", "conductor"]
+    title: str, position: int = 1000, *, about: str, after: Literal["base_policy", "conductor"]
 ) -> Callable[[Callable[[TrainingRecord], Findings]], Observation]:
     """Return a decorator: the function, which returns findings, becomes an observation with its name."""
 
     def register(observe: Callable[[TrainingRecord], Findings]) -> Observation:
-        return Observation(observe.__name__, title, position, description, after, observe)
+        return Observation(observe.__name__, title, position, about, after, observe)
 
     return register
 

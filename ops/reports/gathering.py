@@ -105,7 +105,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
             found = StudyStore(Study(name, entry), lab).read_findings()
         except DataError:  # not run, or run on another policy; the exhibit reports it
             continue
-        made[name] = Experiment(entry.title, entry.description, found.summary, found.note)
+        made[name] = Experiment(entry.title, entry.about, found.summary, found.note)
         if found.claims.rows:
             about = "one system minus every opponent; p-values after Holm over the table"
             made[f"{name} claims"] = Experiment(f"{entry.title}: claims", about, found.claims)

@@ -165,7 +165,7 @@ def export(file: Path, no_texts: bool) -> None:
 @cache.command()
 @click.option("--keep-pool", "keep", type=POOL, multiple=True, help="Keep this pool's responses (repeatable).")
 @click.option("--older-than", type=float, metavar="DAYS", help="Only what is older.")
-@click.option("--kind", "kinds", type=click.Selection(_KINDS), multiple=True, help="Only this kind (repeatable).")
+@click.option("--kind", "kinds", type=click.Choice(_KINDS), multiple=True, help="Only this kind (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...], dry_run: bool) -> None:
     """Delete responses that no pool uses any more, or old entries."""

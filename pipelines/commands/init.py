@@ -148,7 +148,7 @@ def backup(file: Path) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--only", multiple=True, type=click.Selection(RESTORABLE), help="Restore this part (repeatable).")
+@click.option("--only", multiple=True, type=click.Choice(RESTORABLE), help="Restore this part (repeatable).")
 @click.option("--replace", is_flag=True, help="Take the backup's files where others are, which are kept elsewhere.")
 def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
     """Restore a backup that `podium backup` wrote.

@@ -102,7 +102,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would
 
 
 @click.command()
-@click.argument("shell", type=click.Selection(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell's completion script.

@@ -58,7 +58,7 @@ def setup(gpu: int) -> None:
 @team.command()
 @recipe_argument
 @seed_option
-@click.option("--job", type=click.Selection(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
+@click.option("--job", type=click.Choice(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
 @dry_run_option
 @yes_option
 def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> None:

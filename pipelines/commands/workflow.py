@@ -23,7 +23,7 @@ def workflow() -> None:
 
 @workflow.command()
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
-@click.option("--as", "form", type=click.Selection(FORMATS), default="text", show_default=True)
+@click.option("--as", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--pool", type=POOL, default="quickstart", show_default=True, help="Whose workers the ordinals are.")
 def render(file: TextIO, form: str, pool: str) -> None:
     """Render the workflow in a Conductor's completion.

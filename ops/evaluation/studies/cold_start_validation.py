@@ -16,7 +16,7 @@ MIN_VALID_SHARE = 0.95
 @observation(
     "Cold-start validation",
     40,
-    description="the policy before GRPO writes one workflow for each of up to 100 problems that it was not taught, drawn "
+    about="the policy before GRPO writes one workflow for each of up to 100 problems that it was not taught, drawn "
     "as GRPO draws and greedily; no worker is asked",
     after="base_policy",
 )

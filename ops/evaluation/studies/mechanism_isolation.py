@@ -70,7 +70,7 @@ def fix_access(access: Access) -> RewriteWorkflow:
 @intervention(
     "One mechanism frozen at a time",
     30,
-    description="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
+    about="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
     "the policy uses them; the other two stay as it wrote them",
 )
 def mechanism_isolation(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:

@@ -22,7 +22,7 @@ def assign_all_steps(worker: int) -> RewriteWorkflow:
 @intervention(
     "All steps to one worker",
     10,
-    description="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
+    about="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
 )
 def one_worker(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return one arm per worker; the best single worker is marked in the name of its arm."""

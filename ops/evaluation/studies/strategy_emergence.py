@@ -52,7 +52,7 @@ def list_appearances(curve: Sequence[CurveLine]) -> list[Appearance]:
 @observation(
     "Strategy emergence",
     50,
-    description=f"the first {LISTED_PATTERNS} distinct patterns of GRPO's rollouts and the step in which each appeared; the "
+    about=f"the first {LISTED_PATTERNS} distinct patterns of GRPO's rollouts and the step in which each appeared; the "
     "patterns' entropy beside the reward",
     after="conductor",
 )

@@ -17,7 +17,7 @@ def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
 @intervention(
     "Workers without subtasks",
     20,
-    description=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
+    about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
 )
 def without_subtasks_served(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return the arm that removes every subtask."""

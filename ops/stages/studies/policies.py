@@ -37,7 +37,7 @@ from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
 from ops.stages.evaluation import open_writer_and_team
-from ops.stages.making import StudyContext, make_rows_once
+from ops.stages.study_context import StudyContext, make_rows_once
 from ops.training.cold_start.validation import held_out, validate
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient

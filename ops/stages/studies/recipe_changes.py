@@ -18,7 +18,7 @@ from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
 from ops.results.table import Rows, joined
 from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.making import StudyContext, find_finished_run, train_policy
+from ops.stages.study_context import StudyContext, find_finished_run, train_policy
 from ops.stages.responses import answer_evaluation_questions
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RunResult, read_curve

@@ -16,7 +16,7 @@ from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import column_counts
-from ops.stages.making import StudyContext, find_finished_run, make_rows_once
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once
 
 
 def check_recipe(setup: Setup) -> None:

@@ -16,7 +16,7 @@ from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import StudyInputs
 from ops.grading.answer_clusters import find_largest_cluster
 from ops.results.outcome_rows import OutcomeRow
-from ops.stages.making import StudyContext
+from ops.stages.study_context import StudyContext
 from ops.stages.studies.policies import answer_with_texts
 
 QUARTERS = 4

@@ -8,7 +8,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
 from ops.evaluation.study import Intervention, Observation
-from ops.stages.making import StudyContext
+from ops.stages.study_context import StudyContext
 from ops.stages.studies import policies, recipe_changes, rounds, samples, subsets
 
 

@@ -25,7 +25,7 @@ from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import accuracy, by_question
-from ops.stages.making import StudyContext, find_finished_run, make_rows_once, train_policy, train_on_subsets
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_policy, train_on_subsets
 from ops.workers.client import WorkerClient
 from ops.workers.providers import price_of
 from ops.workflow.cards import WorkerCard, load_cards

@@ -235,7 +235,7 @@ def test_the_cheapest_of_equals_is_chosen() -> None:
 def test_the_set_makes_at_most_the_planned_calls_for_any_pool(
     monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(best_static, "SAMPLE", 12)
+    monkeypatch.setattr(best_static, "TRIED_PROBLEMS", 12)
     client, entry = Client(), entry_of("best_static")
     entry.prepare(known(client, [problem(i, split="train") for i in range(12)], names))
     alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]

@@ -49,7 +49,7 @@ from ops.precaching.precache import write_responses
 from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
-from ops.stages.making import StudyContext
+from ops.stages.study_context import StudyContext
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
 from ops.stages.studies.policies import read_untaught_problems
@@ -302,7 +302,7 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     questions = sum(map(len, read_evaluation_questions(scored.setup.workspace, RECIPE).values()))
     veiled = 2  # completions of a confidential benchmark are not stored: generated and executed again
     assert len(client.asked) == 3 * questions + veiled
-    monkeypatch.setattr(policies, "stored_scores", None)  # a call would fail
+    monkeypatch.setattr(policies, "read_policy_scores", None)  # a call would fail
     assert scored.run("one_worker", Silent()) == found
 
 

@@ -144,7 +144,7 @@ def trained(right: Right, penalty: float = mas_router.COST_PENALTY, kinds: tuple
 
 
 def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 22)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 22)
     method, asked = trained(NOISY), problems(["fruit"], 80, seed=7)
     flows = [branches[0] for branches in method.branches(asked, 0)]
     voting = [flow for flow in flows if flow.steps[-1].subtask == "Take the most common answer."]
@@ -153,19 +153,19 @@ def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_asks_one_worker_where_calls_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 10)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 10)
     method = trained(NOISY, penalty=0.5)
     assert {len(branches[0].steps) for branches in method.branches(UNSEEN, 0)} == {1}
     assert method.detail == "single 100%"
 
 
 def test_it_gives_each_kind_to_its_specialist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 10)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 10)
     assert accuracy(trained(SPECIALISTS, kinds=("fruit", "metal")), UNSEEN, SPECIALISTS) > 0.9
 
 
 def test_its_calls_are_bounded_and_its_seed_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 4)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 4)
     even: Right = {name: {"fruit": 0.5, "metal": 0.5} for name in "abc"}
     made = []
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_its_calls_are_bounded_and_its_seed_decides(monkeypatch: pytest.MonkeyPa
 
 
 def test_it_takes_three_problems_and_keeps_to_the_most_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 4)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 4)
     own = known(MIX[:3], SPECIALISTS, client=Client(MIX[:3], SPECIALISTS))
     short = replace(own, team=replace(own.team, prompting=own.team.prompting.model_copy(update={"max_steps": 2})))
     flows = [branches[0] for branches in mas_router.train_mas_router(short).branches(UNSEEN, 0)]

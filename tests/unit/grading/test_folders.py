@@ -80,7 +80,7 @@ def ended_process() -> int:
 
 def left_by(pid: int, place: Path, name: str = "abc") -> Path:
     """Make a program's folder of a process with this number."""
-    folder = place / f"podium-sandbox-{folders._process_space()}-{pid}-1.00-{name}"
+    folder = place / f"podium-sandbox-{folders._find_pid_namespace()}-{pid}-1.00-{name}"
     folder.mkdir()
     return folder
 
@@ -204,13 +204,13 @@ def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_w
         return remove(folder)
 
     tmp_path.chmod(0o1777)
-    monkeypatch.setattr(folders, "remove", late)
+    monkeypatch.setattr(folders, "remove_folder", late)
     assert folders.remove_abandoned_folders(tmp_path) == [left]
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
 def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
-    here = folders._process_space()
+    here = folders._find_pid_namespace()
     names = (
         "podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc",
         f"podium-sandbox-{here}-{'9' * 5000}-1.00"[:250], f"podium-sandbox-{here}-1-nan-abc",

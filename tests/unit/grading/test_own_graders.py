@@ -48,7 +48,7 @@ def grade(problem, answer):
 def a_new_process() -> None:
     """What another test's process remembers of its functions is unknown to this one."""
     grading._MEMO.clear()
-    function._ENDED.clear()
+    function._HAS_ENDED.clear()
 
 
 def graded_by(body: str, **fields: Any) -> Problem:
@@ -142,7 +142,7 @@ def test_a_function_that_hangs_is_stopped_once_until_its_source_changes(
     case: Stopped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, runs: list[Any], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(function.LIMITS, "call", QUICK)
-    monkeypatch.setattr(function, "slowness", lambda: 1.0)
+    monkeypatch.setattr(function, "measure_slowness", lambda: 1.0)
 
     def judged(source: str) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Grade each answer as a new process would, which has the stored verdicts alone."""
@@ -159,7 +159,7 @@ def test_a_function_that_hangs_is_stopped_once_until_its_source_changes(
             grade_many([(problem, first)], rerun_failures=True)
             assert len(runs) == before, "not even where reasons are asked for in full"
         grading._MEMO.clear()
-        function._ENDED.clear()
+        function._HAS_ENDED.clear()
         return tuple(scores), tuple(counts)
 
     hanging = HANGING.format(case.hangs)

@@ -244,7 +244,7 @@ return [read, written, called, libc.kill({os.getpid()}, 0) == 0, opened('mine', 
 def test_the_kernels_own_files_are_not_written(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root a write to /proc/sys/kernel/core_pattern would run a command on the host."""
     if not apart:
-        monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
+        monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "no other user")
     body = f"return [path for path in {KERNEL_FILES} if opened(path) or opened(path, new)]"
     assert value(body) == ["ok", []]
 
@@ -274,7 +274,7 @@ def test_a_program_makes_no_user_namespace(
     if wall == "limits":
         request.getfixturevalue("limits_alone")
     elif wall == "shared user":
-        monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
+        monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "no other user")
     not_permitted, not_implemented = [False, 1], [False, 38]
     assert value(NAMESPACES) == ["ok", [not_permitted] * 3 + [not_implemented, not_permitted]]
 
@@ -297,8 +297,8 @@ return [{int(status[name], 16) for name in names}, int(status['NoNewPrivs']), se
 def test_as_root_a_machine_that_allows_no_other_user_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(walls, "_root_kept", lambda chosen: "setpriv: no such file")
-    monkeypatch.setattr(walls._CHOSEN, "noted_root", False)
+    monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "setpriv: no such file")
+    monkeypatch.setattr(walls._SETTINGS, "has_warned_of_root", False)
     for _ in range(2):
         assert value("return 1") == ["ok", 1]
     said = capsys.readouterr().err

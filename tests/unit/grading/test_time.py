@@ -29,7 +29,7 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """One CPU second for every kind, on a machine as fast as the reference."""
     for kind, limits in code.LIMITS.items():
         monkeypatch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=200))
-    monkeypatch.setattr(code, "slowness", lambda: 1.0)
+    monkeypatch.setattr(code, "measure_slowness", lambda: 1.0)
 
 
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS), (UNIT, BURNS)])
@@ -97,15 +97,15 @@ def test_turns_alone_begin_when_the_others_have_ended() -> None:
 
 
 def test_limits_grow_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch, runs: list[Any]) -> None:
-    monkeypatch.setattr(code, "slowness", lambda: 3.0)
+    monkeypatch.setattr(code, "measure_slowness", lambda: 3.0)
     assert grade(make_code_problem(CALL), fenced(BURNS.format(seconds=3) + "\n# on a slow machine")).score == 1.0
     assert [run.limits.cpu_s for run in runs] == [3.0]
 
 
 def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([0.5, 0.4, 0.2, 0.9, 0.3])
-    monkeypatch.setattr(code, "REFERENCE_S", 0.1)
-    monkeypatch.setattr(code, "_measured", lambda: next(measured))
+    monkeypatch.setattr(code, "REFERENCE_LOOP_S", 0.1)
+    monkeypatch.setattr(code, "_time_reference_loop", lambda: next(measured))
     SLOWNESS.cache_clear()
     try:
         assert SLOWNESS() == pytest.approx(2.0)

@@ -135,9 +135,9 @@ def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
             (tmp_path / "new_library-1.0.dist-info").mkdir()
             own = verdicts.program_libraries(problem.benchmark)
             more = Libraries((*own.folders, str(tmp_path)), own.command_folder, own.environment)
-            monkeypatch.setattr(verdicts, "libraries", lambda _: more)
+            monkeypatch.setattr(verdicts, "program_libraries", lambda _: more)
         case "isolation":
-            monkeypatch.setattr(verdicts, "accepted_wall", lambda: "another wall")
+            monkeypatch.setattr(verdicts, "choose_isolation", lambda: "another wall")
     assert graded(program, problem)[1] == 1
 
 
@@ -153,7 +153,7 @@ def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
         sandbox.SandboxResult([["error", "RuntimeError: can't start new thread"]], "", 0.0),
         sandbox.SandboxResult([["error", "exit status 2"]], "", 0.0),
     ],
-    ids=lambda result: result.why or str(result.results),
+    ids=lambda result: result.error or str(result.results),
 )
 def test_what_a_machine_may_have_caused_is_not_kept(
     result: sandbox.SandboxResult, monkeypatch: pytest.MonkeyPatch, graded: Graded

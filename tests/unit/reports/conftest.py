@@ -83,7 +83,7 @@ def evidence() -> Evidence:
         curves={"conductor": curve()},
         answers=answers,
         experiments={
-            name: Experiment(entry.title, entry.description, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
+            name: Experiment(entry.title, entry.about, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
             for name, entry in STUDIES.items()
         },
         retrained=("prompting_and_size",),

@@ -192,13 +192,13 @@ def endpoint() -> Iterator[str]:
 ASK = """
 import json, sys, time
 time.sleep = lambda seconds: None  # between two tries of the hub's library
-from ops.benchmarks.hub import Hub, UpstreamSplit
+from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.core.errors import DataError
 for asked in sys.argv[1:]:
     name, revision = asked.split("@")
-    hub = Hub(name, {"test": UpstreamSplit(None, "test")}, ("id", "problem", "answer"), "")
+    hub = HubDataset(name, {"test": UpstreamSplit(None, "test")}, ("id", "problem", "answer"), "")
     try:
-        print(json.dumps(["rows", [row.values["problem"] for row in hub.rows("test", revision)]]))
+        print(json.dumps(["rows", [row.values["problem"] for row in hub.load_rows("test", revision)]]))
     except DataError as error:
         print(json.dumps([type(error).__name__, str(error)]))
 """

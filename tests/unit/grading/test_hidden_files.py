@@ -232,14 +232,14 @@ def test_two_processes_grade_from_one_file_at_once(folder: Path, tmp_path: Path)
 
 
 WRITE = """
-def killed(test, real=hidden_tests._text, seen=[]):
+def killed(test, real=hidden_tests._encode_test, seen=[]):
     seen.append(test)
     if len(seen) == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(test)
-hidden_tests._text = killed
+hidden_tests._encode_test = killed
 tests = [CodeTest("call", f"f({n})", str(n * n), True) for n in (2, 3, 4)]
-hidden_tests.set_apart(make_code_problem(*tests), root)
+hidden_tests.extract_hidden_tests(make_code_problem(*tests), root)
 """
 
 

@@ -14,12 +14,12 @@ from assets.resources import Podium, Reporter, calls_of_run, servers
 from ops.config.studies import STUDIES as FILE
 from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
 from ops.core.errors import DataError, PodiumError
-from ops.evaluation.stored_studies import StudyInputs, Study
+from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
 from ops.planning.requirements import Need
-from ops.stages.study_context import StudyContext
 from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
+from ops.stages.study_context import StudyContext
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import Counts
 

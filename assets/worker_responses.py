@@ -17,7 +17,7 @@ from ops.precaching.profiles import profile_workers
 from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.standing import required
 from ops.stages.data import are_precached, data_files
-from ops.stages.responses import estimate_responses, materialize_responses, find_other_worker_folders
+from ops.stages.responses import estimate_responses, find_other_worker_folders, materialize_responses
 
 
 @dg.asset(

@@ -18,7 +18,11 @@ from ops.grading import find_available_isolation
 
 
 def _bubblewrap() -> str:
-    return "" if find_available_isolation() == "bubblewrap" else "bubblewrap does not work on this machine (Debian: bubblewrap)"
+    return (
+        ""
+        if find_available_isolation() == "bubblewrap"
+        else "bubblewrap does not work on this machine (Debian: bubblewrap)"
+    )
 
 
 def _postgres() -> str:

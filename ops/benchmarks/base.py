@@ -1,4 +1,4 @@
-"""`Benchmark`: the definition of a benchmark, and the loading of its problems from any source."""
+"""The definition of a benchmark, and the loading of its problems from any source."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from ops.grading import GRADERS
 from ops.grading.hidden_tests import extract_hidden_tests
 
 EVALUATION_SEED = 0
-"""Seed of evaluation questions, which do not depend on a recipe's seed, so that scores of all seeds and versions stay
-paired."""
+"""The seed of evaluation questions. It does not depend on the recipe, so that the scores of all seeds and versions are
+of the same questions."""
 EMBEDDED_TRAIN, EMBEDDED_TEST = 1000, 100
-"""The default number of problems of the embedded families."""
+"""The default numbers of problems of the embedded families, for training and for evaluation."""
 
 
 def keep_row_unchanged(row: Row) -> Row:
-    """The adapter of a benchmark whose files already have Podium's row shape."""
+    """Return the row unchanged: the adapter of a benchmark whose files already have Podium's columns."""
     return row
 
 
 class UpstreamItem(NamedTuple):
-    """The upstream item of a problem: a pattern of ids (case folded) whose group names the item in `dataset`.
+    """The rule that finds the item of an upstream dataset from a problem's id.
 
-    An id alone is not enough: `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. A
-    pattern matches only ids that identify their item in every split.
+    `pattern` matches the id (case folded), and its group names the item in `dataset`. An id alone is not enough,
+    because `mmlu-17` of one upstream split is another question than `mmlu-17` of the next. The pattern matches only ids
+    that identify their item in every split.
     """
 
     dataset: str
@@ -44,8 +45,10 @@ class UpstreamItem(NamedTuple):
 
 
 class LoadedSplit(NamedTuple):
-    """One split of a source: valid problems, malformed rows, and the number of rows. `set_aside`: problems that are
-    valid except that their graders reject their gold answers."""
+    """One split of a source: the valid problems, the errors of malformed rows, and the number of rows.
+
+    `failing_gold` are the errors of rows that are valid except that the grader rejects their gold answer.
+    """
 
     problems: list[Problem]
     rejected: list[RowError]
@@ -55,54 +58,57 @@ class LoadedSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark: its questions, grading, source and caveats.
+    """The definition of one benchmark: its questions, its grader, its source and its caveats.
 
-    `from_hub` turns a row of the hub's dataset into the shape of our files (`id, question, choices, answer, tests,
-    subject, level`); `adapt` turns a row of that shape into the input of `rows.make_problem`.
+    `from_hub` converts a row of the hub's dataset to the columns of our files (`id, question, choices, answer, tests,
+    subject, level`), and `adapt` converts such a row to the input of `source_rows.make_problem`.
     """
 
     name: str
     domain: Domain
     grader: GraderName
     task: str
-    """The task shown to a worker; the form of the answer follows from the grader (`Grader.form`)."""
+    """The task that a worker sees, in words; the form of the answer follows from the grader (`Grader.answer_format`).
+    """
     licence: str
     citation: str
     cautions: tuple[str, ...]
     hub: HubDataset
     from_hub: Callable[[Row], Row]
     position: int = 1000
-    """The benchmark's order among those that are trained on, or among the others; by name where it is equal."""
+    """The benchmark's position in lists, among those that are trained on or among the others; equal positions are
+    sorted by name."""
     adapt: Callable[[Row], Row] = keep_row_unchanged
     is_confidential: bool = False
-    """Questions must never be printed or republished (see `privacy`)."""
+    """True if questions must never be printed or republished."""
     has_hidden_tests: bool = False
-    """Scores are on hidden tests; on public tests alone they would be higher (`registry.graded_on`)."""
+    """True if scores are measured on hidden tests; on public tests alone they would be higher."""
     upstream: UpstreamItem | None = None
-    """None: ids do not identify the upstream item."""
+    """The rule that finds the upstream item of a problem; None if ids do not identify it."""
     releases: Mapping[Split, str] = field(default_factory=dict)
-    """The release of each split, for benchmarks that are published as dated releases."""
+    """Split → its default release, for benchmarks that are published as dated releases."""
 
     def __post_init__(self) -> None:
         check_names("grader", "ops.grading.graders", [self.grader])
 
     @property
     def has_training_split(self) -> bool:
-        """Return whether it has a training split; benchmarks for evaluation only have none."""
+        """True if the benchmark has a training split; otherwise it is used for evaluation only."""
         return "train" in self.hub.splits
 
     @property
     def splits(self) -> tuple[Split, ...]:
+        """The splits that the benchmark has."""
         return ("train", "test") if self.has_training_split else ("test",)
 
     def grader_name(self, source: BenchmarkSource) -> GraderName:
-        """Return the name of the grader: the recipe's, or the benchmark's own."""
+        """Return the name of the grader: the recipe's if it states one, otherwise the benchmark's."""
         return self.grader if source.grader is None else source.grader.kind
 
     def release(self, split: Split, source: BenchmarkSource) -> str:
-        """Return the release of `split`; "" if there are none (or for embedded problems).
+        """Return the release of `split`; "" for embedded problems or a benchmark without releases.
 
-        Raises `ConfigError` if both splits would be of one release.
+        Raises `ConfigError` if both splits would be of the same release.
         """
         if not self.releases or source.source == "embedded":
             return ""
@@ -114,15 +120,21 @@ class Benchmark:
         return releases[split]
 
     def load(
-        self, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int, hidden_tests_folder: Path | None = None
+        self,
+        split: Split,
+        source: BenchmarkSource,
+        workspace: Workspace,
+        seed: int,
+        hidden_tests_folder: Path | None = None,
     ) -> LoadedSplit:
-        """The split's problems and its malformed rows; `source`: where they come from, and how many.
+        """Load the problems of a split, and list its malformed rows.
 
-        `tests`: the folder into which hidden tests are written, row by row; None: they are counted only.
+        `source` says where the rows come from and how many are wanted. `hidden_tests_folder` is the folder into which
+        hidden tests are written, row by row; None only counts them.
 
-        The same arguments give the same problems. A cap takes a seeded sample, in file order; the seed moves
-        training candidates only (`EVALUATION_SEED`). Raises `DataError` naming file, place and remedy where a
-        source as a whole cannot be used, `ConfigError` where the recipe cannot be followed.
+        The same arguments give the same problems. A limit on their number takes a seeded sample, in file order; the
+        seed affects training candidates only (`EVALUATION_SEED`). Raises `DataError`, which names file, place and
+        remedy, if the source as a whole cannot be used, and `ConfigError` if the recipe cannot be followed.
         """
         if split == "train" and not self.has_training_split:
             raise DataError(self.name, "split 'train'", "is for evaluation only", "Train on another benchmark")
@@ -132,7 +144,9 @@ class Benchmark:
         cap = source.train if split == "train" else source.test
         seed = seed if split == "train" else EVALUATION_SEED
         if source.source == "embedded":
-            problems = self._generate_embedded(split, cap or (EMBEDDED_TRAIN if split == "train" else EMBEDDED_TEST), seed)
+            problems = self._generate_embedded(
+                split, cap or (EMBEDDED_TRAIN if split == "train" else EMBEDDED_TEST), seed
+            )
             return LoadedSplit([_with_recipe_grader(problem, source) for problem in problems], [], len(problems))
         release = self.release(split, source)
         rows, shaped = (
@@ -144,7 +158,7 @@ class Benchmark:
         return loaded._replace(problems=sample_problems(loaded.problems, cap, seed))
 
     def convert_rows(self, rows: Iterable[Row], split: Split) -> list[Problem]:
-        """Checked problems of rows in our file shape. Raises `RowError` at the first malformed one."""
+        """Return the checked problems of rows in Podium's columns. Raises `RowError` at the first malformed row."""
         once = UniqueIdCheck()
         return [self._convert_row(once.check(row), split, "", BenchmarkSource()) for row in rows]
 
@@ -211,7 +225,8 @@ class Benchmark:
         return self.hub.splits[split].select(list(rows), ", ".join(names))
 
     def check_source(self, split: Split, source: BenchmarkSource) -> None:
-        """Ask the hub whether it has `split` at the pinned revision, and load no row; other sources are not checked.
+        """Ask the hub whether it has `split` at the pinned revision, without loading a row; other sources are not
+        checked.
 
         Raises `ConfigError` without a revision, and `DataError` if the hub cannot be reached or refuses.
         """
@@ -237,7 +252,7 @@ def _with_recipe_grader(problem: Problem, source: BenchmarkSource) -> Problem:
 
 
 def sample_problems(problems: list[Problem], count: int | None, seed: int) -> list[Problem]:
-    """Return a seeded sample of at most `count`, in the given order; None or enough: all."""
+    """Return a seeded sample of at most `count` problems, in the given order; None returns all."""
     if count is None or len(problems) <= count:
         return problems
     names = [problem.id for problem in problems]

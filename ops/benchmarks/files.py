@@ -1,6 +1,6 @@
-"""Benchmark files as rows: JSON lines, CSV and Parquet, distinguished by their suffix.
+"""Read benchmark files as rows: JSON lines, CSV and Parquet, distinguished by the suffix of the file's name.
 
-Rows are read one at a time, so a malformed row does not stop the others.
+Rows are read one at a time, so that a malformed row does not stop the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ops.benchmarks.source_rows import Row, RowError
 from ops.core.errors import DataError
 
 RowOrError = Row | RowError
-"""A row, or the error of an invalid line."""
+"""A row, or the error of a line that is no row."""
 MAX_CELL_CHARS = 256 * 1024 * 1024
 """Maximum characters of a CSV cell; hidden tests of a program can have many megabytes."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -28,7 +28,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 def scan_rows(file: Path) -> Iterator[RowOrError]:
-    """Give the rows of a file, with an error in place of each malformed line; blank lines are skipped.
+    """Yield the rows of a file, with an error in place of each malformed line; blank lines are skipped.
 
     Raises `DataError` for a file that is unusable as a whole: missing, of an unknown type, truncated, not a table, or
     without rows.
@@ -55,7 +55,7 @@ def scan_rows(file: Path) -> Iterator[RowOrError]:
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """Return the rows of a file without malformed ones. Raises `DataError` at the first malformed row."""
+    """Yield the rows of a file. Raises `DataError` at the first malformed row."""
     for row in scan_rows(file):
         if isinstance(row, RowError):
             raise row

@@ -1,4 +1,4 @@
-"""Which graders judge a set of questions, and responses that were judged by the graders as they are now."""
+"""The keys of the graders that grade a set of questions, and the responses that the present graders have graded."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ log = logging.getLogger(__name__)
 
 REGRADE_NOTICE = "the answers are graded again, and no worker is paid for an answer that is stored"
 GRADER_KEY = "grader"
-"""The name of the graders' key in the key of a table."""
+"""The field of a table's key that names the graders."""
 
 
 def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
-    """Use a recipe's settings of grading and its benchmarks' own graders in this process (`ops.grading.configure`)."""
+    """Apply a recipe's grading settings and its benchmarks' custom graders in this process (see
+    `ops.grading.configure`)."""
     grading, graders = recipe.grading, map(make_custom_grader, recipe.own_graders)
     configure(root, grading.isolation, grading.environments, verdicts, graders)
 
 
 def make_custom_grader(settings: BenchmarkGrader) -> CustomGrader:
-    """Return what grading needs to know of a benchmark's own grader."""
+    """Return the settings of a custom grader as the plain values that grading uses."""
     if isinstance(settings, JudgeGrader):
         return CustomGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
     return CustomGrader(settings.version, settings.file, settings.function, settings.source)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
-    """Return the graders of these questions with their versions: `math:1f2e3d4c5b6a7980 text:…`.
+    """Return the graders of these questions with their versions, such as `math:1f2e3d4c5b6a7980 text:…`.
 
-    A benchmark's own grader has the version of what its recipe says, too. With `setup` the version of a grader that
+    The version of a custom grader also covers what the recipe says about it. With `setup` the version of a grader that
     runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
-    machine with the same libraries for grading, which the files of `data/` need.
+    machine with the same libraries for grading, as the files of `data/` need it.
     """
     return " ".join(sorted({_format_grader_key(*part, setup) for part in _list_key_parts(questions)}))
 
@@ -57,8 +58,11 @@ def _list_key_parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, s
 
 
 def graders_key_of_file(problems: Path) -> str:
-    """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
-    reads the problems reports. Raises `OSError` for a missing file."""
+    """Return the key of the graders of the problems in a file.
+
+    Returns "" for a file that is not readable, which the stage that reads the problems reports. Raises `OSError` for a
+    missing file.
+    """
     status = problems.stat()
     parts = _list_key_parts_of_file(problems, status.st_ino, status.st_size, status.st_mtime_ns)
     return " ".join(sorted({_format_grader_key(*part, None) for part in parts}))
@@ -66,7 +70,7 @@ def graders_key_of_file(problems: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _list_key_parts_of_file(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
-    """Read a file once for each state of it, which the last arguments are."""
+    """Read a file once for each state of it, which the last arguments describe."""
     try:
         return _list_key_parts(read_problems(problems))
     except DataError:
@@ -81,13 +85,13 @@ def _format_grader_key(grader: str, benchmark: str, own: str, setup: Setup | Non
 
 
 def default_graders_key(benchmarks: Iterable[str]) -> str:
-    """Return the key of the graders of these benchmarks' own entries, as they are now."""
+    """Return the key of the default graders of these benchmarks, in their present version."""
     names = {BENCHMARKS[name].grader for name in benchmarks if name in BENCHMARKS}
     return " ".join(sorted(_format_grader_key(name, "", "", None) for name in names))
 
 
 def is_graded_by_current_graders(key: Key) -> bool:
-    """Return whether a table with this key was judged by the graders as they are now."""
+    """Return whether a table with this key was graded by the present versions of its graders."""
     if GRADER_KEY not in key:
         return False
     keys = [part.split(":") for part in key[GRADER_KEY].split()]
@@ -95,8 +99,11 @@ def is_graded_by_current_graders(key: Key) -> bool:
 
 
 def prepare_tables(tables: Mapping[Path, Key]) -> None:
-    """Look at the tables of these keys before they are made again: set damaged ones aside, and name in one line
-    those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
+    """Examine the existing tables of these keys before they are made again.
+
+    Damaged tables are renamed, and one warning names the tables that another version of a grader has graded. Raises
+    `DataError` for a file that this user may not read.
+    """
     others = []
     for file, key in tables.items():
         set_aside_if_damaged(file)
@@ -110,7 +117,7 @@ def prepare_tables(tables: Mapping[Path, Key]) -> None:
 def read_graded_responses(folder: Path) -> list[ResponseRow]:
     """Return all precached responses below a folder (or of one file), sorted.
 
-    Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
+    Raises `DataError` for a file that is not such a table, or that another version of a grader has graded.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
         if not is_graded_by_current_graders(key_of(file, REMEDY)):

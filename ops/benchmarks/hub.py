@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut upstream splits into Podium's.
+"""Load datasets from the Hugging Face hub at a pinned revision, and divide upstream splits into Podium's splits.
 
 Tested against local folders and a stand-in server on loopback; not tried against the live hub.
 """
@@ -33,11 +33,11 @@ class HubChanged(DataError):
 
 @dataclass(frozen=True)
 class UpstreamSplit:
-    """The upstream source of one split: configuration, split, and the share of it.
+    """The upstream source of one split: its configuration and split, and the share of it that is used.
 
-    `first` and `count` cut a fixed, seedless shuffle of the rows, so that the held-out part of a
-    benchmark with a single upstream split is the same for everyone and for ever. `count` None: all.
-    `rows` is the number of problems that the split is published with.
+    `first` and `count` select rows from a fixed shuffle without a seed, so that the held-out part of a benchmark with a
+    single upstream split is the same for everyone. `count` None selects all rows. `rows` is the number of problems that
+    the split is published with.
     """
 
     config: str | None
@@ -47,7 +47,8 @@ class UpstreamSplit:
     rows: int | None = None
 
     def select(self, items: Sequence[Item], place: str) -> list[Item]:
-        """The part's share of all upstream `items`, in their order. Raises `HubChanged` when there are too few."""
+        """Return this split's share of all upstream `items`, in their order. Raises `HubChanged` if there are too
+        few."""
         if self.count is None:
             return list(items)
         if len(items) < self.first + self.count:
@@ -61,10 +62,10 @@ class UpstreamSplit:
 
 @dataclass(frozen=True)
 class HubDataset:
-    """A dataset on the hub: its id, the source of each split, and the columns that are read.
+    """A dataset on the hub: its id, the upstream source of each split, and the columns that are read.
 
-    `documented_by`: the source of id and columns, since they were not tried against the hub. For a `veiled` dataset
-    (a confidential benchmark's) no error names columns: in a file without a header these are a row.
+    `documented_by` names the source from which id and columns were taken, since they were not tried against the hub.
+    For a confidential benchmark no error names columns, because the columns of a file without a header are a row.
     """
 
     id: str
@@ -73,12 +74,12 @@ class HubDataset:
     documented_by: str
     is_confidential: bool = False
     is_gated: bool = False
-    """Whether the hub provides it only to accounts that have accepted its terms."""
+    """True if the hub provides the dataset only to accounts that have accepted its terms."""
 
     def load_rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
-        """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.
+        """Load the rows of `split`, numbered from 1 in upstream order; `config` replaces the split's configuration.
 
-        Raises `HubUnreachable`, `HubRefused` or `HubChanged`; nothing is written but the hub's own cache.
+        Raises `HubUnreachable`, `HubRefused` or `HubChanged`. Nothing is written except the hub's own cache.
         """
         part = self.splits[split]
         where = self._place(split, config)
@@ -99,9 +100,9 @@ class HubDataset:
         yield from part.select(numbered, place)
 
     def check_split(self, split: Split, revision: str | None, config: str | None = None) -> None:
-        """Ask the hub, or its local cache, for the description of `split` and load no row.
+        """Ask the hub, or its local cache, for the description of `split` without loading a row.
 
-        Raises the errors of `rows` that are known before the rows are loaded.
+        Raises the errors of `load_rows` that are known before rows are loaded.
         """
         where = self._place(split, config)
         with _translate_errors(self.id, where, revision):
@@ -144,7 +145,8 @@ _OFFLINE = (
 
 
 def _raise_hub_error(error: Exception, place: str, where: str, revision: str | None) -> NoReturn:
-    """Return the kind of failure. Only types are named, because Arrow's messages can quote rows."""
+    """Raise the kind of failure that the library's error means. Only types are named, because Arrow's messages can
+    quote rows."""
     from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
     text = str(error)

@@ -1,4 +1,4 @@
-"""Problems as JSON lines, the format between stages, and the files of `data/raw`."""
+"""Problems as files of JSON lines, the format between stages, and the files of `data/raw`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def read_problems(file: Path) -> list[Problem]:
         if file.is_dir():
             raise DataError(file, "", "is a folder in the place of a file", "Move it away, and run the recipe again")
         raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
-    return [_parse_problem(row) for row in check_unique_ids(map(_mark_confidential, read_rows(file)), scope="benchmark")]
+    return [
+        _parse_problem(row) for row in check_unique_ids(map(_mark_confidential, read_rows(file)), scope="benchmark")
+    ]
 
 
 def find_problem(files: Iterable[Path], key: str) -> Problem | None:
@@ -69,9 +71,9 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 
 
 def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
-    """`data/raw/BENCHMARK-SPLIT.jsonl`; for a release `BENCHMARK-RELEASE-SPLIT.jsonl`.
+    """Return the file of a split, `data/raw/BENCHMARK-SPLIT.jsonl`, or `BENCHMARK-RELEASE-SPLIT.jsonl` for a release.
 
-    The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
+    The release is in the name, so that one release is never read in place of another. Raises `ConfigError`.
     """
     release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
     return workspace.data / "raw" / f"{'-'.join(filter(None, (benchmark, release, split)))}.jsonl"
@@ -89,7 +91,7 @@ def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Spli
 
 
 def read_training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """Return the training candidates in `data/raw`, benchmark by benchmark, without those of unseen subjects.
+    """Read the training candidates in `data/raw`, benchmark by benchmark, without those of unseen subjects.
 
     Raises `DataError` and `ConfigError`.
     """
@@ -98,9 +100,10 @@ def read_training_candidates(workspace: Workspace, recipe: Recipe) -> list[Probl
 
 
 def draw_unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, frozenset[str]]:
-    """Return training benchmark → its subjects that `curation.unseen_subjects` and the seed leave out of training.
+    """Return training benchmark → the subjects that are left out of training, drawn by the recipe's seed.
 
-    Raises `DataError` without the raw problems, and `ConfigError` if a benchmark would keep no subject.
+    `curation.unseen_subjects` is their number. Raises `DataError` without the raw problems, and `ConfigError` if a
+    benchmark would keep no subject.
     """
     count, drawn = recipe.curation.unseen_subjects, dict[str, frozenset[str]]()
     if not count:
@@ -115,7 +118,7 @@ def draw_unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, froz
 
 
 def find_untrained_questions(workspace: Workspace, recipe: Recipe, questions: Iterable[Problem]) -> frozenset[str]:
-    """Return the keys of the questions of unseen subjects. Raises as `unseen_subjects`."""
+    """Return the keys of the questions whose subject is left out of training. Raises as `draw_unseen_subjects`."""
     unseen = draw_unseen_subjects(workspace, recipe)
     return frozenset(question.key for question in questions if _has_subject_among(question, unseen))
 
@@ -134,8 +137,7 @@ def _read_train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
 
 
 def read_evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Return benchmark → the test questions of the evaluation: all of the recipe's, or the number that its evaluation
-    sets.
+    """Return benchmark → the test questions that the evaluation asks: all of the recipe's, or the number that it sets.
 
     Raises `DataError`.
     """
@@ -144,8 +146,10 @@ def read_evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str,
 
 
 def select_evaluated_questions(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
-    """Return the evaluated test questions of a benchmark in order; drawn by their keys, so that a larger set contains a
-    smaller one."""
+    """Return the test questions of a benchmark that the evaluation asks, in order.
+
+    They are drawn by their keys, so that a larger set contains a smaller one.
+    """
     most = recipe.evaluation.of(benchmark).most_questions
     if most is None or len(questions) <= most:
         return list(questions)
@@ -154,13 +158,17 @@ def select_evaluated_questions(questions: Sequence[Problem], recipe: Recipe, ben
 
 
 def read_test_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Return benchmark → its test questions, if the recipe has any; training must not use them. Raises `DataError`."""
+    """Return benchmark → all of its test questions, which training must not use; benchmarks without a test split are
+    left out.
+
+    Raises `DataError`.
+    """
     named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
     return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 
 
 def describe_evaluation_tests(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
-    """Return which tests grade `benchmark` (`registry.graded_on`), "" if it hides none. Raises `DataError`."""
+    """Return which tests grade the benchmark's evaluation, in words; "" if it hides no tests. Raises `DataError`."""
     if not BENCHMARKS[benchmark].has_hidden_tests or recipe.benchmarks[benchmark].source == "embedded":
         return ""
     files = raw_files(workspace, recipe, benchmark)

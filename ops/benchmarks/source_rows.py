@@ -1,4 +1,4 @@
-"""Rows of a benchmark: their origin, checks, conversion to a `Problem` with its tests, and seeded order."""
+"""Rows of a benchmark: their origin, their checks, their conversion to problems with tests, and a seeded order."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from ops.core.problem import CodeTest, Domain, GraderName, Problem, Split
 from ops.grading import GRADERS, find_gold_error
 
 MakeError = Callable[[str, str, str], DataError]
+"""Makes the error to raise from a column, the problem and the remedy."""
 TEST_KINDS = ("stdin", "call", "unittest")
 
 
 def parse_code_tests(value: Any, make_error: MakeError) -> tuple[CodeTest, ...]:
-    """The tests of a code row. `fail(column, problem, remedy)` makes the error that is raised.
+    """Return the tests of a code row; `make_error(column, problem, remedy)` makes the error that is raised.
 
-    `value` is a list of our own `{kind, input, output, hidden}`, or `{kind: "unittest", code}`, or
-    `{kind: "stdin" | "functional", fn_name, method, public, private}` with lists of `{input, output}`:
-    a functional input holds one JSON value a line, the arguments in order. Those under `private` are hidden.
+    `value` is a list of `{kind, input, output, hidden}`, or `{kind: "unittest", code}`, or `{kind: "stdin" |
+    "functional", fn_name, method, public, private}` with lists of `{input, output}`. A functional input holds one JSON
+    value a line, the arguments in order. Tests under `private` are hidden.
     """
     if isinstance(value, list):
         tests = tuple(_parse_podium_test(test, make_error) for test in value)
@@ -88,25 +89,26 @@ def _require_text(values: Mapping[str, Any], key: str, fail: MakeError) -> str:
 GRADER_ALIASES = {"mcq": "choice"}
 """Other names of our graders in benchmark files."""
 MAX_TEXT_CHARS = 100_000
-"""Longer texts indicate a damaged file; the longest real question or answer has about 5,000 characters."""
+"""The maximum length of a text; a longer one indicates a damaged file. The longest real question or answer has about
+5,000 characters."""
 _MISSING = "is missing"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _IDENTIFIER = re.compile(r"(?=.*\d|rec[a-z]*[A-Z])[A-Za-z0-9][\w./:-]{0,63}", re.ASCII)
-"""No spaces, and a digit or the form of Airtable's records, which no word of a question has."""
+"""The form of an id: no spaces, and a digit or the form of Airtable's records, which no word of a question has."""
 
 
 def is_identifier(text: object) -> bool:
-    """Return whether `text` can only be an id, which a confidential benchmark's id must be before it is shown."""
+    """Return whether `text` can only be an id; the id of a confidential benchmark must be one before it is shown."""
     return isinstance(text, str) and _IDENTIFIER.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row and where it came from: `place` is a file or a hub id; `line` counts lines or rows from 1.
+    """One row and its origin: `place` is a file or a hub id, and `line` counts lines or rows from 1.
 
-    `part` is a short name of the place and `number` the row's place among its rows, from 1: ids of rows that
-    have none are made of them. `raw` is the text of a line that is no row at all. A `veiled` row's values are
-    never quoted (confidential benchmarks).
+    `source_name` is a short name of the place, and `number` the row's number among its rows, from 1; they form the ids
+    of rows that have none. `raw` is the text of a line that is no row at all. The values of a confidential row are
+    never quoted.
     """
 
     place: str
@@ -123,12 +125,14 @@ class Row:
         return RowError(self, column, problem, remedy)
 
     def quote(self, value: object) -> str:
-        """Return `value` for an error message: at most 40 characters, nothing of a veiled row."""
+        """Return `value` for an error message: at most 40 characters, and nothing of a confidential row."""
         return "(not shown)" if self.is_confidential else f"{value!r:.40}"
 
     def text(self, column: str, *, allow_empty: bool = False) -> str:
-        """Return the column's text, with numbers written out. Raises `RowError` if it is missing, not a text, or
-        empty."""
+        """Return the column's text, with numbers written out.
+
+        Raises `RowError` if it is missing, not a text, or empty.
+        """
         if column not in self.values:
             # Column names can be values too: those of a file without a header are its first row.
             others = "" if self.is_confidential else f"; the row has {', '.join(sorted(self.values)) or 'none'}"
@@ -136,7 +140,7 @@ class Row:
         return self.check_text(column, self.values[column], allow_empty=allow_empty)
 
     def check_text(self, column: str, value: object, *, allow_empty: bool = False) -> str:
-        """Return `value` of `column` as text that can be written. Raises `RowError`."""
+        """Return `value` of `column` as text that can be written to a file. Raises `RowError`."""
         if value is None and allow_empty:
             return ""
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -155,8 +159,10 @@ class Row:
         return value
 
     def identifier(self, column: str) -> str:
-        """Return the row's id in `column`; a veiled row's id must look like one, since ids are shown. Raises
-        `RowError`."""
+        """Return the row's id in `column`. Raises `RowError`.
+
+        The id of a confidential row must look like one, because ids are shown.
+        """
         name = self.text(column)
         if self.is_confidential and not is_identifier(name):
             remedy = (
@@ -166,7 +172,7 @@ class Row:
         return name
 
     def text_or_empty(self, column: str) -> str:
-        """Return the column's text, "" if it is missing or null."""
+        """Return the column's text; "" if it is missing or null."""
         return self.text(column, allow_empty=True) if self.values.get(column) is not None else ""
 
     def parse_structure(self, column: str) -> Any:
@@ -181,12 +187,12 @@ class Row:
             raise self.make_error(column, f"is text but not JSON ({reason})", "Write the list as JSON") from None
 
     def with_values(self, **values: Any) -> Row:
-        """Return the row with columns replaced or added."""
+        """Return the row with these columns replaced or added."""
         return replace(self, values={**self.values, **values})
 
 
 class RowError(DataError):
-    """One row cannot be used; other rows can. Quarantined while a benchmark is loaded."""
+    """The error of one unusable row; other rows can be used. Such rows are quarantined while a benchmark is loaded."""
 
     def __init__(self, row: Row, column: str, problem: str, remedy: str) -> None:
         where = f"{row.unit} {row.line}" + (f", column {column!r}" if column else "")
@@ -195,12 +201,12 @@ class RowError(DataError):
 
     @property
     def is_column_missing(self) -> bool:
-        """Whether the column is missing; if it is missing in every row, the file has another schema."""
+        """True if the column is missing; if it is missing in every row, the file has another schema."""
         return self.problem == _MISSING
 
 
 def make_problem(row: Row, benchmark: str, domain: Domain, grader: GraderName, split: Split) -> Problem:
-    """Return the problem of a checked row. Raises `RowError` with the column and the remedy."""
+    """Check a row and return its problem. Raises `RowError` with the column and the remedy."""
     _check_column(row, "domain", domain, {})
     if not GRADERS[grader].needs_settings:
         _check_column(row, "grader", grader, GRADER_ALIASES)
@@ -227,7 +233,7 @@ def make_problem(row: Row, benchmark: str, domain: Domain, grader: GraderName, s
 
 
 class UniqueIdCheck:
-    """Refuses the second of two rows with one `id`, naming both places.
+    """Refuses a row whose `id` an earlier row has, and names both places.
 
     With a `scope`, ids need to differ only among rows that agree in that column.
     """
@@ -237,7 +243,7 @@ class UniqueIdCheck:
         self._seen: dict[tuple[str, str], Row] = {}
 
     def check(self, row: Row) -> Row:
-        """Return the same row. Raises `RowError`."""
+        """Return the same row. Raises `RowError` if its id was seen before."""
         name = (row.text(self._scope) if self._scope else "", row.text("id"))
         first = self._seen.setdefault(name, replace(row, values={}))
         if (first.place, first.line) != (row.place, row.line):
@@ -249,7 +255,7 @@ class UniqueIdCheck:
 
 
 def check_unique_ids(rows: Iterable[Row], scope: str | None = None) -> Iterator[Row]:
-    """Give the same rows, checked by `UniqueIdCheck`. Raises `RowError`."""
+    """Yield the same rows, checked by `UniqueIdCheck`. Raises `RowError`."""
     return map(UniqueIdCheck(scope).check, rows)
 
 
@@ -295,6 +301,6 @@ Item = TypeVar("Item")
 
 
 def shuffle_by_hash(items: list[Item], names: list[str], seed: int) -> list[Item]:
-    """Return `items` in the order of the SHA-256 of the seed and their names."""
+    """Return `items` in an order that only the seed and their names determine, by SHA-256."""
     keys = {name: hashlib.sha256(f"{seed}:{name}".encode()).digest() for name in names}
     return [item for _, item in sorted(zip(names, items, strict=True), key=lambda pair: keys[pair[0]])]

@@ -1,4 +1,4 @@
-"""The data card: the composition of the training mix and its reasons, in words and tables."""
+"""The data card, which states the composition of the training mix and the reasons for it, in words and tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.signal import Tallies, count_agreements
 
 HISTOGRAM_BINS = 5
-"""Number of columns of a distribution over 0-1."""
+"""The number of columns of a histogram of weights from 0 to 1."""
 
 
 class Selection(NamedTuple):
-    """The candidates, the shortlist, the chosen problems, and the selector's weights (0-1), if any."""
+    """The candidates, the shortlist and the chosen problems, with the selector's weights (0 to 1) if it has any."""
 
     candidates: Sequence[Problem]
     shortlisted: Sequence[Problem]
@@ -28,8 +28,14 @@ class Selection(NamedTuple):
     weights: Mapping[str, float]
 
 
-def render_data_card(selection: Selection, recipe: Recipe, contamination: Mapping[str, Any], tallies: Tallies | None = None) -> str:
-    """Return Markdown: composition, coverage, forecast, agreement of the workers, removals, licences and caveats."""
+def render_data_card(
+    selection: Selection, recipe: Recipe, contamination: Mapping[str, Any], tallies: Tallies | None = None
+) -> str:
+    """Return the data card in Markdown.
+
+    It states the composition, the coverage, the selector's weights, the agreement of the workers, removed candidates,
+    licences and caveats.
+    """
     mix = selection.mix
     parts = [
         f"# Training mix of the recipe `{recipe.name}`",
@@ -92,11 +98,14 @@ def _tabulate_coverage(choice: Selection) -> str:
 
 
 def _describe_weights(choice: Selection, recipe: Recipe) -> list[str]:
-    """Return the distribution of the selector's weights in the shortlist and in the mix."""
+    """Return the section with the distribution of the selector's weights in the shortlist and in the mix, if it has
+    weights."""
     weighing = SELECTORS[recipe.curation.selector].weighting
     if weighing is None or not choice.weights:
         return []
-    words = weighing.explain(SelectionEvidence(recipe.curation, recipe.seed, rollouts_per_question=recipe.grpo.rollouts_per_question))
+    words = weighing.explain(
+        SelectionEvidence(recipe.curation, recipe.seed, rollouts_per_question=recipe.grpo.rollouts_per_question)
+    )
     edges = [f"{place / HISTOGRAM_BINS:.1f}-{(place + 1) / HISTOGRAM_BINS:.1f}" for place in range(HISTOGRAM_BINS)]
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):

@@ -1,10 +1,10 @@
-"""Diverse choice: an even draw over strata (family, subject, level), or a draw that also prefers weight and new words.
+"""Two ways to choose diverse problems: an even draw over strata, and a weighted choice that also prefers new words.
 
-`choose` greedily maximises a sum over strata (subject × level) of the square root of each stratum's total. A problem
-contributes its weight, up to half of which depends on its novelty: the share of its word uni- and bigrams that no
-chosen problem has yet. Because of the root, a stratum's second problem adds less than another stratum's first; because
-of novelty, near repetitions add less. Both only ever lower a gain, so gains can be refreshed lazily and the result is
-that of the plain greedy choice.
+A stratum is a family or subject together with a level. `choose_diverse` greedily maximises a sum over strata of the
+square root of each stratum's total. A problem contributes its weight, up to half of which depends on its novelty: the
+share of its word uni- and bigrams that no chosen problem has yet. Because of the root, a second problem of a stratum
+adds less than the first problem of another one; because of novelty, near repetitions add less. Both only ever lower a
+gain, so gains can be refreshed lazily, and the result is that of the plain greedy choice.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def draw_evenly(
     seed: int,
     stratum_of: Callable[[Problem], Hashable] = stratum,
 ) -> list[Problem]:
-    """Draw at most `count` problems, in the given order, distributed evenly over the strata of `key`.
+    """Draw at most `count` problems, distributed evenly over their strata; return them in the given order.
 
-    Each stratum gets an equal number of places as far as it can fill them. Unfilled places go to other strata, and
-    remaining places to strata chosen by the seed. Within a stratum the seed chooses. The result depends on the
-    problems' names, not on their order.
+    `stratum_of` maps a problem to its stratum. Each stratum gets an equal number of places as far as it can fill them.
+    Unfilled places go to other strata, and remaining places to strata chosen by the seed. Within a stratum the seed
+    chooses. The result depends on the problems' names, not on their order.
     """
     ranked = shuffle_by_hash(list(problems), [problem.key for problem in problems], seed)
     taken: Counter[Hashable] = Counter()
@@ -51,25 +51,27 @@ def draw_evenly(
 
 
 CANDIDATES_PER_PLACE = 20
-"""Number of candidates that are examined for each place; larger pools are sampled evenly over the strata."""
+"""The number of candidates that are examined for each place; more are first sampled evenly over the strata."""
 MIN_WEIGHT = 1e-3
 """The minimum weight of a problem, so that all places can be filled."""
 REPEATED_WEIGHT_SHARE = 0.5
-"""Share of its weight that a problem without new features keeps, since many problems differ only in their numbers."""
-COVERAGE_DESCRIPTION = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
-"""What `choose` does in addition to weighing, in the words of the data card."""
+"""The share of its weight that a problem without new words keeps, since many problems differ only in their numbers."""
+COVERAGE_DESCRIPTION = (
+    "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
+)
+"""The rule of `choose_diverse`, in the words of the data card."""
 NOVELTY_OFFSET = 5
-"""A feature of only one question is ignored, and this number of features
-counts as covered; otherwise every feature of a short text seems new.
-"""
+"""The number of words that count as covered in every question, so that a short text does not seem entirely new. A word
+that only one question has is ignored."""
 
 Features = NDArray[np.int64]
 
 
 def choose_diverse(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
-    """Choose at most `places` problems, in the given order. `weights`: `BENCHMARK/ID` → at least 0; 1 if absent.
+    """Choose at most `places` problems by weight and diversity; return them in the given order.
 
-    The result depends on the problems' names, texts and weights and on the seed, not on their order.
+    `weights` maps `BENCHMARK/ID` to a weight of at least 0; it is 1 where absent. The result depends on the problems'
+    names, texts and weights and on the seed, not on their order.
     """
     pool = draw_evenly(problems, places * CANDIDATES_PER_PLACE, seed)
     if len(pool) <= places:

@@ -18,7 +18,8 @@ from ops.curation.sketch import Sketch, Sketcher
 
 
 def find_upstream_item(problem: Problem) -> str | None:
-    """Return `DATASET:ITEM`, equal for every copy of one upstream item; None if the id does not identify it."""
+    """Return `DATASET:ITEM`, which is equal for every copy of one upstream item; None if the id does not identify
+    it."""
     entry = BENCHMARKS.get(problem.benchmark)
     rule = entry.upstream if entry else None
     match = rule.pattern.match(problem.id.strip().casefold()) if rule else None
@@ -27,7 +28,7 @@ def find_upstream_item(problem: Problem) -> str | None:
 
 @dataclass(frozen=True)
 class RemovedCandidate:
-    """A removed candidate: the question that it repeats, the kind of repetition, and the similarity (0-1).
+    """A removed candidate: the question that it repeats, the kind of repetition, and the similarity (0 to 1).
 
     `cause` is "contamination" (it repeats an evaluation question) or "duplicate" (another candidate). `kind` is "id"
     (the same upstream item), "exact" (the same text except for case, spacing and punctuation), "near" (word 5-grams;
@@ -43,14 +44,14 @@ class RemovedCandidate:
 
 
 class DecontaminationResult(NamedTuple):
-    """The kept candidates, in the given order, and the removed ones."""
+    """The candidates that were kept, in the given order, and those that were removed."""
 
     kept: list[Problem]
     removed: list[RemovedCandidate]
 
 
 class SeenQuestions:
-    """The questions seen so far, indexed by every kind of repetition.
+    """An index of the questions seen so far, by every kind of repetition.
 
     With a threshold of 1 only equal texts count, and rewordings are not searched for.
     """
@@ -61,7 +62,7 @@ class SeenQuestions:
         self._rewordings = RewordingIndex(frequent_words) if threshold < 1 else None
 
     def add(self, problem: Problem, sketch: Sketch, cause: Cause) -> None:
-        """Add `problem`; `cause`: the reason for which a repetition of it is dropped."""
+        """Add a question; `cause` is the reason for which a later repetition of it is removed."""
         known = SeenQuestion(problem.key, cause)
         if item := find_upstream_item(problem):
             self._items.setdefault(item, known)
@@ -70,7 +71,10 @@ class SeenQuestions:
             self._rewordings.add(known, sketch)
 
     def find(self, problem: Problem, sketch: Sketch) -> Match | None:
-        """Return the question that `problem` repeats, by the most reliable kind: id, text, long passages, wording."""
+        """Return the question that `problem` repeats, if there is one.
+
+        The kinds of repetition are tried from the most to the least reliable: id, text, long passages, wording.
+        """
         if (item := find_upstream_item(problem)) in self._items:
             return Match(self._items[item], "id", 1.0)
         match = self._texts.find(sketch)
@@ -80,13 +84,13 @@ class SeenQuestions:
 def decontaminate(
     candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8
 ) -> DecontaminationResult:
-    """Drop candidates that repeat an evaluation question or an earlier candidate.
+    """Remove candidates that repeat an evaluation question or an earlier candidate.
 
-    The same upstream item is "id"; the same text except for case, spacing and punctuation, or the
-    same long question with other choices, is "exact"; word 5-grams with a Jaccard similarity of at
-    least `threshold` are "near"; a light rewording is "reworded" (not searched for at a threshold
-    of 1). The time is linear in the number of texts as long as few of them are similar. Names
-    define which candidate is earlier, so the order of the candidates does not change the result.
+    The same upstream item is "id"; the same text except for case, spacing and punctuation, or the same long question
+    with other choices, is "exact"; word 5-grams with a Jaccard similarity of at least `threshold` are "near"; a light
+    rewording is "reworded" (not searched for at a threshold of 1). The time is linear in the number of texts as long as
+    few of them are similar. The candidates' names define which one is earlier, so that their order does not change the
+    result.
     """
     sketcher, held_out = Sketcher(threshold), list(evaluation)
     sketches = [sketcher.sketch(problem) for problem in held_out]
@@ -97,7 +101,9 @@ def decontaminate(
     for problem in sorted(candidates, key=lambda problem: problem.key):
         name, sketch = problem.key, sketcher.sketch(problem)
         if match := seen.find(problem, sketch):
-            dropped[name] = RemovedCandidate(name, match.other.reference, match.other.cause, match.kind, match.similarity)
+            dropped[name] = RemovedCandidate(
+                name, match.other.reference, match.other.cause, match.kind, match.similarity
+            )
         else:
             seen.add(problem, sketch, "duplicate")
     kept = [problem for problem in candidates if problem.key not in dropped]
@@ -113,8 +119,10 @@ def find_leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold:
     return [item for item in repeats if item.cause == "contamination"]
 
 
-def build_contamination_report(clean: DecontaminationResult, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:
-    """Return the removals as JSON-ready numbers and pairs: the contents of `data/contamination.json`."""
+def build_contamination_report(
+    clean: DecontaminationResult, candidates: int, evaluation: int, threshold: float
+) -> dict[str, Any]:
+    """Return the removals as numbers and pairs for JSON: the contents of `data/contamination.json`."""
     counts = Counter((item.problem.partition("/")[0], item.cause, item.kind) for item in clean.removed)
     return {
         "threshold": threshold,

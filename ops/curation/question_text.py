@@ -1,4 +1,4 @@
-"""Questions in comparable form: a normal form, word n-grams, and the parts that a light rewording keeps."""
+"""Questions in comparable forms: a normal form, word n-grams, and the parts that a light rewording keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from ops.core.problem import Problem
 
 NGRAM_TOKENS = 5
-"""Number of tokens in one n-gram."""
+"""The number of tokens of an n-gram."""
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|_|[^\w\s]")
 _LATEX_SPACING = re.compile(r"\\(?:[,;:!>()\[\]]|q?quad|displaystyle|textstyle|(?:left|right)(?=[(){}\[\]|./\\<>]))")
 _LATEX_FRACTION = re.compile(r"\\[dt]frac")
@@ -37,18 +37,18 @@ please question select solve state suppose assume tell thank thanks hello help w
 express reduce result show simplify value work write
 """
 _COMMON = frozenset(_ASKING.split())
-"""Function words and words of asking, which a light rewording adds, drops and swaps first."""
+"""Function words and words of asking, which a light rewording adds, drops or swaps first."""
 
 
 class Wording(NamedTuple):
-    """The parts of a question: `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
+    """The parts of a question: its `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
 
     fixed: tuple[str, ...]
     content: frozenset[str]
 
 
 def join_question_and_choices(problem: Problem) -> str:
-    """Return the question and its choices in sorted order: reordering the choices does not make a new question."""
+    """Return the question followed by its choices in sorted order, because reordering choices makes no new question."""
     return "\n".join([problem.question, *sorted(problem.choices)])
 
 
@@ -65,7 +65,7 @@ def make_exact_key(text: str) -> str:
 
 
 def tokenize(text: str) -> list[str]:
-    """Split into words, numbers and single signs, ignoring case and Unicode form: `3x^2` is four tokens."""
+    """Split a text into words, numbers and single signs, ignoring case and Unicode form: `3x^2` is four tokens."""
     return _TOKEN.findall(_fold(text))
 
 
@@ -75,7 +75,7 @@ def _fold(text: str) -> str:
 
 
 def split_wording(words: Sequence[str]) -> Wording:
-    """Return the fixed tokens and content words among a question's `tokens`."""
+    """Return the fixed tokens and the content words among the tokens of a question."""
     fixed: list[str] = []
     content: set[str] = set()
     before = ""
@@ -94,7 +94,8 @@ def split_wording(words: Sequence[str]) -> Wording:
 
 @lru_cache(maxsize=1 << 16)
 def _classify_token(word: str) -> Literal["content", "fixed", "sign", ""]:
-    """Classify a token by its evidence; a "sign" is a hyphen or a slash in prose and an operator in a formula."""
+    """Return the kind of a token; a "sign" is a hyphen or a slash, which is punctuation in prose and an operator in a
+    formula."""
     if word in _NUMBERS or word in _NEGATIONS or word in _SIGNS or word[0].isdigit() or word[-1].isdigit():
         return "fixed"
     if word in "-/":

@@ -1,5 +1,6 @@
-"""Selection: the shortlist (`shortlist_factor` clean, diverse
-candidates per place), and the training mix chosen from it.
+"""Choose the shortlist of clean and diverse candidates, and the training mix from the shortlist.
+
+The shortlist has `shortlist_factor` candidates for each place of the mix.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any, NamedTuple
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Domain, Problem
-from ops.curation.decontaminate import decontaminate, build_contamination_report
+from ops.curation.decontaminate import build_contamination_report, decontaminate
 from ops.curation.selector import SELECTORS, SelectionEvidence
 
 
 class Shortlist(NamedTuple):
-    """The candidates to precache, grouped by domain, and the contamination report."""
+    """The problems to precache, grouped by domain, and the contamination report."""
 
     problems: list[Problem]
     report: dict[str, Any]
@@ -29,10 +30,10 @@ def choose_shortlist(
     seed: int,
     domains: Sequence[Domain] | None = None,
 ) -> Shortlist:
-    """Choose ceil(`per_domain` × `shortlist_factor`) problems per domain, using the selector without responses.
+    """Choose ceil(`per_domain` × `shortlist_factor`) problems per domain with the selector, without responses.
 
-    `domains` None: those of the candidates. A domain with fewer candidates contributes all of them. Raises `DataError`
-    if it has fewer than `per_domain`.
+    `domains` None stands for those of the candidates. A domain with fewer candidates contributes all of them. Raises
+    `DataError` if it has fewer than `per_domain`.
     """
     wanted = dict.fromkeys(problem.domain for problem in candidates) if domains is None else domains
     held_out = [problem for problems in evaluation.values() for problem in problems]
@@ -61,9 +62,9 @@ def _check_enough(domain: Domain, kept: int, before: int, needed: int) -> None:
 def choose_mix(
     shortlisted: Sequence[Problem], evidence: SelectionEvidence, domains: Sequence[Domain] | None = None
 ) -> list[Problem]:
-    """Choose exactly `per_domain` problems per domain, in the shortlist's order, grouped by domain.
+    """Choose exactly `per_domain` problems per domain, grouped by domain and in the shortlist's order.
 
-    `domains` None: those of the problems. Raises `DataError` if a domain has too few.
+    `domains` None stands for those of the problems. Raises `DataError` if a domain has too few.
     """
     wanted = dict.fromkeys(problem.domain for problem in shortlisted) if domains is None else domains
     return [

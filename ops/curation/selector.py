@@ -1,4 +1,5 @@
-"""Selectors: one decorated function per file in `selectors`, their registry, and the forecast that two of them use."""
+"""Selectors, which choose problems: one decorated function per file in `selectors`, their registry, and a shared
+forecast."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from ops.core.registry import Registry
 from ops.curation.signal import Tallies, estimate_group_signals, make_rescue_prior
 
 PAPER_ROLLOUTS_PER_QUESTION = 64
-"""Rollouts per question in the paper (arXiv:2512.04388, A.1)."""
+"""The number of rollouts per question in the paper (arXiv:2512.04388, A.1)."""
 
 
 @dataclass(frozen=True)
 class SelectionEvidence:
-    """The data that a selector may use besides the questions; `group` is the number of rollouts per question."""
+    """The data that a selector may use besides the questions."""
 
     curation: Curation
     seed: int
     tallies: Tallies | None = None
-    """The workers' results; None if no worker has answered yet, as when the shortlist is made."""
+    """The workers' results; None if no worker has answered yet, as for the shortlist."""
     rollouts_per_question: int = PAPER_ROLLOUTS_PER_QUESTION
 
 
 class Weighting(NamedTuple):
-    """The weights (0-1, by problem's key) of a selector, and their title and explanation in the data card."""
+    """The weights of a selector (0 to 1, by the problem's key), with their title and explanation in the data card."""
 
     title: str
     explain: Callable[[SelectionEvidence], str]
@@ -35,7 +36,8 @@ class Weighting(NamedTuple):
 
 
 ChooseProblems = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
-"""(one domain's problems, places, evidence) → at most `places` of them, in the given order."""
+"""The function of a selector: (one domain's problems, places, evidence) → at most `places` of them, in the given order.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,16 @@ class Selector:
     name: str
     choose: ChooseProblems
     description: str
-    """What is preferred and why, as a paragraph of the data card."""
+    """Which problems are preferred and why, as a paragraph of the data card."""
     reads_responses: bool
-    """Whether the mix depends on the workers' responses; otherwise it can be made before any worker is called."""
+    """True if the mix depends on the workers' responses; otherwise it can be made before any worker is called."""
     weighting: Weighting | None
 
 
 def selector(
     description: str, *, reads_responses: bool = False, weighting: Weighting | None = None
 ) -> Callable[[ChooseProblems], Selector]:
-    """Make a function a selector with the function's name, which is also the name of its file."""
+    """Return a decorator that makes a function a selector with the name of the function and of its file."""
 
     def register(choose: ChooseProblems) -> Selector:
         return Selector(choose.__name__, choose, description, reads_responses, weighting)
@@ -66,7 +68,7 @@ SELECTORS = Registry("ops.curation.selectors", Selector)
 
 
 def forecast_signals(problems: Sequence[Problem], evidence: SelectionEvidence) -> dict[str, float]:
-    """Return problem's key → the forecast probability that a group on it disagrees (`estimate_group_signals`)."""
+    """Return problem's key → the forecast probability that the rollouts of a group on it differ in their rewards."""
     second = make_rescue_prior(evidence.curation.rescued)
     keys = [problem.key for problem in problems]
     return estimate_group_signals(evidence.tallies or {}, evidence.rollouts_per_question, second, problems=keys)

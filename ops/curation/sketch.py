@@ -1,4 +1,4 @@
-"""The compared features of a text, computed once: exact keys, hashed n-grams, and the keys of both indexes."""
+"""The features of a question that are compared, computed once: exact keys, hashed n-grams, and keys for the indexes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.core.problem import Problem
-from ops.curation.question_text import NGRAM_TOKENS, Wording, make_exact_key, join_question_and_choices, tokenize, split_wording
+from ops.curation.question_text import (
+    NGRAM_TOKENS,
+    Wording,
+    join_question_and_choices,
+    make_exact_key,
+    split_wording,
+    tokenize,
+)
 
 Hashes = NDArray[np.uint64]
 
 PERMUTATIONS = 128
 MAX_MISS_RATE = 1e-3
-"""Largest share of pairs at the threshold that MinHash-LSH may miss; above the threshold it misses fewer."""
+"""The largest share of pairs at the threshold that MinHash-LSH may miss; above the threshold it misses fewer."""
 LONG_QUESTION_CHARACTERS = 60
-"""Characters without spaces from which an equal question counts as a repetition even with other choices."""
+"""The number of characters without spaces from which an equal question counts as a repetition even with other choices.
+"""
 MIN_FORMULA_TOKENS = 6
-"""Number of different fixed tokens that make a question a formula, which can replace content words."""
+"""The number of different fixed tokens that make a question a formula, which can replace content words."""
 MIN_DISTINGUISHING_TOKENS = 4
-"""Number of fixed tokens that is enough to distinguish questions."""
+"""The number of fixed tokens that is enough to distinguish questions."""
 MAX_FEW_WORDS = 8
 PROBES = 8
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15 ** (i + 1) % 2**64 | 1 for i in range(NGRAM_TOKENS)], dtype=np.uint64)
@@ -35,17 +43,18 @@ class Sketch(NamedTuple):
     keys: tuple[str, ...]
     """Keys that are equal for questions with the same text."""
     grams: Hashes
-    """Sorted, distinct hashes of the text's n-grams: a tenth of the memory of the strings."""
+    """The sorted, distinct hashes of the text's n-grams, which take a tenth of the memory of the strings."""
     bands: list[int]
-    """A key for each band of the n-grams' MinHash: near duplicates share one."""
+    """A key for each band of the n-grams' MinHash; near duplicates share at least one."""
     wording: Wording
     probes: list[int]
-    """Keys of which light rewordings share one."""
+    """Keys of which light rewordings share at least one."""
     choices: frozenset[str]
 
 
 class Sketcher:
-    """Make sketches; each distinct token is hashed once. `threshold`: the Jaccard similarity of near duplicates."""
+    """Computes sketches and hashes each distinct token once; `threshold` is the Jaccard similarity of near
+    duplicates."""
 
     def __init__(self, threshold: float) -> None:
         from datasketch import MinHash
@@ -88,7 +97,8 @@ class _TokenHashes(dict[str, int]):
 
 
 def choose_bands(threshold: float) -> tuple[int, int]:
-    """Return (bands, rows) for MinHash-LSH: the most selective pair that misses at most `MISSED` at the threshold."""
+    """Return (bands, rows) for MinHash-LSH: the most selective pair that misses at most `MAX_MISS_RATE` at the
+    threshold."""
     best = (PERMUTATIONS, 1)
     for rows in range(2, PERMUTATIONS // 2 + 1):
         count = PERMUTATIONS // rows

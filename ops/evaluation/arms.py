@@ -1,4 +1,4 @@
-"""Tables and a picture of the arms of a study: accuracies, paired differences, properties of workflows, and costs."""
+"""Tables and pictures of the arms of a study: accuracies, paired differences, properties of workflows, and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.core.charts import Dots, Plane, Point, png
 from ops.results.leaderboard import Columns, percent, spread
 from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
@@ -35,7 +35,7 @@ MINUS_CONDUCTOR = "minus Conductor"
 """The heading of the column in which an opponent is compared with the Conductor."""
 TableRow = list[str | int | float]
 TRAINED_SUBJECTS, UNSEEN_SUBJECTS = "trained subjects", "unseen subjects"
-"""The in-domain questions of subjects that were trained on, and of those that were not."""
+"""The in-domain questions of subjects that were trained on, and of subjects that were left out of training."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Arm:
 
     name: str
     runs: Sequence[Rows]
-    """Several runs, such as on several worker subsets, count as repeats of the same questions."""
+    """The rows of each run. Several runs, such as on several worker subsets, count as repeats of the same questions."""
     compared_with: Mapping[str, str] = field(default_factory=dict)
-    """Heading of a column (`minus as it is`) → the arm that this arm is compared with in that column."""
+    """Heading of a column (`minus as it is`) → the name of the arm that this arm is compared with in that column."""
     extra_columns: Mapping[str, float | str] = field(default_factory=dict)
     """Heading → value of further columns."""
     unseen_keys: frozenset[str] = frozenset()
-    """Keys of in-domain questions of subjects that this seed did not train on (`curation.unseen_subjects`)."""
+    """The keys of in-domain questions whose subject this seed left out of training (`curation.unseen_subjects`)."""
 
     @cached_property
     def rows(self) -> pl.LazyFrame:
@@ -59,13 +59,16 @@ class Arm:
 
     @cached_property
     def questions(self) -> pl.DataFrame:
-        """A line for each scored question (`by_question`)."""
+        """One line for each scored question (`by_question`)."""
         return by_question(self.rows)
 
     @cached_property
     def statistics(self) -> Mapping[str, float]:
-        """Shares of all rows (`valid`, `right_if_valid`), their mean `steps` and number `unscorable`, the mean `calls`
-        of scored rows, and the `entropy` of patterns in bits."""
+        """Statistics of the arm's rows.
+
+        These are the shares of all rows that are `valid` and `right_if_valid`, their mean `steps`, the number of
+        `unscorable` rows, the mean `calls` of scored rows, and the `entropy` of the patterns in bits.
+        """
         import polars as pl
 
         scored = ~pl.col("unscorable")
@@ -88,14 +91,14 @@ class Arm:
         return sorted(self.questions["benchmark"].unique())
 
     def groups(self, benchmarks: Sequence[str]) -> dict[str, list[str]]:
-        """Return group of questions → its benchmarks, for the groups that have any of these benchmarks of the arm."""
+        """Return group of questions → its benchmarks, for the groups with at least one of these benchmarks."""
         named = group_benchmarks(benchmarks)
         if self.unseen_keys:
             named = dict.fromkeys((TRAINED_SUBJECTS, UNSEEN_SUBJECTS), named["in-domain"]) | {"OOD": named["OOD"]}
         return {name: own for name, own in named.items() if own}
 
     def questions_of_group(self, group: str) -> pl.DataFrame:
-        """Return the questions of a group, or all for a group of whole benchmarks."""
+        """Return the lines of the questions of a group; for a group of whole benchmarks, those of all questions."""
         import polars as pl
 
         if group not in (TRAINED_SUBJECTS, UNSEEN_SUBJECTS):
@@ -104,31 +107,32 @@ class Arm:
         return self.questions.filter(is_unseen if group == UNSEEN_SUBJECTS else ~is_unseen)
 
     def mean_usd(self, benchmarks: Sequence[str]) -> float:
-        """Return the mean cost of a scored answer on these benchmarks in USD."""
+        """Return the mean cost in USD of a scored answer to these benchmarks."""
         return mean_per_answer(self.questions.filter(self.questions["benchmark"].is_in(benchmarks)), "cost_usd")
 
 
 class Findings(NamedTuple):
-    """The results of a study."""
+    """The results of a study: tables, a note and a picture."""
 
     summary: Columns
     details: Columns
-    """A longer table; may be empty."""
+    """A longer table, which may be empty."""
     note: str
     """A note on the data behind the tables."""
     picture: bytes
-    """A PNG."""
+    """A picture as a PNG file."""
     families: Columns = Columns([], [])
-    """A table by family of questions; may be empty."""
+    """A table by family of questions, which may be empty."""
     claims: Columns = Columns([], [])
-    """Some arms beside every opponent, pooled over the seeds; may be empty."""
+    """A table of some arms beside every opponent, pooled over the seeds; it may be empty."""
 
 
 ArmsBySeed = Mapping[int, Sequence[Arm]]
 
 
 def format_arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
-    """Return the name of a policy's arm: after a change of its recipe ("" is none), at a temperature."""
+    """Return the name of a policy's arm, with the change of its recipe ("" for none) and the temperature (if it is not
+    0)."""
     drawn = f", temperature {temperature:g}" if temperature else ""
     return f"{change}: {policy}{drawn}" if change else f"{policy}{drawn}"
 
@@ -136,11 +140,11 @@ def format_arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
 def summarize_arms(
     by_seed: ArmsBySeed, families: Mapping[str, str] | None = None, note: str = "", claimed_names: Sequence[str] = ()
 ) -> Findings:
-    """Summarize the arms of every seed.
+    """Summarise the arms of every seed as the findings of a study.
 
-    With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
-    has a table of the first two arms by family. With `claimed` it has the table `claims` of the arms with these names
-    in place of the details, and the picture shows prices.
+    With several seeds, the details are the table of each seed. With `families` (problem key → family), the findings
+    have a table of the first two arms by family. With `claimed_names` they have the table `claims` of the arms with
+    these names in place of the details, and the picture shows prices.
     """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(int(arm.statistics["unscorable"]) for arm in arms)
@@ -154,11 +158,11 @@ def summarize_arms(
 
 
 def make_arm_table(by_seed: ArmsBySeed) -> Columns:
-    """Make a table with one row per arm: accuracies in per cent and paired differences in points.
+    """Return a table with one row per arm: accuracies in per cent, and paired differences in percentage points.
 
-    Standard errors are over questions for one seed, and over seeds for several. A 95 % interval stands in place of a
-    standard error over questions that misleads (`percent`), or of one over seeds that is 0. An arm with a single seed
-    is compared with the arms of every seed. Columns without any value are left out.
+    Standard errors are over questions for one seed, and over seeds for several. A 95 % interval replaces a standard
+    error over questions that would mislead (`percent`), and one over seeds that is 0. An arm with a single seed is
+    compared with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
@@ -172,7 +176,7 @@ def make_arm_table(by_seed: ArmsBySeed) -> Columns:
 
 
 def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
-    """Return heading → cell of one arm; `seeds` has all arms per seed, `besides` the headings of differences."""
+    """Return heading → cell of one arm; `seeds` has all arms of each seed, `besides` the headings of differences."""
     own = [arms[name] for arms in seeds]
     cells: dict[str, str] = {}
     for group, benchmarks in own[0].groups(own[0].benchmarks).items():
@@ -180,7 +184,9 @@ def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence
         for head in besides:
             others = [arms[own[0].compared_with[head]] for arms in seeds if head in own[0].compared_with]
             pairs = zip(own, others, strict=False)
-            points = [Pairs(arm.questions_of_group(group), other.questions).difference(benchmarks) for arm, other in pairs]
+            points = [
+                Pairs(arm.questions_of_group(group), other.questions).difference(benchmarks) for arm, other in pairs
+            ]
             cells[f"{group} {head}, points"] = _format_over_seeds(points, -1.0) if points else ""
     if own[0].questions.is_empty():
         return cells
@@ -196,7 +202,9 @@ def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence
     cells["USD a question"] = f"{fmean(arm.mean_usd(arm.benchmarks) for arm in own):.6f}"
     if in_domain := group_benchmarks(own[0].benchmarks)["in-domain"]:
         cells["USD in-domain"] = f"{fmean(arm.mean_usd(in_domain) for arm in own):.6f}"
-    return cells | {head: _format_extra_column([arm.extra_columns[head] for arm in own]) for head in own[0].extra_columns}
+    return cells | {
+        head: _format_extra_column([arm.extra_columns[head] for arm in own]) for head in own[0].extra_columns
+    }
 
 
 def _format_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
@@ -212,11 +220,11 @@ def _format_extra_column(values: Sequence[float | str]) -> str:
 
 
 def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Columns:
-    """Make a table of the accuracy of each of our arms minus that of every opponent, in points, pooled over seeds.
+    """Return a table of the accuracy of each claimed arm minus that of every opponent, in points, pooled over seeds.
 
-    An opponent is an arm that is compared with the Conductor (`MINUS_CONDUCTOR`) on every seed. A question counts if both arms
-    scored it on every seed. The p-values are adjusted after Holm over the whole table. Raises `KeyError` if a seed has
-    no such arm.
+    An opponent is an arm that is compared with the Conductor (`MINUS_CONDUCTOR`) on every seed. A question counts if
+    both arms scored it on every seed. The p-values are adjusted by Holm's method over the whole table. Raises
+    `KeyError` if a seed has no such arm.
     """
     seeds = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
     prices = {name: fmean(arm.mean_usd(arm.benchmarks) for arm in own) for name, own in _group_by_name(by_seed)}
@@ -237,7 +245,7 @@ def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Colu
 
 
 def _group_by_name(by_seed: ArmsBySeed) -> Iterable[tuple[str, list[Arm]]]:
-    """Return the name of each arm, and the arms with this name."""
+    """Return pairs of a name and the arms with this name."""
     made: dict[str, list[Arm]] = defaultdict(list)
     for arms in by_seed.values():
         for arm in arms:
@@ -261,9 +269,9 @@ def _format_claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
 
 
 def draw_price_plane(by_seed: ArmsBySeed) -> bytes:
-    """Draw each arm by its price and accuracy, in-domain and OOD, over all seeds; return a PNG.
+    """Draw each arm by its price and accuracy, in-domain and out of distribution, over all seeds; return a PNG.
 
-    The line joins the arms that no cheaper one matches, OOD (in-domain without OOD benchmarks).
+    A line joins the arms that no cheaper arm matches out of distribution (in-domain if there are no such benchmarks).
     """
     points, line = list[Point](), list[int]()
     for group, benchmarks in group_benchmarks(_benchmarks_of_first_arm(by_seed)).items():
@@ -278,7 +286,7 @@ def draw_price_plane(by_seed: ArmsBySeed) -> bytes:
 
 
 def make_seed_table(by_seed: ArmsBySeed) -> Columns:
-    """Make one table of the arms with one row per seed and arm."""
+    """Return a table of the arms with one row per seed and arm."""
     tables = {seed: make_arm_table({seed: arms}) for seed, arms in by_seed.items()}
     heads = list(dict.fromkeys(head for each in tables.values() for head in each.head))
     rows = [
@@ -290,9 +298,10 @@ def make_seed_table(by_seed: ArmsBySeed) -> Columns:
 
 
 def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
-    """Make a table by family of questions.
+    """Return a table by family of questions.
 
-    Its columns are the accuracy of each named arm, and the mean steps and most frequent workers of the first of them.
+    Its columns are the accuracy of each named arm, and the mean steps and the most frequent workers of the first of
+    them.
     """
     import polars as pl
 
@@ -316,7 +325,10 @@ def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: S
 
 
 def draw_differences(arms: Sequence[Arm]) -> bytes:
-    """Draw the first difference of each arm, in-domain and OOD, or accuracies if no arm has one; return a PNG."""
+    """Draw the first difference of each arm, in-domain and out of distribution; return a PNG.
+
+    If no arm is compared with another, the accuracies are drawn.
+    """
     by_name = {arm.name: arm for arm in arms}
     compared = {arm.name: next(iter(arm.compared_with.values())) for arm in arms if arm.compared_with}
     estimates = {
@@ -329,23 +341,23 @@ def draw_differences(arms: Sequence[Arm]) -> bytes:
         for arm in arms
         if not compared or arm.name in compared
     }
-    return draw_estimates(estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %")
+    return draw_estimates(
+        estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %"
+    )
 
 
 def draw_estimates(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
     """Draw each estimate with its 95 % interval, in per cent or points; return a PNG.
 
-    `estimates` is label → group → estimate in [-1, 1]; every label has the same groups.
+    `estimates` is label → group → estimate from -1 to 1; every label has the same groups.
     """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
-    series = {
-        group: [spread(each[group]) for each in estimates.values()] for group in groups
-    }
+    series = {group: [spread(each[group]) for each in estimates.values()] for group in groups}
     return png(Dots("", unit, "", list(estimates), series, zero=True))
 
 
 def group_benchmarks(benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Return the benchmarks in two groups: in-domain and out-of-distribution (OOD)."""
+    """Return the given benchmarks in two groups: in-domain and out of distribution (OOD)."""
     return {
         "in-domain": [name for name in training_benchmarks() if name in benchmarks],
         "OOD": [name for name in ood_benchmarks() if name in benchmarks],

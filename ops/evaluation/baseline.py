@@ -1,6 +1,6 @@
-"""Baselines: one decorated function per file in `baselines`, and their registry.
+"""Baselines, with which the Conductor is compared: one decorated function per file in `baselines`, and their registry.
 
-A `Computed` baseline is calculated from the workers' stored answers; a `WorkflowBaseline` calls workers.
+A `ComputedBaseline` is calculated from the workers' stored answers; a `WorkflowBaseline` calls workers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ops.core.registry import Registry
 from ops.core.response_rows import ResponseRow
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.results.summary import Summary
 
 
@@ -23,7 +23,7 @@ class SoloResponses(NamedTuple):
 
 
 class BaselineScores(NamedTuple):
-    """The scores of a baseline: benchmark → summary; `detail` is what it chose, for the heading of its column."""
+    """The scores of a baseline by benchmark; `detail` says what the baseline chose, for the heading of its column."""
 
     summaries: Mapping[str, Summary]
     detail: str = ""
@@ -43,7 +43,7 @@ class Baseline:
     position: int
     """The position in the table; equal positions are sorted by name."""
     is_default: bool
-    """Whether a recipe that lists no baselines includes this one."""
+    """True if a recipe that lists no baselines includes this one."""
 
 
 Compute = Callable[[SoloResponses], BaselineScores | Sequence[BaselineScores]]
@@ -57,32 +57,33 @@ class ComputedBaseline(Baseline):
     """A baseline that is calculated from the workers' own answers, without further calls."""
 
     compute: Compute
-    """Returns one standing, or several with different `detail`: one column each."""
+    """Returns the scores of one column, or of several columns with different `detail`."""
     needs_all_workers: bool = True
-    """Whether the answers of every worker are needed; if false, those of the best single worker suffice."""
+    """True if the answers of every worker are needed; otherwise those of the best single worker suffice."""
 
 
 @dataclass(frozen=True)
 class WorkflowBaseline(Baseline):
-    """A baseline that runs workflows; `prepare` builds or learns its method without access to the test."""
+    """A baseline that runs workflows; `prepare` builds or learns its method without access to the test questions."""
 
     prepare: Prepare
     calls_per_question: CountCalls
-    """The responses that one question takes."""
+    """The number of responses that one question takes."""
     learning_calls: CountCalls
-    """The responses to training problems that `prepare` requests in total, beyond the precached ones."""
+    """The number of responses to training problems that `prepare` requests in total, beyond the precached ones."""
     source: str
     """The paper or file that describes the method."""
     differences: str
-    """How the method differs from that of its authors; shown beside its figures."""
+    """How the method differs from that of its authors; this is shown beside its scores."""
     uses_solo_responses: bool = False
-    """Whether its calls are workers' own answers to the questions, which cost nothing where every worker is asked."""
+    """True if its calls are workers' own answers to the questions, which cost nothing if every worker is asked anyway.
+    """
 
 
 def computed_baseline(
     title: str, position: int = 1000, *, is_default: bool = True, needs_all_workers: bool = True
 ) -> Callable[[Compute], ComputedBaseline]:
-    """Return a decorator: the function becomes a computed baseline with the name of the function and its file."""
+    """Return a decorator that makes a function a computed baseline with the name of the function and of its file."""
 
     def register(compute: Compute) -> ComputedBaseline:
         return ComputedBaseline(compute.__name__, title, position, is_default, compute, needs_all_workers)
@@ -100,11 +101,20 @@ def workflow_baseline(
     differences: str,
     uses_solo_responses: bool = False,
 ) -> Callable[[Prepare], WorkflowBaseline]:
-    """Return a decorator: the function, which returns a `Method`, becomes a baseline with the function's name."""
+    """Return a decorator that makes a function, which returns a `Method`, a baseline with the function's name."""
 
     def register(prepare: Prepare) -> WorkflowBaseline:
         return WorkflowBaseline(
-            prepare.__name__, title, position, False, prepare, calls_per_question, learning_calls, source, differences, uses_solo_responses
+            prepare.__name__,
+            title,
+            position,
+            False,
+            prepare,
+            calls_per_question,
+            learning_calls,
+            source,
+            differences,
+            uses_solo_responses,
         )
 
     return register
@@ -114,27 +124,33 @@ BASELINES = Registry("ops.evaluation.baselines", Baseline, lambda entry: entry.p
 
 
 def select_baselines(names: Iterable[str] | None) -> list[Baseline]:
-    """Return the baselines with these names, in this order; None selects the usual ones, which make no calls."""
+    """Return the baselines with these names, in this order; None selects the default ones, which make no calls."""
     if names is None:
         return [entry for entry in BASELINES.values() if entry.is_default]
     return [BASELINES[name] for name in names]
 
 
 def needs_every_worker(names: Iterable[str] | None) -> bool:
-    """Return whether one of these baselines needs every worker's own answers; None stands for the usual ones."""
+    """Return whether one of these baselines needs every worker's own answers; None stands for the default baselines."""
     return any(isinstance(entry, ComputedBaseline) and entry.needs_all_workers for entry in select_baselines(names))
 
 
 def collect_scores(
-    responses: SoloResponses, names: Iterable[str] | None = None, read_stored: Callable[[WorkflowBaseline], BaselineScores] | None = None
+    responses: SoloResponses,
+    names: Iterable[str] | None = None,
+    read_stored: Callable[[WorkflowBaseline], BaselineScores] | None = None,
 ) -> dict[str, Mapping[str, Summary]]:
-    """Return heading of the column → benchmark → summary for the named baselines; None stands for the usual ones.
+    """Return heading of the column → benchmark → summary for the named baselines; None stands for the default ones.
 
-    `kept` reads the stored scores of a `WorkflowBaseline`. Raises `ValueError` if such a baseline is named without it.
+    `read_stored` reads the stored scores of a `WorkflowBaseline`. Raises `ValueError` if such a baseline is named
+    without it.
     """
     made: dict[str, Mapping[str, Summary]] = {}
     for entry in select_baselines(names):
-        made |= {standing.column_heading(entry.title): standing.summaries for standing in _collect_scores_of(entry, responses, read_stored)}
+        made |= {
+            standing.column_heading(entry.title): standing.summaries
+            for standing in _collect_scores_of(entry, responses, read_stored)
+        }
     return made
 
 

@@ -1,5 +1,7 @@
-"""All systems on the same questions: where their rows are, their comparison, which is computed once and stored for the
-gate and the reports, and the published table of all answers."""
+"""Compare all systems on the same questions.
+
+The comparison is computed once and stored for the gate and the reports; a published table has one line per answer.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ops.benchmarks.graded import read_graded_responses, graders_key
-from ops.benchmarks.problem_files import read_evaluation_questions, questions_key
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.graded import graders_key, read_graded_responses
+from ops.benchmarks.problem_files import questions_key, read_evaluation_questions
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import replacing, sha256_of
@@ -24,11 +26,11 @@ from ops.evaluation.stored import (
     COLD_START,
     CONDUCTOR,
     list_solo_workers,
+    read_policy_scores,
+    read_solo_responses,
+    read_worker_scores,
     score_file,
     scores_key,
-    read_solo_responses,
-    read_policy_scores,
-    read_worker_scores,
 )
 from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores, make_score_reader
 from ops.precaching.profiles import find_best_worker
@@ -67,7 +69,7 @@ class Comparison:
 
 
 def compare_systems(setup: Setup, policy: Path, base_policy: Path | None) -> Comparison:
-    """Build the comparison from the stored rows of this policy, its cold start and the workers; store it.
+    """Compute the comparison from the stored rows of this policy, its cold start and the workers, and store it.
 
     The best single worker is chosen by the training responses, not by the test. `base_policy` is None if training
     continues from a champion instead of a cold start. Raises `DataError` if scores are missing or stale.
@@ -76,9 +78,13 @@ def compare_systems(setup: Setup, policy: Path, base_policy: Path | None) -> Com
     conductor = read_policy_scores(setup, policy, CONDUCTOR, list(domains))
     asked = list_solo_workers(setup)
     alone = read_solo_responses(setup, asked)
-    trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [
+        row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names
+    ]
     best = find_best_worker(trained).worker
-    baselines = collect_scores(SoloResponses(alone, trained), setup.recipe.evaluation.baselines, make_score_reader(setup))
+    baselines = collect_scores(
+        SoloResponses(alone, trained), setup.recipe.evaluation.baselines, make_score_reader(setup)
+    )
     taught = base_policy if setup.recipe.cold_start else None
     cold = read_policy_scores(setup, taught, COLD_START, list(domains)) if taught else None
     board = leaderboard(conductor, baselines, cold)
@@ -110,7 +116,7 @@ def compare_systems(setup: Setup, policy: Path, base_policy: Path | None) -> Com
 
 
 def read_comparison(setup: Setup, policy: Path) -> Comparison:
-    """Read the comparison that `compare` stored for this policy.
+    """Read the comparison that `compare_systems` stored for this policy.
 
     Raises `DataError` if none is stored, or if scores, prices or workers have changed since.
     """
@@ -192,18 +198,19 @@ def _restore_leaderboard(systems: dict[str, dict[str, dict[str, Any]]]) -> Leade
 # ── the rows of every system, and their published table ───────────────────────
 
 RowsBySystem = Mapping[str, Rows]
-"""System → rows: `conductor`, `cold_start`, `worker NAME`, and each `WorkflowBaseline` by its name."""
+"""Name of a system → its rows. The names are `conductor`, `cold_start`, `worker NAME`, and those of the
+`WorkflowBaseline`s."""
 OUTCOME_COLUMNS = {
     **dict.fromkeys(("system", "policy", "pool", "benchmark", "problem", "domain"), "string"), "repeat": "int64",
     "correct": "boolean", "unscorable": "bool", "status": "string", "format_ok": "bool",
     **dict.fromkeys(("steps", "calls", "tokens"), "int64"),
     **dict.fromkeys(("cost_usd", "grading_usd", "latency_s"), "float64"), "shape": "string", "trace": "string",
 }  # fmt: skip
-"""The outcome table's columns, each with its type in pandas."""
+"""The columns of the outcome table, each with its type in pandas."""
 
 
 def list_row_sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], RowsBySystem]]:
-    """Return source → a function that reads its rows and may raise `DataError`.
+    """Return name of a source → a function that reads its rows and may raise `DataError`.
 
     The sources are `conductor`, `cold_start`, `workers`, and each `WorkflowBaseline` by its name.
     """
@@ -214,7 +221,9 @@ def list_row_sources(setup: Setup, policy: Path, base_policy: Path | None) -> di
     if (taught := base_policy) is not None and setup.recipe.cold_start is not None:
         made[COLD_START] = lambda: {COLD_START: read_policy_scores(setup, taught, COLD_START, list(questions_of))}
     made["workers"] = partial(_read_worker_systems, setup)
-    return made | {store.entry.name: partial(_read_baseline_system, store, questions_of) for store in list_baseline_stores(setup)}
+    return made | {
+        store.entry.name: partial(_read_baseline_system, store, questions_of) for store in list_baseline_stores(setup)
+    }
 
 
 def _read_worker_systems(setup: Setup) -> RowsBySystem:
@@ -231,7 +240,7 @@ def outcomes_file(workspace: Workspace, policy: Path) -> Path:
 
 
 def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path:
-    """Write the table atomically to `outcomes_file` and return its path.
+    """Write the outcome table atomically to `outcomes_file` and return its path.
 
     The table contains no question, answer or workflow. Raises `DataError` if scores are missing or stale.
     """
@@ -243,8 +252,10 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
     return file
 
 
-def write_outcome_table(setup: Setup, systems: Iterable[tuple[str, Rows]], policies: Mapping[str, str], file: Path) -> None:
-    """Write the table with one line per answer and the columns `COLUMNS`, in parts.
+def write_outcome_table(
+    setup: Setup, systems: Iterable[tuple[str, Rows]], policies: Mapping[str, str], file: Path
+) -> None:
+    """Write the table with one line per answer and the columns `OUTCOME_COLUMNS`, in parts.
 
     Tokens, USD and seconds (of the critical path) are those of the single answer. `correct` is empty for unscorable
     rows; `pool` is the answers key of the benchmark's pool; `policy` is empty for systems without a policy; `trace` is

@@ -1,6 +1,6 @@
-"""Methods other than a Conductor: the workflows that a method runs for a question, and the choice among answers.
+"""Methods other than a Conductor: the workflows that a method runs for a question, and the choice among their answers.
 
-At the end are the workflows and the vote that several baselines share.
+At the end are the workflows and the votes that several baselines share.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
-"""Workflows that run side by side for one question. A vote over five samples is five equal branches."""
+"""Workflows that run side by side for one question. A vote over five samples has five equal branches."""
 
 
 class Attempt(NamedTuple):
-    """One question with the answer of each branch: None if a worker refused or a context was too long.
+    """A question with the answer of each branch; an answer is None if a worker refused or a context was too long.
 
     `answers` is empty if the method's author wrote no valid workflow.
     """
@@ -37,7 +37,7 @@ def choose_first(attempts: Sequence[Attempt]) -> list[int]:
 
 
 class WorkflowAuthor(NamedTuple):
-    """A worker that writes each question's workflow, as a Conductor does; `read` parses its completion."""
+    """A worker that writes each question's workflow, as a Conductor does; `parse` reads its completion."""
 
     worker: int
     prompt: Callable[[Problem], str]
@@ -58,7 +58,7 @@ class Method:
     detail: str = ""
     """What the method chose or learned, in a few words, for the heading of its column."""
     agreeing_answers: int | None = None
-    """The number of equal answers after which no further branch runs; None: all branches run at once."""
+    """The number of equal answers after which no further branch runs; None runs all branches at once."""
     author: WorkflowAuthor | None = None
     """The worker that writes the workflows in place of `branches`. An invalid completion counts as wrong, and its cost
     counts."""
@@ -94,17 +94,18 @@ class Method:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data that a baseline may learn from: the training mix and the workers' responses to it, never the test."""
+    """The data that a baseline may learn from: the training mix and the workers' responses to it, never the test
+    questions."""
 
     team: Team
-    """The pool by ordinal; `responses` refers to the same worker names."""
+    """The pool's workers by ordinal; `responses` refers to the same names."""
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
-    """The responses of every worker alone to `problems`, at the pool's prices."""
+    """The own responses of every worker to `problems`, at the pool's prices."""
     seed: int
     run_method: Callable[[Method, Sequence[Problem]], list[OutcomeRow]]
-    """Runs a method on training problems and returns rows by problem. The calls cost money: `WorkflowBaseline.learning`
-    states how many there are."""
+    """Runs a method on training problems and returns rows by problem. The calls cost money;
+    `WorkflowBaseline.learning_calls` states how many there are."""
     few_shots: Sequence[FewShot] = ()
     """Worked examples of workflows, for questions outside the mix and the test."""
 
@@ -139,22 +140,23 @@ AGGREGATE = (
     "most likely right."
 )
 PROPOSERS = 7
-"""The largest number of proposers in a mixture: the size of the paper's pool."""
+"""The largest number of proposers in a mixture, which is the size of the paper's pool."""
 
 
 def make_checked_workflow(solver: int, checker: int) -> Workflow:
-    """Make a workflow in which one worker solves and one checks."""
+    """Return a workflow in which one worker solves the question and one checks the answer."""
     return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
 
 
 def make_chain(workers: Sequence[int]) -> Workflow:
-    """Make a workflow in which the first worker solves, and each other worker continues from all earlier responses."""
+    """Return a workflow in which the first worker solves, and each other worker continues from all earlier
+    responses."""
     first, *others = workers
     return Workflow((Step(first, SOLVE), *(Step(worker, CONTINUE, "all") for worker in others)))
 
 
 def make_mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
-    """Make a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
+    """Return a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
     return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
 
 
@@ -163,7 +165,8 @@ VOTERS = 5
 
 
 def choose_majority(attempts: Sequence[Attempt]) -> list[int]:
-    """Return for each question the first branch with the most frequent answer; ties go to the answer given first.
+    """Return for each question the first branch with the most frequent answer; of equally frequent answers the first
+    given.
 
     A branch without an answer does not vote. If no branch has an answer, the first branch is chosen and counts as
     wrong.
@@ -172,12 +175,15 @@ def choose_majority(attempts: Sequence[Attempt]) -> list[int]:
 
 
 def vote_over_samples(worker: int, detail: str = "", voters: int = VOTERS) -> Method:
-    """Make a method that votes over several samples of one worker."""
+    """Return a method that votes over several samples of one worker."""
     return Method.samples(Workflow.single(worker), voters, choose_majority, detail)
 
 
 def vote_over_workers(workers: Sequence[int], names: Sequence[str] = ()) -> Method:
-    """Make a method that votes over one answer of each worker; ties go to the worker named first. `names`: by ordinal,
-    to name the voters in the heading."""
+    """Return a method that votes over one answer of each worker; of equally frequent answers that of the first worker
+    counts.
+
+    `names` are the workers' names by ordinal, for the heading of the column.
+    """
     method = Method.side_by_side(tuple(Workflow.single(worker) for worker in workers), choose_majority)
     return replace(method, detail=" + ".join(names[worker] for worker in workers)) if names else method

@@ -15,7 +15,7 @@ from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.evaluation.method import Attempt, WorkflowAuthor, Branches, Method
+from ops.evaluation.method import Attempt, Branches, Method, WorkflowAuthor
 from ops.results.outcome_rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
 from ops.workflow.grammar import Parsed
@@ -27,7 +27,7 @@ from ops.workflow.trace import Trace
 from ops.workflow.vote import Ballot
 
 MAX_BATCHES_IN_PROGRESS = 4
-"""The most batches in progress at once, including the one being written; a faster writer waits for the workers."""
+"""The largest number of batches in progress, including the one being written; a faster writer waits for the workers."""
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
@@ -53,16 +53,18 @@ async def evaluate(
 ) -> list[OutcomeRow]:
     """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-    With `into`, it receives the rows of each set of problems as they come, and none is returned. What was done before
-    is read from the store, so that an evaluation that was stopped continues when it is started again.
+    With `add_rows`, that function receives the rows of each set of problems as they come, and none is returned. Earlier
+    completions and responses are read from the store, so that an evaluation that was stopped continues when it is
+    started again.
 
-    A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
-    without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
-    answers of its own, and the rule is that of `ops.workflow.vote`. With `limits` the Conductor works in rounds: the
-    limits then apply to all questions of one repeat together; `fits` is passed to `play`. Raises the client's
-    `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`, which names the
-    problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
-    row's cost.
+    A thread writes the next batch while the workers execute earlier ones. Completions that are passed in as a mapping
+    are executed without change, one for each question. If `settings.vote` says so, several workflows answer a question,
+    each with answers of its own, and the rule of `ops.workflow.vote` decides. With `limits` the Conductor works in
+    rounds, and the limits apply to all questions of one repeat together; `has_room` is passed to `play`.
+
+    Raises the client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`,
+    which names the problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes
+    counts in the row's cost.
     """
     turn = asyncio.Lock()
     given = conductor if isinstance(conductor, Mapping) else {}
@@ -122,9 +124,10 @@ async def evaluate_method(
     on_done: OnDone | None = None,
     add_rows: AddRows | None = None,
 ) -> list[OutcomeRow]:
-    """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
+    """Let a method answer every problem; return rows as `evaluate` does.
 
-    A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
+    `problems` must be grouped by benchmark. A whole benchmark is one set, because `method.choose` compares all of its
+    answers. Raises the errors of `evaluate`.
     """
     room = asyncio.Semaphore(settings.batch * MAX_BATCHES_IN_PROGRESS)
 
@@ -159,7 +162,9 @@ async def evaluate_method(
             for problem, each in zip(own, played, strict=True)
         ]
         picked = zip(played, method.choose(attempts), strict=True)
-        await _grade_and_record(add, own, repeat, [each._replace(chosen=chosen) for each, chosen in picked], team.client)
+        await _grade_and_record(
+            add, own, repeat, [each._replace(chosen=chosen) for each, chosen in picked], team.client
+        )
 
     made = list[OutcomeRow]()
     add = made.extend if add_rows is None else add_rows
@@ -244,14 +249,16 @@ class _Election:
         self._waves: list[range] = []
 
     async def next_wave(self) -> dict[int, list[int]]:
-        """Return the workflows to run now, side by side: their number → the indices of their questions. It is empty
-        once every answer stands."""
+        """Return the workflows to run next, side by side: their number → the indices of their questions.
+
+        It is empty once every vote is decided.
+        """
         self._waves = await asyncio.to_thread(lambda: [ballot.next() for ballot in self._ballots])
         numbers = sorted({number for wave in self._waves for number in wave})
         return {number: [index for index, wave in enumerate(self._waves) if number in wave] for number in numbers}
 
     def count(self, asked: Mapping[int, Sequence[int]], ran: Sequence[Sequence[Played]]) -> None:
-        """Count the answers of a wave: for each number that was asked, those of its questions."""
+        """Count the answers of a wave: for each number of a workflow, those of its questions."""
         for indices, played in zip(asked.values(), ran, strict=True):
             for index, each in zip(indices, played, strict=True):
                 self._executions[index].append(each)
@@ -273,8 +280,10 @@ class _Election:
 
 
 def _raise_first_error(results: Sequence[Result | BaseException]) -> list[Result]:
-    """Return the results of `asyncio.gather` with `return_exceptions`. Raises the first error among them, after all
-    have ended: paid calls in flight must reach the cache."""
+    """Return the results of `asyncio.gather` with `return_exceptions`, or raise the first error among them.
+
+    The error is raised after all calls have ended, because paid calls in flight must reach the cache.
+    """
     for result in results:
         if isinstance(result, BaseException):
             raise result

@@ -1,4 +1,4 @@
-"""The rows of an evaluation on their way into score files, which have them in a fixed order."""
+"""Sort the rows of an evaluation for its score files, without holding them in memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _USAGE, _WORKERS = _NAMES.index("usage"), _NAMES.index("workers")
 
 
 class RowSorter:
-    """Takes rows in any order and gives them sorted by benchmark, problem and repeat, without holding them in memory.
+    """Takes rows in any order and yields them sorted by benchmark, problem and repeat, without holding them in memory.
 
     An evaluation makes its rows repeat by repeat, and those of several questions at once; a score file has all repeats
     of a question together. The rows lie in an unnamed temporary SQLite database, which is in memory while it is small
-    and vanishes with this process: it is no record of the evaluation, because whatever cost anything is in the store.
-    Texts of confidential benchmarks are removed before they are written. Raises `DataError` if the disk is full.
+    and vanishes with this process: it is no record of the evaluation, because everything that costs anything is in the
+    store. Texts of confidential benchmarks are removed before they are written. Raises `DataError` if the disk is full.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class RowSorter:
         self._connection.close()
 
     def add(self, rows: Sequence[OutcomeRow]) -> None:
-        """Take rows; one replaces an earlier one of the same question and repeat."""
+        """Take rows; a row replaces an earlier one of the same question and repeat."""
         values = [(row.benchmark, row.problem_id, row.repeat, _encode_row(row)) for row in veiled(rows)]
         try:
             self._connection.execute("BEGIN")
@@ -61,12 +61,12 @@ class RowSorter:
         return int(self._connection.execute("SELECT count(*) FROM rows").fetchone()[0])
 
     def __iter__(self) -> Iterator[OutcomeRow]:
-        """Give all rows."""
+        """Yield all rows in order."""
         query = "SELECT fields FROM rows ORDER BY benchmark, problem, repeat"
         return (_decode_row(text) for (text,) in self._connection.execute(query))
 
     def rows_of_benchmark(self, benchmark: str) -> Iterator[OutcomeRow]:
-        """Give the rows of one benchmark."""
+        """Yield the rows of one benchmark in order."""
         query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
         return (_decode_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
 

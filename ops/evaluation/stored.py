@@ -1,4 +1,4 @@
-"""Stored results of policies and of single workers: their files, and the key of everything that they depend on."""
+"""The stored results of policies and of single workers: their files, and the keys of everything that they depend on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import GRADER_KEY, read_graded_responses, graders_key
-from ops.benchmarks.problem_files import read_evaluation_questions, questions_key
+from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
+from ops.benchmarks.problem_files import questions_key, read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
@@ -58,9 +58,9 @@ def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
 
 
 def with_execution_code(key: Key, *modules: str) -> Key:
-    """Return the key of rows with the version of the code that plays questions, and of further modules.
+    """Return the key of rows with the version of the code that executes workflows, and of further modules.
 
-    After a change of that code the next run plays the questions again, with the stored completions and responses.
+    After a change of that code the next run executes the workflows again, with the stored completions and responses.
     """
     return with_code(key, "ops.evaluation.runner", "ops.conductor.writer", *modules)
 

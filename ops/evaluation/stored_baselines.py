@@ -1,4 +1,4 @@
-"""Score files of baselines that run workflows: their paths, the key of their inputs, and the data they learn from."""
+"""The score files of baselines that run workflows: their paths, the keys of their inputs, and their training data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ops.benchmarks.graded import GRADER_KEY, read_graded_responses, graders_key
-from ops.benchmarks.problem_files import read_evaluation_questions, questions_key, read_problems
+from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
+from ops.benchmarks.problem_files import questions_key, read_evaluation_questions, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import Key, check_made, is_made
@@ -34,7 +34,8 @@ FEW_SHOTS = "out_of_distribution"
 
 @dataclass(frozen=True)
 class TrainingAnswers:
-    """The data that a baseline may learn from: the training mix, the workers' own responses to it, worked examples."""
+    """The stored data that a baseline may learn from: the training mix, the workers' own responses to it, worked
+    examples."""
 
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
@@ -111,12 +112,12 @@ class BaselineStore(NamedTuple):
         return with_execution_code(self.key(benchmark, questions), f"ops.evaluation.baselines.{self.entry.name}")
 
     def is_complete(self, questions_of: Mapping[str, Sequence[Problem]]) -> bool:
-        """Return whether the scores on these questions are stored and would come out the same again."""
+        """Return whether the scores on these questions are stored and would come out the same."""
         made = (is_made(self.file(name), self.storage_key(name, own)) for name, own in questions_of.items() if own)
         return all(made) and (self.folder / _METHOD).is_file()
 
     def store(self, rows: RowSorter, detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
-        """Store the rows on these questions; `detail` is what the method chose or learned."""
+        """Store the rows on these questions; `detail` says what the method chose or learned."""
         write_json(self.folder / _METHOD, {"detail": detail})
         rows.write({name: (self.file(name), self.storage_key(name, own)) for name, own in questions_of.items()})
 
@@ -142,7 +143,9 @@ def list_baseline_stores(setup: Setup) -> list[BaselineStore]:
 
     Raises `DataError` if there are such baselines and the training mix or its responses cannot be read.
     """
-    entries = [entry for entry in select_baselines(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)]
+    entries = [
+        entry for entry in select_baselines(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)
+    ]
     if not entries:
         return []
     known = TrainingAnswers.read(setup)

@@ -1,4 +1,4 @@
-"""Storage of studies: the inputs of a study, its folder, and the key of everything that its result depends on."""
+"""The storage of studies: the inputs of a study, its folder, and the key of everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ops.benchmarks.problem_files import read_evaluation_questions, find_untrained_questions
+from ops.benchmarks.problem_files import find_untrained_questions, read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Rounds, Samples, Subsets
@@ -27,7 +27,7 @@ _INDEX, _PICTURE = "study.json", "picture.png"
 
 @dataclass(frozen=True)
 class Study:
-    """A study by its name, optionally restricted to some of its changes."""
+    """A study and its name; a study of recipe changes may be restricted to some of them."""
 
     name: str
     entry: RecipeStudy | PolicyStudy
@@ -49,7 +49,7 @@ class Study:
 
 
 def _mark_unseen_questions(arms: Sequence[Arm], setup: Setup, seed: int, asked: Sequence[Problem]) -> list[Arm]:
-    """Return the arms with the questions of subjects that this seed did not train on."""
+    """Return the arms with the keys of questions whose subject this seed left out of training."""
     recipe = setup.recipe.model_copy(update={"seed": seed})
     unseen = find_untrained_questions(setup.workspace, recipe, asked)
     return [replace(arm, unseen_keys=unseen) for arm in arms]
@@ -84,7 +84,7 @@ class StudyInputs:
 
 
 def read_all_questions(setup: Setup) -> list[Problem]:
-    """Return every evaluation question; the questions do not depend on the seed."""
+    """Return every evaluation question of all benchmarks."""
     return [problem for each in read_evaluation_questions(setup.workspace, setup.recipe).values() for problem in each]
 
 
@@ -100,8 +100,10 @@ def sample_questions(every: Sequence[Problem], per_benchmark: int | None, seed: 
 
 
 class StudyStore:
-    """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`. The key of their inputs lies
-    beside the index, which is written last."""
+    """The stored rows and findings of a study, in the folder `scores/studies/NAME/KEY`.
+
+    The key of their inputs lies beside the index, which is written last.
+    """
 
     def __init__(self, study: Study, lab: StudyInputs) -> None:
         self._study, self._setup = study, lab.setup
@@ -122,7 +124,12 @@ class StudyStore:
         with replacing_with_digest(self._folder / _PICTURE) as picture:
             picture.write_bytes(found.picture)
         listed = [
-            {"name": arm.name, "runs": len(arm.runs), "beside": dict(arm.compared_with), "facts": dict(arm.extra_columns)}
+            {
+                "name": arm.name,
+                "runs": len(arm.runs),
+                "beside": dict(arm.compared_with),
+                "facts": dict(arm.extra_columns),
+            }
             for arm in arms
         ]
         facts = {"arms": listed, "summary": found.summary, "details": found.details, "said": found.note}
@@ -141,7 +148,9 @@ class StudyStore:
         """Return the findings at the pool's prices. Raises `DataError` if the study was not completed."""
         facts, picture = self._index(), read_bytes(self._folder / _PICTURE, self._remedy)
         if facts["arms"]:
-            return self._study.summarize({self._setup.recipe.seed: self.read_arms()}, self._setup)._replace(picture=picture)
+            return self._study.summarize({self._setup.recipe.seed: self.read_arms()}, self._setup)._replace(
+                picture=picture
+            )
         return Findings(Columns(*facts["summary"]), Columns(*facts["details"]), facts["said"], picture)
 
     def _file(self, place: int, run: int) -> Path:

@@ -21,11 +21,12 @@ from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
 RewriteWorkflow = Callable[[Workflow, Random], Workflow]
-"""A workflow that the policy wrote, and the question's random numbers → the workflow that is executed instead."""
+"""A function from a workflow that the policy wrote, and the question's random numbers, to the workflow that is executed
+instead."""
 
 
 class WorkflowChange(NamedTuple):
-    """One way to change workflows: an arm of the study."""
+    """One way to change workflows, which becomes an arm of the study."""
 
     name: str
     rewrite: RewriteWorkflow
@@ -73,11 +74,13 @@ def parse_workflows(completions: Sequence[WrittenCompletion], team: Team) -> lis
     return [workflow for workflow in read if workflow is not None]
 
 
-def apply_change(completions: Sequence[WrittenCompletion], change: WorkflowChange, team: Team, seed: int) -> ChangedCompletions:
-    """Apply an arm's change to these completions; invalid completions stay unchanged as format failures.
+def apply_change(
+    completions: Sequence[WrittenCompletion], change: WorkflowChange, team: Team, seed: int
+) -> ChangedCompletions:
+    """Apply a change to these completions; invalid completions stay unchanged as format failures.
 
     Each question has its own random numbers, so that its draws do not depend on other questions. Raises `ValueError` if
-    the arm turns a workflow into an invalid one.
+    the change turns a workflow into an invalid one.
     """
     made, others, valid = [], 0, 0
     for each in completions:
@@ -96,7 +99,7 @@ def apply_change(completions: Sequence[WrittenCompletion], change: WorkflowChang
 
 
 class FormatCompliance(NamedTuple):
-    """The number of completions, and of format failures by reason."""
+    """The number of completions, and the number of format failures by reason."""
 
     completions: int
     failures: Mapping[str, int]

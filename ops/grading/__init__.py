@@ -1,7 +1,7 @@
 """The graders of training's reward and of evaluation: mathematics, choices, short text, programs, a user's own.
 
-What belongs here: `grade` and `grade_many`, which accept any response text, are safe from any thread, and give the same
-result for the same input. What does not: the graders themselves, one file each in `graders`.
+`grade` and `grade_many` accept any response text, are safe from any thread, and give the same result for the same
+input. The graders themselves are in `graders`, one file each.
 """
 
 from __future__ import annotations
@@ -20,22 +20,38 @@ from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
 from ops.grading import isolation as isolation_module
-from ops.grading.grader import GRADERS, TIMED_OUT, TIMED_OUT_ALWAYS, CustomGrader, is_final, register_custom_graders, worker_prompt
+from ops.grading.grader import (
+    GRADERS,
+    TIMED_OUT,
+    TIMED_OUT_ALWAYS,
+    CustomGrader,
+    is_final,
+    register_custom_graders,
+    worker_prompt,
+)
 from ops.grading.isolation import Isolation, find_available_isolation
 from ops.grading.verdicts import VerdictStore, is_storable
 
-__all__ = ["GRADERS", "configure", "grade", "grade_many", "find_available_isolation", "find_gold_error", "worker_prompt"]
+__all__ = [
+    "GRADERS",
+    "configure",
+    "find_available_isolation",
+    "find_gold_error",
+    "grade",
+    "grade_many",
+    "worker_prompt",
+]
 
 _MEMO: LRUCache[tuple[Problem, str], Grade] = LRUCache(4096)
-"""Rollouts of one group repeat each other's answers."""
+"""The last verdicts of this process, because rollouts of one group repeat each other's answers."""
 _MEMO_LOCK = threading.Lock()
 _MEMO_CHARACTERS = 20_000
-"""Longer answers are rare and not worth their memory."""
+"""The length from which an answer is not remembered; longer answers are rare and not worth their memory."""
 
 
 @dataclass
 class _VerdictStoreState:
-    """The store given to `configure`; before that, none."""
+    """The store of verdicts that `configure` opened; none before that."""
 
     folder: Path | None = None
     store: VerdictStore | None = None
@@ -48,12 +64,12 @@ def configure(
     root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None,
     verdicts: Path | None = None, graders: Iterable[CustomGrader] = (),
 ) -> None:  # fmt: skip
-    """Use this isolation, these environments and these benchmarks' own graders in this process.
+    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and custom graders.
 
-    `root` is the project's folder, `wall` the weakest isolation of programs that is accepted, `environments` the
-    virtual environment of each benchmark's programs (a path from `root`), `verdicts` the folder in
-    which verdicts of programs are stored and looked up; None: every program runs.
-    Called when a recipe is loaded. A process that never calls it runs programs in bubblewrap only.
+    `root` is the project's folder, `isolation` the weakest isolation of programs that is accepted, and `environments`
+    the virtual environment of each benchmark's programs (a path from `root`). `verdicts` is the folder in which
+    verdicts of programs are stored; with None every program runs. Called when a recipe is loaded. A process that never
+    calls it runs programs in bubblewrap only.
     """
     isolation_module.configure(root, isolation, environments)
     hidden_tests.configure(root)
@@ -72,19 +88,22 @@ def find_gold_error(problem: Problem) -> str:
 
 
 def grade(problem: Problem, response: str) -> Grade:
-    """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
-    when a program must run and this machine has no isolation that the recipe accepts (`configure`), or the problem's
-    grader asks a worker (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged."""
+    """Grade one response.
+
+    Never raises because of the response's text. Raises `OSError` when no process can be started, `ConfigError` when a
+    program must run and this machine has no isolation that the recipe accepts (`configure`) or when the problem's
+    grader asks a judge (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged.
+    """
     return _grade_answer(problem, GRADERS[problem.grader].extract_answer(problem, response))
 
 
 def grade_many(
     pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None, rerun_failures: bool = False
 ) -> list[Grade]:
-    """Judge many responses, in their order; each distinct (problem, extracted answer) once.
+    """Grade many responses, in their order; each distinct pair of problem and extracted answer is graded once.
 
-    Programs run `workers` at a time (default: one per processor), each in its own process. With `failures_again` a
-    program that failed before runs again, for its reasons in full.
+    Programs run `workers` at a time (default: one per processor), each in its own process. With `rerun_failures` a
+    program that failed before runs again, so that its reasons are complete.
     """
     keys = [(problem, GRADERS[problem.grader].extract_answer(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
@@ -105,7 +124,9 @@ def _grade_answer(problem: Problem, answer: str, rerun_failures: bool = False) -
         what = f"is {problem.grader!r}, which grades no single answer here"
         remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
         raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
-    if (known := _find_known_verdict(problem, answer)) and (known.correct or TIMED_OUT in known.reason or not rerun_failures):
+    if (known := _find_known_verdict(problem, answer)) and (
+        known.correct or TIMED_OUT in known.reason or not rerun_failures
+    ):
         return known
     every_answer = grader.key_for_any_answer(problem) if grader.key_for_any_answer and answer.strip() else None
     if every_answer and (hangs := _find_known_verdict(*every_answer)):
@@ -123,7 +144,7 @@ def _grade_answer(problem: Problem, answer: str, rerun_failures: bool = False) -
 
 
 def _find_known_verdict(problem: Problem, answer: str) -> Grade | None:
-    """Return the verdict that this process remembers, or that is stored."""
+    """Return the verdict that this process remembers or that is stored; None if there is none."""
     with _MEMO_LOCK:
         if (known := _MEMO.get((problem, answer))) is not None:
             return known

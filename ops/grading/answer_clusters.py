@@ -1,5 +1,4 @@
-"""Group responses by their answer to a question, with its grader's extraction and equality and without the gold
-answer."""
+"""Group responses by their answer to a question, by its grader's rules and without the gold answer."""
 
 from __future__ import annotations
 
@@ -11,11 +10,10 @@ from ops.grading.grader import GRADERS
 
 
 def cluster_answers(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
-    """Group the indices of responses with the same answer, by first appearance; a response without an answer is in no
-    group.
+    """Group the indices of responses with the same answer, in the order of first appearance.
 
-    Each response is compared with the first of a group in both directions, because a grader's equality treats one of
-    the two as gold.
+    A response without an answer is in no group. Each response is compared with the first of a group in both directions,
+    because a grader's equality treats one of the two as gold.
     """
     blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
     grader = GRADERS[problem.grader]
@@ -31,6 +29,8 @@ def cluster_answers(problem: Problem, responses: Sequence[str | None]) -> list[l
 
 
 def find_largest_cluster(problem: Problem, responses: Sequence[str | None]) -> list[int]:
-    """Return the indices of the responses with the most frequent answer, of equals the one given first; empty if none
-    has an answer."""
+    """Return the indices of the responses with the most frequent answer; empty if no response has an answer.
+
+    If several answers are equally frequent, the one that was given first counts.
+    """
     return max(cluster_answers(problem, responses), key=len, default=[])

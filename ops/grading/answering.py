@@ -1,4 +1,4 @@
-"""The part of a response that answers the question, in which JSON and the mark `####` are written as "Answer: …"."""
+"""Find the part of a response that answers the question; rewrite JSON and the mark `####` in it as "Answer: …"."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from ops.grading.extract import CORRECTION, find_line_end, take_tail
 
 _MAX_NEXT_QUESTIONS = 20
-"""Maximum number of marks of a next question that are tried."""
+"""The maximum number of beginnings of a next question that are tried."""
 _MAX_OBJECTS = 100
 _MAX_DICTIONARY_CHARACTERS = 4_000
-"""Maximum length in characters of a Python dictionary that is read like a JSON object."""
+"""The maximum length in characters of a Python dictionary that is read like a JSON object."""
 NEXT_QUESTION = re.compile(
     r"^[ \t>#*_-]{0,12}(?:(?:next|new|another)[ \t]+)?(?:question|problem|exercise|instruction|human|user|q)"
     r"[ \t]*#?\d{0,3}[ \t]*[*_]{0,3}(?:[:.]|$)|\[INST\]|<\|user\|>|<(?:\|im_start\||start_of_turn)>user",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The beginning of a question that a model asks itself behind its answer, or repeats before it."""
+"""The beginning of a question that a model asks itself after its answer, or repeats before it."""
 _NUMBER_ALONE = re.compile(r"^[-+$€£\d.,/% ]+\s*\Z", re.MULTILINE)
 _ASKED_BY_LETTER, _OPTION_B = (re.compile(rf"^{letter}\d?:", re.MULTILINE) for letter in "QB")
 _ANSWERED_BY_LETTER = re.compile(r"^A\d?:(?=.*\S)", re.MULTILINE)
@@ -45,8 +45,9 @@ _JSON = json.JSONDecoder(strict=False, parse_float=str, parse_int=str)
 def extract_answer_part(response: str, states_answer: Callable[[str], bool]) -> str:
     """Return the part of a response that answers the question: its text up to a next question.
 
-    `states` says whether a text states an answer. A line such as "Question: …" begins a next question if an answer is
-    stated before it; otherwise the model repeats the question that it was asked. The mark `####` ends the answer, too.
+    `states_answer` says whether a text states an answer. A line such as "Question: …" begins a next question if an
+    answer is stated before it; otherwise the model repeats the question that it was asked. The mark `####` also ends
+    the answer.
     """
     text = _announce_marked_answer(_announce_answer_fields(response))
     if _ASKED_BY_LETTER.search(text) and not _OPTION_B.search(text):
@@ -59,7 +60,8 @@ def extract_answer_part(response: str, states_answer: Callable[[str], bool]) -> 
 
 
 def _announce_marked_answer(text: str) -> str:
-    """Return the text up to the first `####` that marks an answer; a correction behind it may announce another."""
+    """Return the text up to the first `####` that marks an answer; a correction after it may announce another
+    answer."""
     for mark in _MARK.finditer(text):
         start, end = text.rfind("\n", 0, mark.start()) + 1, find_line_end(text, mark.end())
         before, answer, behind = text[start : mark.start()].strip(), text[mark.end() : end].strip(), text[end:]
@@ -75,7 +77,7 @@ def _announce_marked_answer(text: str) -> str:
 
 
 def _announce_answer_fields(text: str) -> str:
-    """Return the text with "Answer: …" in place of each JSON object or Python dictionary that has such a field."""
+    """Return the text with "Answer: …" in place of each JSON object or Python dictionary that has an answer field."""
     pieces: list[str] = []
     position = 0
     decodable = _LONE_BACKSLASH.sub(lambda match: match[0] if match[1] else _STAND_IN, text) if "{" in text else ""
@@ -105,7 +107,7 @@ def _decode_object(text: str, start: int) -> tuple[Any, int] | None:
 
 
 def _find_answers(value: Any) -> Iterator[str]:
-    """Return the answers of a decoded value: fields called "answer" first, those of inner objects last."""
+    """Yield the answers in a decoded value: fields called "answer" first, those of inner objects last."""
     if isinstance(value, list):
         for item in value:
             yield from _find_answers(item)

@@ -1,9 +1,9 @@
-"""Controls: tests made wrong on purpose. A program that passes them does not pass by being right.
+"""Negative controls: tests that are falsified on purpose. A program that passes them does not pass because it is right.
 
-Where test and program share a process, no check inside it can be trusted: the program may have changed the check.
-But a program that patched the assertions, forged the report, returns an object that equals everything or reads
-the expected values from its caller passes any test, so it passes the controls too. It cannot distinguish them
-from the tests: both come from outside, in random order, each into a process of its own.
+Where a test and the program share a process, no check inside that process can be trusted, because the program may have
+changed the check. But a program that patched the assertions, forged the report, returns an object that equals
+everything or reads the expected values from its caller passes any test, so it passes the controls too. It cannot
+distinguish them from the tests: both come from outside, in random order, each into a process of its own.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _EQUAL = frozenset(
 _ORDER = frozenset({"assertGreater", "assertLess"})
 _RAISES = frozenset({"assertRaises", "assertRaisesRegex"})
 _UNEXPECTED_ERROR = "UnicodeTranslateError"
-"""An error that no test expects."""
+"""The name of an error that no test expects."""
 
 
 class NegativeControl(NamedTuple):
-    """A module of wrong tests, and those of them that a correct program certainly fails."""
+    """A module of falsified tests, and the names of those tests that a correct program certainly fails."""
 
     code: str
     must_fail: frozenset[str]
@@ -44,17 +44,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def list_tests(code: str) -> frozenset[str]:
     """Return `Class.method` of every test in the module; empty if they cannot be determined from its text."""
     cases = _find_test_classes(_parse_or_empty(code))
-    return frozenset(f"{case.name}.{f.name}" for case in cases for f in _list_functions(case) if f.name.startswith("test"))
+    return frozenset(
+        f"{case.name}.{f.name}" for case in cases for f in _list_functions(case) if f.name.startswith("test")
+    )
 
 
 def list_test_classes(code: str) -> list[str]:
-    """Return the test classes in the order of unittest's loader."""
+    """Return the names of the test classes in the order of unittest's loader."""
     return sorted({case.name for case in _find_test_classes(_parse_or_empty(code))})
 
 
 def make_negative_control(code: str, random: Random) -> NegativeControl | None:
-    """Return the module with wrong assertions; None if no test has an assertion that can be made wrong with
-    certainty."""
+    """Return the module with falsified assertions; None if no assertion can be falsified with certainty."""
     tree = _parse_or_empty(code)
     must_fail: set[str] = set()
     foreign = _find_program_names(tree)
@@ -78,7 +79,7 @@ def _parse_or_empty(code: str) -> ast.Module:
 
 
 def _find_test_classes(tree: ast.Module) -> list[ast.ClassDef]:
-    """Return top-level classes derived from a class named …TestCase, or from such a class."""
+    """Return the top-level classes that are derived from a class named …TestCase, or from such a class."""
     cases: dict[str, ast.ClassDef] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -93,7 +94,7 @@ def _list_functions(case: ast.ClassDef) -> list[Function]:
 
 
 def _find_program_names(tree: ast.Module) -> frozenset[str]:
-    """Return names that the module uses without defining them: the program's."""
+    """Return the names that the module uses without defining them, which are the program's."""
     made = set(dir(builtins))
     used = set()
     for node in ast.walk(tree):
@@ -110,7 +111,7 @@ def _find_program_names(tree: ast.Module) -> frozenset[str]:
 
 
 class _AssertionMutator:
-    """One function whose assertions are made wrong in place."""
+    """Falsifies the assertions of one function in place."""
 
     def __init__(self, function: Function, foreign: frozenset[str], random: Random) -> None:
         self.must_fail = False
@@ -160,7 +161,7 @@ class _AssertionMutator:
         return False
 
     def _falsify_assertion(self, call: ast.Call) -> bool:
-        """Make one assertion wrong; return whether a correct program now certainly fails it."""
+        """Falsify one assertion; return whether a correct program now certainly fails it."""
         name, args = _called_method(call), call.args
         if any(isinstance(arg, ast.Starred) for arg in args):
             return False
@@ -188,7 +189,7 @@ class _AssertionMutator:
         return True
 
     def _falsify_library_assertion(self, call: ast.Call) -> bool:
-        """Make a library's assertion wrong: `np.testing.assert_allclose`, `mock.assert_called_with` and similar."""
+        """Falsify an assertion of a library: `np.testing.assert_allclose`, `mock.assert_called_with` and similar."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if not name.startswith("assert_"):
             return False
@@ -204,7 +205,8 @@ class _AssertionMutator:
         return True
 
     def _choose_operand(self, first: ast.expr, second: ast.expr) -> int:
-        """Return which of two values to change: not the program's, which may equal any value."""
+        """Return the index of the operand to change: the one that is not the program's value, which may equal any
+        value."""
         if _is_literal(second) or _is_literal(first):
             return int(_is_literal(second))
         return int(not _mentions(second, self._program) or _mentions(first, self._program))
@@ -217,7 +219,7 @@ class _AssertionMutator:
         return ast.UnaryOp(ast.Not(), test)
 
     def _change_value(self, value: ast.expr) -> ast.expr:
-        """Return another value of the same type for a literal, else one that contains it."""
+        """Return another value of the same type for a literal; otherwise a tuple that contains the value."""
         match value:
             case ast.Constant(value=bool(flag)):
                 return ast.Constant(not flag)
@@ -232,7 +234,9 @@ class _AssertionMutator:
             case ast.UnaryOp(op=ast.USub()):
                 return ast.BinOp(value, ast.Sub(), ast.Constant(self._draw_number()))
             case ast.List(elts=items) | ast.Set(elts=items):
-                return type(value)([*items, ast.Constant(self._draw_number())], *([ast.Load()] if _is_list(value) else []))
+                return type(value)(
+                    [*items, ast.Constant(self._draw_number())], *([ast.Load()] if _is_list(value) else [])
+                )
             case ast.Dict(keys=keys, values=values):
                 return ast.Dict([*keys, ast.Constant(self._draw_number())], [*values, ast.Constant(None)])
         return ast.Tuple([value, ast.Constant(self._draw_number())], ast.Load())

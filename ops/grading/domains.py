@@ -1,4 +1,4 @@
-"""What a question states about its unknowns: "k > 0", "positive real numbers a and b", "0 < x < 1"."""
+"""Read what a question states about its unknowns: "k > 0", "positive real numbers a and b", "0 < x < 1"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from ops.grading import latex
 
 VariableDomains = tuple[tuple[str, str, str], ...]
-r"""The name of each unknown (`k`, `\alpha`) and the open interval of its values; "" without a bound."""
+r"""The name of each unknown (`k`, `\alpha`) and the two ends of the open interval of its values; "" for no bound."""
 
 _NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|(?<![A-Za-z\\])[A-Za-z](?![\w'’]))"
 _NAMES = rf"{_NAME}(?:\s*(?:,\s*(?:and\s+)?|\band\s+){_NAME})*"
@@ -40,13 +40,15 @@ _SPELLINGS = (
     (re.compile(r"\\l(?:e|eq|eqslant|t)(?![A-Za-z])|≤|<="), "<"),
 )  # fmt: skip
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n{2,}")
-_CASE_OR_QUESTION = re.compile(r"\bor\b|\botherwise\b|\b(?:whether|which|what)\b[^.]*[<>]|^\s*(?:is|are|does|do)\b", re.IGNORECASE)
+_CASE_OR_QUESTION = re.compile(
+    r"\bor\b|\botherwise\b|\b(?:whether|which|what)\b[^.]*[<>]|^\s*(?:is|are|does|do)\b", re.IGNORECASE
+)
 """A sentence that states several cases, or asks whether one holds."""
 
 
 @lru_cache(maxsize=1024)
 def find_variable_domains(question: str) -> VariableDomains:
-    """Return the unknowns that a question bounds by numbers, sorted; those of contradictory statements are left out.
+    """Return the unknowns that a question bounds by numbers, sorted; those with contradictory bounds are left out.
 
     A value at the bound itself (`x ≥ 0`) does not matter, because expressions are compared at generic points.
     """

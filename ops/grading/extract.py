@@ -1,4 +1,4 @@
-"""Parts of a response: boxes, formulas, the last line, and announcements of an answer.
+"""Find the parts of a response in which answers are stated: boxes, formulas, the last line, and announcements.
 
 An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, or "the answer is …".
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 TAIL_CHARACTERS = 60_000
-"""Characters at the end of a response that are read, because the answer is there."""
+"""The number of characters at the end of a response that are read, because the answer is there."""
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
@@ -24,7 +24,7 @@ FORMULA = re.compile(
 
 
 def take_tail(response: str) -> str:
-    """Return the last `TAIL_CHARACTERS` characters."""
+    """Return the last `TAIL_CHARACTERS` characters of a response."""
     return response[-TAIL_CHARACTERS:]
 
 
@@ -61,7 +61,7 @@ def find_boxes(text: str) -> list[Box]:
 
 
 def extract_last_box(response: str) -> str | None:
-    r"""Return the content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None without one."""
+    r"""Return the content of the last balanced `\boxed{…}` (or `\fbox`); None if there is no box."""
     text = take_tail(response)
     if balanced_boxes := find_boxes(text):
         return balanced_boxes[-1].content
@@ -72,7 +72,7 @@ def extract_last_box(response: str) -> str | None:
 
 
 def extract_last_line(response: str) -> str:
-    """Return the last line with content."""
+    """Return the last line with content; "" if there is none."""
     for line in reversed(take_tail(response).splitlines()):
         if line.strip("*_` \t\r") and (bare := remove_emphasis(line)):
             return bare
@@ -90,7 +90,8 @@ _EMPHASIS = {
 
 
 def remove_emphasis(line: str, before: str = "") -> str:
-    """Return a line without the marks of emphasis around it, some of which `before`, the text before it, may open."""
+    """Return a line without the marks of emphasis around it; the text before it (`before`) may have opened some of
+    them."""
     line = line.strip()
     for mark, (opening, closing) in _EMPHASIS.items():
         inner = line[len(mark) : -len(mark)]
@@ -105,11 +106,11 @@ def remove_emphasis(line: str, before: str = "") -> str:
 
 
 MAX_STATEMENT_CHARACTERS = 1_000
-"""Longer statements are cut (characters)."""
+"""The maximum length of a statement in characters; longer ones are cut."""
 _EMPTY = "*_ \t:$\\[(\"'`"
 """Characters of a line on which an announced answer has not begun."""
 MAX_ANNOUNCEMENTS = 20
-"""Number of announcements of each kind to return, the last ones."""
+"""The maximum number of announcements of each kind that are returned; the last ones are."""
 
 _FORMATTING = re.compile(r"</?(b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
@@ -182,9 +183,10 @@ _OPTION = re.compile(r"[ \t>*_-]{0,6}[(\[*_]{0,3}[A-Z](?:[)\].:*_]|[ \t]*$)", re
 
 
 class Statement(NamedTuple):
-    """What an announcement states: `text` is one line (all of a tag or a box), `start` where the text announces it.
+    """What an announcement states: `text` is one line (all of a tag or a box), and `start` is where it is announced.
 
-    It is `formal` in a form that is asked for, such as "Answer: …"; otherwise a sentence, such as "the answer is …".
+    It `is_formal` if it has a form that is asked for, such as "Answer: …"; otherwise it is a sentence, such as "the
+    answer is …".
     """
 
     start: int
@@ -200,16 +202,16 @@ class Announcement(NamedTuple):
     end: int
     kind: Literal["form", "heading", "tag", "sentence"]
     content_end: int = 0
-    """End of a tag's content; 0 for another kind, whose text ends with its line."""
+    """The end of a tag's content; 0 for another kind, whose text ends with its line."""
 
     @property
     def is_formal(self) -> bool:
-        """Whether it has a form that is asked for, as in `Statement`."""
+        """True if it has a form that is asked for, as in `Statement`."""
         return self.kind != "sentence"
 
 
 def remove_html(text: str) -> str:
-    """Return the text without HTML emphasis, whose tags come in pairs, and without what is struck out."""
+    """Return the text without HTML emphasis, whose tags come in pairs, and without struck-out text."""
     if "<" not in text and "~~" not in text:
         return text
     closed = set(re.findall(r"</(\w+)>", text.casefold()))
@@ -218,8 +220,10 @@ def remove_html(text: str) -> str:
 
 
 def find_announcements(text: str) -> list[Announcement]:
-    """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of
-    each."""
+    """Return the announcements in `text` except boxes: forms, headings, tags, then sentences.
+
+    At most the last `MAX_ANNOUNCEMENTS` of each kind are returned.
+    """
     return [
         *(Announcement(*match.span(), "form") for match in _last_matches(_FORM, text) if _is_announcement(text, match)),
         *(Announcement(*match.span(), "heading") for match in _last_matches(_HEADING, text)),
@@ -229,14 +233,17 @@ def find_announcements(text: str) -> list[Announcement]:
 
 
 def find_statements(text: str) -> list[Statement]:
-    """Return the statements of the announcements and boxes in `text`, in order; no sentence within a formal one, and
-    none about another person's answer or another case.
+    """Return the statements of the announcements and boxes in `text`, in order.
 
-    At most the last `MOST` of each kind are returned.
+    A sentence inside a formal statement is left out, and so is one about another person's answer or another case. At
+    most the last `MAX_ANNOUNCEMENTS` of each kind are returned.
     """
     announced = find_announcements(text)
     formal = [_read_statement(text, each) for each in announced if each.is_formal]
-    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT_CHARACTERS], True) for box in find_boxes(text)[-MAX_ANNOUNCEMENTS:]]
+    formal += [
+        Statement(box.start, box.end, box.content[:MAX_STATEMENT_CHARACTERS], True)
+        for box in find_boxes(text)[-MAX_ANNOUNCEMENTS:]
+    ]
     sentences = [
         _read_statement(text, each)
         for each in announced
@@ -248,21 +255,21 @@ def find_statements(text: str) -> list[Statement]:
 
 
 def extract_text_after_announcement(text: str) -> str:
-    """Return all text after the last "Answer:" or "the answer is"; "" without either."""
+    """Return all text after the last "Answer:" or "the answer is"; "" if there is neither."""
     found = {each.kind: each for each in find_announcements(text)}
     last = found.get("form") or found.get("sentence")
     return text[last.end :].strip() if last else ""
 
 
 def extract_clause_before(text: str, position: int, max_characters: int = 160) -> str:
-    """Return the part of a clause before `position`."""
+    """Return the part of a clause that stands before `position`, at most `max_characters` long."""
     before = text[max(0, position - max_characters) : position]
     ends = list(_SENTENCE_END.finditer(before))
     return before[ends[-1].end() :] if ends else before
 
 
 def is_hypothetical(before: str) -> bool:
-    """Return whether the beginning of a clause marks the rest as another person's answer or another case's."""
+    """Return whether the beginning of a clause marks the rest as another person's answer or as another case."""
     return _ASIDE.search(before) is not None
 
 
@@ -294,8 +301,12 @@ def _last_matches(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]
 def _read_statement(text: str, announced: Announcement) -> Statement:
     """Return a tag's content, or the rest of the announcement's line, or the next line that is not empty."""
     if announced.content_end:
-        end = text.find(">", announced.content_end) + 1 or announced.content_end  # without a closing tag: the end of the text
-        return Statement(announced.start, end, text[announced.end : announced.content_end].strip()[:MAX_STATEMENT_CHARACTERS], True)
+        end = (
+            text.find(">", announced.content_end) + 1 or announced.content_end
+        )  # without a closing tag: the end of the text
+        return Statement(
+            announced.start, end, text[announced.end : announced.content_end].strip()[:MAX_STATEMENT_CHARACTERS], True
+        )
     end = find_line_end(text, announced.end)
     line = text[announced.end : end]
     if not line.strip(_EMPTY):
@@ -308,10 +319,12 @@ def _read_statement(text: str, announced: Announcement) -> Statement:
             end = find_line_end(text, end + 1)
         line = text[start:end].replace("\n", ", ")
     before = text[text.rfind("\n", 0, announced.start) + 1 : announced.end]
-    return Statement(announced.start, end, remove_emphasis(line, before)[:MAX_STATEMENT_CHARACTERS], announced.is_formal)
+    return Statement(
+        announced.start, end, remove_emphasis(line, before)[:MAX_STATEMENT_CHARACTERS], announced.is_formal
+    )
 
 
 def find_line_end(text: str, position: int) -> int:
-    """Return the end of the line at `position`."""
+    """Return the position of the end of the line at `position`."""
     end = text.find("\n", position)
     return len(text) if end < 0 else end

@@ -1,4 +1,4 @@
-"""A folder for each program that runs without bubblewrap, in the system's temporary folder, named after its process."""
+"""A temporary folder for each program that runs without bubblewrap, named after the process that made it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _SAME_START_S = 2.0
 
 @contextmanager
 def sandbox_folder() -> Iterator[str]:
-    """Give a folder for one program, removed when the block ends; the first call removes the folders of ended
-    processes."""
+    """Provide a folder for one program, which is removed when the block ends.
+
+    The first call in a process also removes the folders of processes that have ended.
+    """
     place = tempfile.gettempdir()
     _remove_abandoned_once(place)
     folder = tempfile.mkdtemp(prefix=_folder_prefix(os.getpid()), dir=place)
@@ -36,7 +38,10 @@ def sandbox_folder() -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _folder_prefix(pid: int) -> str:
-    """Return the folder's owner: process space (containers share a temporary folder), pid, second of its start."""
+    """Return the beginning of the names of this process's folders: PID namespace, PID, and the second of its start.
+
+    Containers may share a temporary folder, so the namespace is part of the name.
+    """
     return f"{_PREFIX}-{_find_pid_namespace()}-{pid}-{_find_start_time(pid) or 0.0:.2f}-"
 
 
@@ -194,7 +199,7 @@ def _find_start_time(pid: int) -> float | None:
 
 
 def _find_pid_namespace() -> str:
-    """Return the PID namespace, "0" if there are none."""
+    """Return the id of the PID namespace; "0" if the system has none."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:

@@ -1,8 +1,8 @@
 """Hidden tests of programs: one file per problem beside the raw data, of which grading reads one test at a time.
 
-LiveCodeBench's hidden tests decode to gigabytes, so that no row and no process holds them: a problem has a reference
+LiveCodeBench's hidden tests decode to gigabytes, so no row and no process holds them: a problem has a reference
 (`Problem.hidden`). The file is a ZIP archive with one compressed entry per test, named by its number and kind. Entries
-are read with seeks, not through a memory map: truncating a mapped file kills the process that reads it.
+are read with seeks and not through a memory map, because truncating a mapped file kills the process that reads it.
 
 The reference's digest covers the tests' texts and not the archive, so that it is the same with any version of zlib.
 """
@@ -30,16 +30,16 @@ _COMPRESSION_LEVEL = 1
 """Contest inputs are mostly random numbers: level 6 takes five times as long and saves a tenth."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAX_BYTES_PER_CHARACTER, _MAX_BYTES_PER_TEST = 12, 64
-"""The most bytes of a character in JSON (two escaped surrogates), and of what stands around a test's texts."""
+"""The maximum bytes of a character in JSON (two escaped surrogates), and of what stands around a test's texts."""
 
 
 @dataclass
 class _ProcessState:
-    """What this process has learned of hidden tests: the folder given to `configure`; before that, none."""
+    """What this process knows of hidden tests: the folder given to `configure`, and the files that were verified."""
 
     folder: Path | None = None
     verified: set[tuple[Path, int, int]] = field(default_factory=set)
-    """Path, time of modification (ns) and bytes of files that were compared with their digests."""
+    """The path, the time of modification (ns) and the bytes of files that were compared with their digests."""
 
 
 _STATE = _ProcessState()
@@ -53,17 +53,18 @@ class NumberedTest(NamedTuple):
 
 
 def hidden_tests_folder(root: Path) -> Path:
-    """Return `data/raw/tests` of a project: a part of the output of the stage `raw_problems`."""
+    """Return the project's folder of hidden tests, `data/raw/tests`, which is part of the output of the stage
+    `raw_problems`."""
     return root / "data" / "raw" / "tests"
 
 
 def configure(root: Path) -> None:
-    """Read hidden tests of the project in `root` in this process."""
+    """Read the hidden tests of the project in `root` in this process."""
     _STATE.folder = hidden_tests_folder(root)
 
 
 def hidden_tests_file(folder: Path, problem: Problem) -> Path:
-    """Return the file of a problem's hidden tests: `BENCHMARK/DIGEST.zip`. Raises `ValueError` if it has none."""
+    """Return the file of a problem's hidden tests, `BENCHMARK/DIGEST.zip`. Raises `ValueError` if it has none."""
     if problem.hidden is None:
         raise ValueError(f"{problem.key} has no hidden tests")
     return folder / problem.benchmark / f"{problem.hidden.digest}{SUFFIX}"
@@ -73,9 +74,10 @@ def hidden_tests_file(folder: Path, problem: Problem) -> Path:
 
 
 def extract_hidden_tests(problem: Problem, folder: Path | None) -> Problem:
-    """Move a problem's hidden tests into a file below `folder`; without a folder they are counted and not written.
+    """Move a problem's hidden tests into a file below `folder`; return the problem with a reference to them.
 
-    The file is replaced in one step and left as it is where it is intact. Raises `OSError`.
+    Without a folder the tests are counted and not written. The file is replaced in one step, and left as it is if it is
+    intact. Raises `OSError`.
     """
     hidden = [test for test in problem.tests if test.hidden]
     if not hidden:
@@ -111,7 +113,7 @@ def _encode_test(test: CodeTest) -> bytes:
 
 @contextmanager
 def remove_new_files_on_error(folder: Path) -> Iterator[None]:
-    """Remove the files that the block has added below `folder` if it fails."""
+    """Remove the files that the block has added below `folder` if the block fails."""
     before = set(folder.rglob(f"*{SUFFIX}"))
     try:
         yield
@@ -121,8 +123,11 @@ def remove_new_files_on_error(folder: Path) -> Iterator[None]:
         raise
 
 
-def remove_unused_hidden_tests(folder: Path, benchmarks: Container[str], benchmark: str, problems: Iterable[Problem]) -> None:
-    """Remove the hidden tests of other benchmarks than these, and of `benchmark` those that none of `problems` has."""
+def remove_unused_hidden_tests(
+    folder: Path, benchmarks: Container[str], benchmark: str, problems: Iterable[Problem]
+) -> None:
+    """Remove the hidden tests of benchmarks that are not in `benchmarks`, and those of `benchmark` that no problem
+    has."""
     used = {hidden_tests_file(folder, problem) for problem in problems if problem.hidden}
     sweep(folder)
     for file in folder.rglob(f"*{SUFFIX}"):
@@ -135,7 +140,7 @@ def remove_unused_hidden_tests(folder: Path, benchmarks: Container[str], benchma
 
 
 def read_hidden_tests(problem: Problem, kind: TestKind) -> Iterator[NumberedTest]:
-    """Read a problem's hidden tests of this kind one by one; none if the problem has none.
+    """Yield a problem's hidden tests of this kind one by one; none if the problem has none.
 
     Raises `DataError` for a file that is missing, damaged or of other tests.
     """
@@ -203,7 +208,7 @@ def _verify(file: Path, problem: Problem) -> None:
 
 @contextmanager
 def _open_archive(file: Path, problem: Problem) -> Iterator[zipfile.ZipFile]:
-    """Open a file with the expected number and size of tests; errors of the block that damage explains name the
+    """Open a file with the expected number and size of tests; errors in the block that damage explains name the
     file."""
     hidden = problem.hidden
     assert hidden is not None

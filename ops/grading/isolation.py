@@ -39,7 +39,7 @@ _MACHINES = {
 
 
 def build_namespace_filter() -> bytes:
-    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown
+    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown call
     numbers."""
     if (known := _MACHINES.get(os.uname().machine)) is None:
         return b""
@@ -66,7 +66,7 @@ def build_namespace_filter() -> bytes:
 
 @contextmanager
 def open_namespace_filter() -> Iterator[tuple[int, ...]]:
-    """Give a descriptor from which bubblewrap reads the filter; none without a filter."""
+    """Provide a descriptor from which bubblewrap reads the filter; none if there is no filter."""
     content = build_namespace_filter()
     if not content:
         yield ()
@@ -100,14 +100,14 @@ class Libraries:
 
     folders: tuple[str, ...]
     command_folder: str
-    """A folder of commands, first on the program's PATH."""
+    """A folder of commands, which is first on the program's PATH."""
     environment: str = ""
-    """The virtual environment; empty for Podium's own."""
+    """The virtual environment; "" for Podium's own."""
 
 
 @dataclass
 class _Settings:
-    """The settings given to `configure`; before that, the strictest."""
+    """The settings given to `configure`; before that, the strictest ones."""
 
     isolation: Isolation = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
@@ -121,10 +121,10 @@ _SETTINGS = _Settings()
 
 
 def configure(root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None) -> None:
-    """Accept this wall, or a better one, in this process; `root` is the project's folder.
+    """Accept this isolation, or a stronger one, in this process; `root` is the project's folder.
 
-    `environments`: benchmark → the virtual environment of its programs, a path from `root`. Called when a recipe is
-    loaded. A process that never calls it accepts only bubblewrap.
+    `environments` maps a benchmark to the virtual environment of its programs, a path from `root`. Called when a recipe
+    is loaded. A process that never calls it accepts only bubblewrap.
     """
     _SETTINGS.has_noted_limits = _SETTINGS.has_noted_limits and _SETTINGS.isolation == isolation
     _SETTINGS.isolation = isolation
@@ -133,15 +133,15 @@ def configure(root: Path, isolation: Isolation = "bubblewrap", environments: Map
 
 
 def find_available_isolation() -> Isolation:
-    """Return the isolation that works on this machine: "bubblewrap" if `bwrap` works, else "resource_limits".
+    """Return the isolation that works on this machine: "bubblewrap" if `bwrap` works, otherwise "resource_limits".
 
-    The latter are only limits and an audit hook, which stop accidents, not a determined attacker.
+    The latter are only limits and an audit hook, which stop accidents, but not a determined attacker.
     """
     return "resource_limits" if _why_bubblewrap_fails() else "bubblewrap"
 
 
 def choose_isolation() -> Isolation:
-    """Return the isolation of a program. Raises `ConfigError` if the accepted one does not work."""
+    """Return the isolation for a program. Raises `ConfigError` if the accepted one does not work on this machine."""
     obstacle = _why_bubblewrap_fails()
     if not obstacle:
         _warn_if_root()
@@ -178,12 +178,12 @@ def _warn_if_root() -> None:
 
 
 def program_libraries(benchmark: str) -> Libraries:
-    """Return the libraries of this benchmark's programs: the environment made for it if it exists, else Podium's."""
+    """Return the libraries of this benchmark's programs: its own environment if that exists, otherwise Podium's."""
     return _choose_libraries(_SETTINGS.environments, _SETTINGS.root, benchmark)
 
 
 def program_libraries_in(environments: Mapping[str, str], root: Path, benchmark: str) -> Libraries:
-    """Return the libraries that a process with these environments uses, as `libraries` does after `configure`."""
+    """Return the libraries that `program_libraries` returns in a process that is configured with these environments."""
     return _choose_libraries({name: root / path for name, path in environments.items()}, root, benchmark)
 
 
@@ -194,7 +194,7 @@ def _choose_libraries(environments: Mapping[str, Path], root: Path | None, bench
 
 @lru_cache(maxsize=1)
 def podium_libraries() -> Libraries:
-    """Return Podium's own libraries."""
+    """Return the libraries of Podium's own environment."""
     folders = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
     return Libraries(folders, str(Path(sys.executable).parent))
 
@@ -218,18 +218,24 @@ def _environment_libraries(home: Path) -> Libraries:
 
 def list_readable_paths(libraries: Libraries) -> tuple[str, ...]:
     """Return the paths that a program may read besides its own folder: interpreter, system libraries, its libraries."""
-    commands = (libraries.command_folder, str(Path(libraries.environment) / "pyvenv.cfg")) if libraries.environment else (libraries.command_folder,)
+    commands = (
+        (libraries.command_folder, str(Path(libraries.environment) / "pyvenv.cfg"))
+        if libraries.environment
+        else (libraries.command_folder,)
+    )
     return (*_SYSTEM, sys.base_prefix, *libraries.folders, *commands)
 
 
 def build_bubblewrap_command(libraries: Libraries, filters: Iterable[int] = ()) -> list[str]:
-    """Return the beginning of the command: readable paths are read-only, `PROGRAM_FOLDER` is writable, and neither the network
-    nor other processes are reachable.
+    """Return the beginning of the command that runs a program in bubblewrap.
 
-    If Podium runs as root and the machine allows it, each program runs as a separate user. `filters` are the
+    Readable paths are read-only, `PROGRAM_FOLDER` is writable, and neither the network nor other processes are
+    reachable. If Podium runs as root and the machine allows it, each program runs as a separate user. `filters` are the
     descriptors of `open_namespace_filter`.
     """
-    return _build_command(libraries, secrets.choice(_USERS) if _is_root() and not _why_root_is_kept(libraries) else None, filters)
+    return _build_command(
+        libraries, secrets.choice(_USERS) if _is_root() and not _why_root_is_kept(libraries) else None, filters
+    )
 
 
 def _build_command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> list[str]:
@@ -256,14 +262,15 @@ def _build_command(chosen: Libraries, user: int | None, filters: Iterable[int]) 
 
 
 def _namespace_options(user: int | None) -> list[str]:
-    """Return all namespaces; root can take another user's id only outside a user namespace."""
+    """Return the options for all namespaces; root can take another user's id only outside a user namespace."""
     if user is not None:
         return [f"--unshare-{name}" for name in ("pid", "ipc", "net", "uts", "cgroup-try")]
     return ["--unshare-all"]
 
 
 def _parent_folder_options(places: Iterable[str]) -> list[str]:
-    """Make the folders above `places` accessible to any user, since bubblewrap copies the modes of the originals."""
+    """Return options that make the folders above `places` accessible to any user, since bubblewrap copies their
+    modes."""
     parents = {str(parent): None for place in places for parent in reversed(Path(place).parents[:-1])}
     return [part for parent in parents for part in ("--dir", parent)]
 
@@ -274,7 +281,7 @@ def _is_root() -> bool:
 
 @lru_cache(maxsize=1)
 def _why_bubblewrap_fails() -> str:
-    """Return why bubblewrap does not work here, "" if it does."""
+    """Return why bubblewrap does not work here; "" if it does."""
     if shutil.which("bwrap") is None:
         return "there is no `bwrap` on PATH"
     if _is_root() and not _why_root_is_kept(podium_libraries()):
@@ -284,12 +291,12 @@ def _why_bubblewrap_fails() -> str:
 
 @lru_cache(maxsize=4)
 def _why_root_is_kept(chosen: Libraries) -> str:
-    """Return why programs with these libraries cannot run as another user than root, "" if they can."""
+    """Return why programs with these libraries cannot run as another user than root; "" if they can."""
     return _try_bubblewrap(chosen, _USERS[0])
 
 
 def _try_bubblewrap(chosen: Libraries, user: int | None) -> str:
-    """Return why a first program that reads its libraries and writes in its folder fails, "" if it does not."""
+    """Return why a first program that reads its libraries and writes in its folder fails; "" if it does not."""
     program = f"import os; [os.listdir(place) for place in {chosen.folders!r}]; os.mkdir('written')"
     try:
         with open_namespace_filter() as filters:

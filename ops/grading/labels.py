@@ -1,4 +1,4 @@
-"""Letters of choices in prose: which ones a text names, and whether it affirms or denies them."""
+"""Find the letters of choices that a text names, and whether it affirms or denies them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ops.grading.extract import extract_clause_before, is_hypothetical
 
 Stance = Literal["affirmed", "denied", "asked", "named"]
 CHOICE_PLACEHOLDER = "…"
-"""Stands for the text of a choice behind its label."""
+"""Stands for the text of a choice after its label."""
 
 _VERBS = (
     r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|"
@@ -144,7 +144,7 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 MAX_GROUPS = 100
-"""How many groups of a text, the last ones, are examined."""
+"""The maximum number of groups of a text that are examined; the last ones are."""
 
 
 class LetterGroup(NamedTuple):
@@ -157,11 +157,11 @@ class LetterGroup(NamedTuple):
 
 
 def find_letter_groups(text: str, choice_letters: str, *, ignore_context: bool = False) -> list[LetterGroup]:
-    """The groups of offered letters in `text`, in its order; of more than `MOST` the last ones.
+    """Return the groups of these letters in `text`, in its order; at most the last `MAX_GROUPS`.
 
-    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can be
-    between: "D is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for
-    the article A and the pronoun I. `everywhere` drops the condition on the word before.
+    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can stand between: "D
+    is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for the article A and the
+    pronoun I. `ignore_context` drops the condition on the word before.
     """
     made: list[list[tuple[str, int, int]]] = []
     for letter, start, end in _find_labels(text, choice_letters, ignore_context):
@@ -175,7 +175,7 @@ def find_letter_groups(text: str, choice_letters: str, *, ignore_context: bool =
 def offers_several_labels(text: str, choice_letters: str) -> bool:
     """Return whether an answer offers more than one label: "(A) or (B)", "A/B", "A B", "(A) Up (B) Down".
 
-    A label that the answer denies, or that only its reason or a later sentence of explanation names, is not offered.
+    A label is not offered if the answer denies it, or if only its reason or a later sentence of explanation names it.
     """
     letters = _OTHER_WORDS.sub(" ", text).split()
     if all(len(letter) == 1 for letter in letters):
@@ -203,7 +203,8 @@ def _find_offered_letters(sentence: str, offered: str) -> set[str]:
     return {
         letter
         for number, group in enumerate(found)
-        if group.stance != "denied" and (not number or (_is_label(sentence, group) and not _is_explained(sentence, group)))
+        if group.stance != "denied"
+        and (not number or (_is_label(sentence, group) and not _is_explained(sentence, group)))
         for letter in group.letters
     }
 

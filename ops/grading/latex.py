@@ -1,7 +1,7 @@
-"""Normalise LaTeX and plain mathematics to one spelling, so that equal answers become equal strings.
+"""Convert LaTeX and plain mathematics to one spelling, so that equal answers become equal strings.
 
 With math-verify's own normaliser in front, five more of 972 correct forms are rejected and three of 589 wrong forms are
-accepted, because it drops signs that carry meaning. With its repairs of fractions and roots instead of the ones in this
+accepted, because it drops signs that carry meaning. With its repairs of fractions and roots in place of those in this
 module, 23 more correct forms are rejected.
 """
 
@@ -189,7 +189,8 @@ _NO_UNIT = re.compile(
 
 
 class NormalizedAnswer(NamedTuple):
-    """An answer as normalised `value`, the `unit` split off it ("" without one) and whether it is a `percent`."""
+    """An answer as a normalised `value`, the `unit` that was split off ("" without one), and whether it is a
+    percentage."""
 
     value: str
     unit: str = ""
@@ -197,7 +198,7 @@ class NormalizedAnswer(NamedTuple):
 
 
 def normalize_answer(text: str) -> NormalizedAnswer:
-    """Return the normalised `text`. Equal results mean equal answers; the converse needs `math.judge`."""
+    """Return the normalised `text`. Equal results mean equal answers; the converse needs `math.grade_answer`."""
     return split_off_unit(normalize_spelling(text))
 
 
@@ -270,7 +271,7 @@ def _write_base_index(base: str) -> str:
 
 
 def split_off_unit(text: str) -> NormalizedAnswer:
-    """Return a normalised `text` without spaces, its unit or percent sign split off."""
+    """Return a normalised `text` without spaces, and its unit or percent sign separately."""
     bare = _PERCENT.sub("", text)
     if bare != text:
         return NormalizedAnswer(remove_spaces(bare), "", True)
@@ -350,7 +351,7 @@ def _is_plain_unit(value: str, unit: str) -> bool:
 
 
 def is_text(unit: str) -> bool:
-    """Return whether plain letters are words of a language, not names of unknowns."""
+    """Return whether plain letters are words of a language, and not names of unknowns."""
     names = [re.match(r"[A-Za-z]*", word).group() for word in unit.split()]  # type: ignore[union-attr]
     return all(len(name) > 2 or name.lower() in _SMALL for name in names) and any(
         len(name) > 2 and name not in NAMES for name in names

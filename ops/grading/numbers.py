@@ -32,9 +32,8 @@ def parse_decimal(text: str) -> Fraction | None:
 
 
 def parse_number(text: str) -> Fraction | None:
-    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number,
-    `0.\overline{3}` or `a \times 10^{b}`; None for other forms.
-    """
+    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for other
+    forms."""
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         return None
@@ -75,7 +74,7 @@ def has_finite_expansion(value: Fraction) -> bool:
 def is_rounded_form(gold: Fraction, text: str, significant: int = 6) -> bool:
     """Return whether the decimal `text` is `gold` rounded or truncated to at least `significant` digits.
 
-    Applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
+    This applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
     """
     value = parse_decimal(text.replace(" ", ""))
     if value is None or "." not in text or has_finite_expansion(gold):

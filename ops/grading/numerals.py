@@ -1,4 +1,4 @@
-"""Numbers written as words: "twenty-five", "two hundred and six", "three quarters"."""
+"""Read numbers written as words: "twenty-five", "two hundred and six", "three quarters"."""
 
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ def _read_unsigned_words(text: str) -> tuple[Fraction | None, str]:
             value, last = value * 100, 100
         elif word == "and" and (last == 100 or (total and not last)) and following in NUMBER_WORDS:
             pass
-        elif (scale := _SCALES.get(word, 0)) and last and scale < smallest and _is_followed_by_smaller_number(text, match.end(), scale):
+        elif (
+            (scale := _SCALES.get(word, 0))
+            and last
+            and scale < smallest
+            and _is_followed_by_smaller_number(text, match.end(), scale)
+        ):
             total, value, last, smallest = total + value * scale, 0, 0, scale
         elif (part := _PARTS.get(word.removesuffix("s"))) and not total and (last or word == "half"):
             rest = text[match.end() :].strip().removeprefix("of ").removeprefix("a ").strip()

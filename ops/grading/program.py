@@ -64,12 +64,12 @@ class Block(NamedTuple):
 
     @property
     def defined_names(self) -> frozenset[str]:
-        """Return the functions and classes that the block defines at its top level."""
+        """The functions and classes that the block defines at its top level."""
         return frozenset(name for pair in _DEFINED.findall(self.body) for name in pair if name)
 
     @property
     def has_statements(self) -> bool:
-        """Return whether the block executes anything at its top level besides definitions and imports."""
+        """True if the block executes anything at its top level besides definitions and imports."""
         lines = [line for line in self.body.splitlines() if line and not line[0].isspace()]
         return any(not _QUIET.match(line) for line in lines)
 
@@ -79,9 +79,9 @@ def extract_program(response: str, tests: Iterable[CodeTest] = (), names: Iterab
 
     A block marked as Python is preferred to an unmarked one, and a later block to an earlier one. If `tests` call
     functions or classes by name, or `names` has any, the last block that defines one of them is chosen. A block that
-    calls functions of an earlier block is an example of its use; it is appended if the earlier block runs nothing by
-    itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If no
-    block contains Python, strings in JSON count as blocks.
+    calls functions of an earlier block is an example of its use; it is appended if the earlier block executes nothing
+    by itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If
+    no block contains Python, strings in JSON count as blocks.
     """
     blocks = _find_blocks(response)
     candidates = [block for block in blocks if block.is_python] or [
@@ -111,7 +111,7 @@ def parse_program(source: str, mode: str = "exec") -> ast.AST:
 
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""Exceptions that `tree` raises for text that is not Python."""
+"""The exceptions that `parse_program` raises for text that is not Python."""
 _PARSING = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""Read a value from prose: the value that a line or closing sentence states, without its reason or counted noun."""
+"""Read values from prose: the value that a line or a closing sentence states, without its reason or counted noun."""
 
 from __future__ import annotations
 

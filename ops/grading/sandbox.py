@@ -1,4 +1,4 @@
-"""Run an untrusted program: one fresh interpreter, limits, a deadline, a private report."""
+"""Run an untrusted program with a fresh interpreter, limits, a deadline and a private report."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ops.grading.controls import list_test_classes
 from ops.grading.folders import sandbox_folder
 from ops.grading.isolation import (
     PROGRAM_FOLDER,
-    Libraries,
     Isolation,
-    choose_isolation,
+    Libraries,
     build_bubblewrap_command,
-    open_namespace_filter,
     build_namespace_filter,
-    podium_libraries,
+    choose_isolation,
     list_readable_paths,
+    open_namespace_filter,
+    podium_libraries,
 )
 
 Kind = Literal["stdin", "call", "unittest"]
@@ -53,34 +53,34 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class ProgramLimits:
-    """Limits of one run. CPU time decides, so that a loaded machine does not change a verdict."""
+    """The limits of one run. CPU time decides, so that a loaded machine does not change a verdict."""
 
     cpu_s: float
-    """CPU seconds of the whole run, or of each input of a "stdin" run."""
+    """The CPU seconds of the whole run, or of each input of a "stdin" run."""
     wall_s: float
-    """Seconds after which the whole run is killed, even if it sleeps or waits."""
+    """The seconds after which the whole run is killed, even if it sleeps or waits."""
     memory_bytes: int
-    """Bytes of address space of each process."""
+    """The bytes of address space of each process."""
     file_bytes: int = 16 << 20
-    """Largest file in bytes, including the output."""
+    """The size of the largest file in bytes, including the output."""
     processes: int = 0
-    """Further processes that the program may start."""
+    """The number of further processes that the program may start."""
     report_bytes: int = 32 << 20
 
     def scale(self, slowness: float, cpu_factor: float = 1.0) -> ProgramLimits:
-        """Return the limits on a machine `machine` times slower, with `grace` times the CPU time."""
+        """Return the limits on a machine that is `slowness` times slower, with `cpu_factor` times the CPU time."""
         return replace(self, cpu_s=self.cpu_s * slowness * cpu_factor, wall_s=self.wall_s * slowness)
 
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """The result of a run: `results` as reported by the harness, or None and the reason `why` there is no report."""
+    """The result of a run: `results` as the harness reported them, or None and the `error` if there is no report."""
 
     results: list[Any] | None
     error: str
     seconds: float
     has_timed_out: bool = False
-    """Whether it ran out of CPU time or was killed by the wall clock, which may differ on a quieter machine."""
+    """True if it ran out of CPU time or was killed by the wall clock, which may differ on a machine with less load."""
 
 
 def run(
@@ -92,12 +92,12 @@ def run(
     max_output_bytes: Sequence[int] = (),
     libraries: Libraries | None = None,
 ) -> SandboxResult:
-    """Run `program` on `tests` in a sandbox; for each input, output up to the largest value in `keep` (bytes) is kept.
+    """Run `program` on `tests` in a sandbox.
 
-    `chosen` are the libraries that the program can import (default: Podium's own). Tests
-    of kind "unittest" are one module, which gets a separate sandbox: no run sees the
-    remains of an earlier one. Safe from any thread. Raises `OSError` if the machine cannot
-    start a process, `ConfigError` if the machine has no isolation that the recipe accepts.
+    The output for each input is kept up to the largest value in `max_output_bytes`. `libraries` are those that the
+    program can import (default: Podium's own). Tests of kind "unittest" are one module, which gets a separate sandbox:
+    no run sees the remains of an earlier one. Safe from any thread. Raises `OSError` if the machine cannot start a
+    process, and `ConfigError` if the machine has no isolation that the recipe accepts.
     """
     nonce, wall, given = secrets.token_hex(16), choose_isolation(), libraries or podium_libraries()
     source = None

@@ -33,10 +33,10 @@ _LINKED = re.compile(
 
 
 def list_shorter_readings(answer: str) -> Iterator[str]:
-    """Return shorter readings of an answer that is a sentence: without its reason, an aside or its introduction.
+    """Yield shorter readings of an answer that is a sentence: without its reason, an aside or its introduction.
 
-    The result is empty if the sentence denies, hedges or retracts its statement. Of several sentences, only the first
-    that states something is read, and sentences about another case are ignored.
+    There are none if the sentence denies, hedges or retracts its statement. Of several sentences, only the first that
+    states something is read, and sentences about another case are ignored.
     """
     if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
         return

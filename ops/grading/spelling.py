@@ -1,8 +1,8 @@
-"""One spelling for texts that differ only in how they are typed, in which every symbol that carries meaning stays.
+"""Convert texts that differ only in how they are typed to one spelling; every symbol that carries meaning is kept.
 
-`CHARACTERS`, `COMMANDS`, `REWRITING_RULES` and `PROSE` are the complete list of what is made alike, with the reason why it is
-safe. A symbol that they do not name is a token of its own: `x ≤ 3` and `x ≥ 3` have different tokens, as have `C#` and
-`C`. The case of letters and accents are compared word by word (`has_same_words`).
+`CHARACTERS`, `COMMANDS`, `REWRITING_RULES` and `PROSE_RULES` are the complete list of what is treated as equal, with
+the reason why that is safe. A symbol that they do not name is a token of its own: `x ≤ 3` and `x ≥ 3` have different
+tokens, as have `C#` and `C`. The case of letters and accents are compared word by word (`has_same_words`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ REWRITING_RULES = (
         "brackets around an index; without them it is a number or letters",
     ),
 )  # fmt: skip
-"""Rewritings of the whole text, in this order."""
+"""The rewriting rules for the whole text, in this order."""
 
 PROSE_RULES = (
     _rule(r"(?<!\S)(?:[Aa]n|[Tt]he|AN|THE)(?=\s+\w)|(?<!\S)a(?=\s+[^\W\d_]{2})|^A(?=\s+[a-z]{2})", " ", "an article"),
@@ -128,7 +128,7 @@ PROSE_RULES = (
     _rule(r"\b([A-Z])\.(?=[A-Z](?![^\W_]))", r"\1", "the stops inside an abbreviation such as U.S."),
     _rule(r"(?<=\w)\s*&\s*(?=\w)", " and ", "the sign for this word"),
 )
-"""What a text can do without when it is compared word by word."""
+"""The rules for what is ignored when texts are compared word by word."""
 
 _COMMAND = re.compile(r"\\([A-Za-z]+)[ ]?")
 _ACCENTS = {"bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303",
@@ -158,7 +158,8 @@ _TOKEN = re.compile(
 _PAIRED_GENES = re.compile(r"(?:([A-Za-z])(?i:\1))+")
 _FUNCTION_WORDS = frozenset(re.findall(r"\w+", "of in to is on by as at an be if or so up my we he do go no"))
 _MIN_CASELESS_LENGTH, _MIN_ACCENTLESS_LENGTH = 5, 3
-"""From this length on, the case of a word's letters has no meaning, and a word may be typed without its accents."""
+"""The length from which the case of a word's letters has no meaning, and the length from which a word may be typed
+without its accents."""
 
 
 # ── spelling ─────────────────────────────────────────────────────────────────
@@ -197,7 +198,7 @@ def is_same_text(left: str, right: str) -> bool:
 
 
 def has_same_words(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Return whether the tokens are the same up to case and accents that carry no meaning."""
+    """Return whether the tokens are the same except for case and accents that carry no meaning."""
     if len(left) != len(right) or not left:
         return False
     is_alone = sum(char.isalpha() for token in left for char in token) == 1
@@ -206,7 +207,9 @@ def has_same_words(left: Sequence[str], right: Sequence[str]) -> bool:
 
 def list_symbols(text: str) -> list[str]:
     """Return the symbols of a text without those that LaTeX uses to group and to name its commands."""
-    return sorted(token for token in split_tokens(text) if not token[0].isalnum() and token not in ("\\", "{", "}", "(", ")"))
+    return sorted(
+        token for token in split_tokens(text) if not token[0].isalnum() and token not in ("\\", "{", "}", "(", ")")
+    )
 
 
 def _find_script_level(char: str) -> str:

@@ -53,10 +53,10 @@ _OPENING_LABEL = re.compile(r"(?!.*\b(?:not|wrong|incorrect)\b)[a-z ]{1,40}[:=]\
 
 
 class StatedAnswer(NamedTuple):
-    """A stated answer at `position`; `firm` unless it only rounds a value or is a word.
+    """An answer that is stated at `position`; it `is_firm` unless it only rounds a value or is a word.
 
-    An answer in a box or after "Answer:" is `formal`. It is `conditional` if its sentence is about another case, and
-    `unreal` if its sentence is hypothetical.
+    An answer in a box or after "Answer:" `is_formal`. It `is_conditional` if its sentence is about another case, and
+    `is_hypothetical` if its sentence says what would be.
     """
 
     position: int
@@ -68,9 +68,8 @@ class StatedAnswer(NamedTuple):
 
 
 def extract_stated_answer(response: str) -> str:
-    """Return the last stated answer: in a box, after "Answer:" or
-    "the answer is"; otherwise that of the closing sentence.
-    """
+    """Return the last stated answer: in a box, after "Answer:" or "the answer is"; otherwise that of the closing
+    sentence."""
     return _remove_phrase(_find_stated_answer(response))
 
 
@@ -84,7 +83,11 @@ def _remove_phrase(value: str) -> str:
 
 
 def _find_stated_answer(response: str) -> str:
-    text = _simplify_notation(extract_answer_part(response, lambda before: any(each.is_firm for each in _list_statements(_simplify_notation(before)))))
+    text = _simplify_notation(
+        extract_answer_part(
+            response, lambda before: any(each.is_firm for each in _list_statements(_simplify_notation(before)))
+        )
+    )
     statements = _list_statements(text)
     if firm := [statement for statement in statements if statement.is_firm]:
         return _choose_final_value(text, firm)
@@ -96,7 +99,9 @@ def _find_stated_answer(response: str) -> str:
     closing = prose.extract_closing_value(text)
     if _COMPUTATION.fullmatch(closing):  # an unannounced calculation without its result
         return prose.extract_last_value(text)
-    if statements and (not closing or not prose.VALUE.match(closing) or not _has_text_after(text, max(statements).position)):
+    if statements and (
+        not closing or not prose.VALUE.match(closing) or not _has_text_after(text, max(statements).position)
+    ):
         return max(statements).value
     return closing or prose.extract_last_value(text)
 
@@ -107,7 +112,7 @@ def _list_statements(text: str) -> list[StatedAnswer]:
 
 
 def _choose_final_value(text: str, firm: list[StatedAnswer]) -> str:
-    """Return the value that holds: the last one that does not only comment on an earlier one."""
+    """Return the value that counts: the last one that does not only comment on an earlier one."""
     settled, *others = sorted(firm)
     for later in others:
         if settled.is_conditional or _replaces(text, settled, later):

@@ -24,10 +24,10 @@ _MAX_DEPTH = 6
 
 
 class MathNode(NamedTuple):
-    r"""A node of a parsed answer: a "list" is `1, 2` or `{1, 2}`, a
-    "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
+    r"""A node of a parsed answer.
 
-    `interval` marks a row that is certainly an interval: `x \in [1, 2]`, `1 < x < 2`.
+    A "list" is `1, 2` or `{1, 2}`, a "row" a tuple or interval in its brackets, an "equation" `a = b = c`.
+    `is_interval` marks a row that is certainly an interval: `x \in [1, 2]`, `1 < x < 2`.
     """
 
     kind: Literal["leaf", "list", "row", "union", "matrix", "equation"]
@@ -176,7 +176,8 @@ def _multiply_cell(factor: str, cell: str) -> str:
 
 
 def convert_to_matrix(node: MathNode) -> MathNode | None:
-    r"""Read `[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` as the matrix or column that it may represent."""
+    r"""Return `[[1,2],[3,4]]`, a tuple or `\binom{4}{-3}` as the matrix or column that it may represent; None
+    otherwise."""
     if node.kind == "matrix":
         return node
     if node.kind == "row" and node.brackets == "()":
@@ -240,7 +241,10 @@ def _remove_points(interval: str, points: str) -> str | None:
     """
     if interval == "\\mathbb{R}":
         interval = "(-\\infty,\\infty)"
-    ends, excluded = split_at(interval[1:-1], (",",)), [p for part in split_at(points, (",", ";")) for p in _expand_plus_minus(part)]
+    ends, excluded = (
+        split_at(interval[1:-1], (",",)),
+        [p for part in split_at(points, (",", ";")) for p in _expand_plus_minus(part)],
+    )
     if len(ends) != 2 or any("\\infty" in point for point in excluded):
         return None
     if len(excluded) > 1 or "\\infty" not in ends[0] or "\\infty" not in ends[1]:
@@ -261,7 +265,9 @@ def _join_rays(text: str) -> str | None:
     r"""Return a union for `x < 2, x > 3`; the intersection for `x \ge -2, x \le 7` and for `x \ne 2, 3`."""
     name, sign, points = text.partition("\\ne")
     if sign and _VARIABLE.fullmatch(name) and ("\\pm" in points or len(split_at(points, (",", ";"))) > 1):
-        return _remove_points("\\mathbb{R}", ",".join(p.removeprefix(f"{name}\\ne") for p in split_at(points, (",", ";"))))
+        return _remove_points(
+            "\\mathbb{R}", ",".join(p.removeprefix(f"{name}\\ne") for p in split_at(points, (",", ";")))
+        )
     intervals = [_parse_inequality(part.strip()) for part in split_at(text, (",", ";"))]
     if len(intervals) < 2 or None in intervals:
         return None

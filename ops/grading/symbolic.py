@@ -1,4 +1,4 @@
-"""Decide the equality of two expressions with math-verify, from any thread and within a bounded time.
+"""Decide whether two expressions are equal with math-verify, from any thread and within a bounded time.
 
 SymPy has no time limits, and those of math-verify use signals, which only a main thread receives. SymPy therefore runs
 in a separate process, which is started when first needed and ended when it exceeds its time.
@@ -22,7 +22,7 @@ from ops.grading.domains import VariableDomains
 
 MAX_CHARACTERS = 400
 COMPARISON_TIMEOUT_S = 120.0
-"""Wall-clock seconds for one comparison, including the import of SymPy; the CPU limit is far lower."""
+"""The seconds by the clock for one comparison, including the import of SymPy; the CPU limit is far lower."""
 
 _COSTLY = re.compile(
     r"\^\{?-?\(?\d{10,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\}?\^|!!|(?:\^\{?\w\}?){3}"
@@ -100,8 +100,10 @@ def _worker() -> SymbolicWorker:
 
 
 def is_equal(gold: str, answer: str, domain: VariableDomains = ()) -> bool | None:
-    """Return whether two LaTeX expressions are equal for every value of their unknowns in `domain`; None if this cannot
-    be decided (unreadable, too costly)."""
+    """Return whether two LaTeX expressions are equal for every value of their unknowns in `domain`.
+
+    Returns None if this cannot be decided, because an expression is unreadable or too costly.
+    """
     letters = {match.group().rstrip("'") for text in (gold, answer) for match in _LETTER.finditer(text)}
     return _is_equal(gold, answer, tuple(bounds for bounds in domain if bounds[0] in letters))
 
@@ -114,7 +116,9 @@ def _is_equal(gold: str, answer: str, domain: VariableDomains) -> bool | None:
     return _worker().is_equal(*_rename_confusable_letters(gold, answer, domain))
 
 
-def _rename_confusable_letters(gold: str, answer: str, domain: VariableDomains = ()) -> tuple[str, str, VariableDomains]:
+def _rename_confusable_letters(
+    gold: str, answer: str, domain: VariableDomains = ()
+) -> tuple[str, str, VariableDomains]:
     """Return all three with new names for letters that math-verify confuses with each other or misreads.
 
     math-verify converts capitals to lower case (prevented here if an expression has both cases of one letter), drops

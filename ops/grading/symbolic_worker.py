@@ -29,12 +29,12 @@ DIGITS = 50
 CONSTANT_DIGITS = 1_000
 """Number of digits for two values without unknowns that agree at lower precision."""
 GUARD_DIGITS = 10
-"""Number of digits that rounding may cost."""
+"""The number of digits that rounding may cost."""
 MAX_DIGITS = 5_000
 MAX_BITS = 1 << 17
 """Size of numerators and denominators in exact arithmetic."""
 MAX_ROUNDING_DIFFERENCE = 1e-5
-"""Relative difference above which a decimal is not a rounded form of the other value."""
+"""The relative difference above which a decimal is not a rounded form of the other value."""
 SEED = "generic points"
 Domain = dict[str, tuple[Fraction | None, Fraction | None]]
 """The name of a symbol → the ends of the open interval of its values, which are real; None without an end."""
@@ -43,9 +43,9 @@ _VALUE_RANGES: tuple[tuple[float, float, str], ...] = (
     (0.2, 3.2, "positive"), (0.2, 3.2, "mixed"), (0.2, 3.2, "negative"), (3.0, 12.0, "positive"), (0.2, 9.0, "mixed"),
     (0.2, 2.2, "complex"), (0.2, 2.2, "complex"),
 )  # fmt: skip
-"""Range and sign of each symbol's value at each point."""
+"""The range and the sign of each symbol's value at each point."""
 _INTEGER_RANGES = ((1, 9, "positive"), (1, 9, "mixed"), (1, 9, "mixed"))
-"""Integer points, because step functions that agree everywhere else may differ there."""
+"""The ranges of integer points, because step functions that agree everywhere else may differ there."""
 
 
 class OutOfTime(BaseException):
@@ -75,7 +75,8 @@ def _parse_expressions(text: str) -> list[Any]:
 
 
 def compare(gold: str, answer: str, bounds: Any = ()) -> str:
-    """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if unreadable."""
+    """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if one is
+    unreadable."""
     from sympy import Expr
     from sympy.core.relational import Relational
 
@@ -280,7 +281,13 @@ def _compare_at_point(left: Any, right: Any, at: dict[str, Any]) -> str:
     exact = (_evaluate_exactly(left, at), _evaluate_exactly(right, at))
     if exact[0] is not None and exact[1] is not None:
         difference, size = abs(exact[0] - exact[1]), max(abs(exact[0]), abs(exact[1]))
-        return "same" if not difference else "close" if difference <= Fraction(MAX_ROUNDING_DIFFERENCE) * size else "different"
+        return (
+            "same"
+            if not difference
+            else "close"
+            if difference <= Fraction(MAX_ROUNDING_DIFFERENCE) * size
+            else "different"
+        )
     digits = DIGITS + int(_count_digits(left) + _count_digits(right))
     for _ in range(2):
         if digits > MAX_DIGITS:

@@ -1,4 +1,4 @@
-"""Tests of kind "unittest": interpret the reports of the tests and of their controls."""
+"""Run tests of kind "unittest" and interpret their reports and those of their negative controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ops.core.problem import FailedTest
 from ops.grading import sandbox
-from ops.grading.controls import make_negative_control, list_tests
+from ops.grading.controls import list_tests, make_negative_control
 from ops.grading.isolation import Libraries
 from ops.grading.values import ProgramFailure
 
@@ -22,15 +22,15 @@ class UnitTestReport(NamedTuple):
     """The report of one fork on one module of tests."""
 
     results: Mapping[str, tuple[str, str]]
-    """Test → (status, why)."""
+    """Test → (status, reason)."""
     tampered: str
-    """The part of unittest, of the builtins or of the tests that the program changed."""
+    """The part of unittest, of the builtins or of the tests that the program changed; "" if none."""
     stop_reason: str
     """The reason why no tests ran; "" if they ran."""
 
 
 def run_unit_tests(program: str, code: str, limits: sandbox.ProgramLimits, libraries: Libraries) -> ProgramFailure:
-    """Run the module of tests `code` on `program`, and the same tests made wrong, each in a separate sandbox.
+    """Run the module of tests `code` on `program`, and its negative control, each in a separate sandbox.
 
     The order is random, because without bubblewrap a program can leave a mark for its next run.
     """
@@ -60,7 +60,9 @@ def _find_failure(report: UnitTestReport | None, code: str) -> ProgramFailure:
     if report.tampered:
         return ProgramFailure(f"changed {report.tampered}")
     if report.stop_reason or not report.results:
-        return ProgramFailure(f"no test ran: {_shorten_error(report.stop_reason)}" if report.stop_reason else "no test ran")
+        return ProgramFailure(
+            f"no test ran: {_shorten_error(report.stop_reason)}" if report.stop_reason else "no test ran"
+        )
     fine = ("ok", "expected") if "expectedFailure" in code else ("ok",)
     bad = [number for number, (status, _) in enumerate(report.results.values(), 1) if status not in fine]
     if bad:
@@ -81,7 +83,7 @@ def _shorten_error(why: str) -> str:
 
 
 def _find_wrongly_passed_test(results: list[Any] | None, must_fail: frozenset[str]) -> str:
-    """Return a test that every correct program fails and this program passed; "" if there is none."""
+    """Return a test that every correct program fails and that this program passed; "" if there is none."""
     [(status, text)] = results or [("error", "")]
     report = _parse_report(text) if status == "ran" else None
     became = report.results if report else {}

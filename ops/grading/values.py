@@ -1,4 +1,4 @@
-"""Compare the values from the sandbox with the expected ones, outside the sandbox; describe the first difference."""
+"""Compare values from the sandbox with the expected ones, outside the sandbox, and describe the first difference."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _EXACT = 1 << 53
 
 
 def is_same_output(wanted: str, printed: str) -> bool:
-    """Return whether outputs are equal line by line, ignoring
-    trailing space; numbers with a point or exponent within 1e-6.
+    """Return whether two outputs are equal line by line, except for trailing space.
+
+    Numbers with a point or an exponent are equal within 1e-6.
     """
     left, right = split_lines(wanted), split_lines(printed)
     if left == right:
@@ -30,7 +31,7 @@ def is_same_output(wanted: str, printed: str) -> bool:
 
 
 def is_same_line(wanted: str, printed: str) -> bool:
-    """Return whether lines are equal word by word; numbers with a point or exponent within 1e-6."""
+    """Return whether two lines are equal word by word; numbers with a point or an exponent are equal within 1e-6."""
     left, right = _WORD.findall(wanted), _WORD.findall(printed)
     return len(left) == len(right) and all(map(_is_same_word, left, right))
 
@@ -143,13 +144,14 @@ def _is_close_float(wanted: float, value: float) -> bool:
 
 
 MAX_SHOWN_CHARACTERS = 60
-"""Maximum number of characters of a value, a line or an expression to show."""
+"""The maximum number of characters of a value, a line or an expression that are shown."""
 
 
 class ProgramFailure(NamedTuple):
-    """Why a program fails its tests, "" if it passes; whether it ran out of time (`late`); and the first failed `test`.
+    """Why a program fails its tests; the reason is "" if it passes.
 
-    `test` is None if no test ran or none can be identified: no program, or a run that ended without a report.
+    `is_timeout` is true if it ran out of time. `failed_test` is the first failed test; it is None if no test ran or
+    none can be identified: no program, or a run that ended without a report.
     """
 
     reason: str
@@ -158,19 +160,26 @@ class ProgramFailure(NamedTuple):
 
 
 def find_difference(test: CodeTest, result: list[Any], number: int, test_count: int) -> FailedTest | None:
-    """Describe how a harness result differs from the expected one; None if they agree.
+    """Describe how a result of the harness differs from the expected one; None if they agree.
 
-    `result` is [status, what] as the sandbox reports it; the test is the `number`th of `of`.
+    `result` is [status, value] as the sandbox reports it; the test is the `number`th of `test_count`.
     """
     status, given = result
     if status != "ok":
-        return FailedTest(number, test_count, test.kind, shorten(str(given), 2 * MAX_SHOWN_CHARACTERS), _describe_expected(test), test.hidden)
+        return FailedTest(
+            number,
+            test_count,
+            test.kind,
+            shorten(str(given), 2 * MAX_SHOWN_CHARACTERS),
+            _describe_expected(test),
+            test.hidden,
+        )
     got, wanted = _compare_output(test, given) if test.kind == "stdin" else _compare_value(test, given)
     return FailedTest(number, test_count, test.kind, got, wanted, test.hidden) if got else None
 
 
 def shorten(text: str, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
-    """Return at most `most` characters of a text, with "…" for the rest."""
+    """Return at most `max_characters` characters of a text, with "…" for the rest."""
     return text if len(text) <= max_characters else f"{text[:max_characters]}…"
 
 
@@ -188,7 +197,10 @@ def _compare_output(test: CodeTest, printed: Any) -> tuple[str, str]:
         return f"printed {_describe(printed.rstrip())}", _describe(test.output.rstrip())
     pairs = zip(wanted, given, strict=False)
     line = next((i for i, pair in enumerate(pairs) if not is_same_line(*pair)), min(len(wanted), len(given)))
-    return f"line {line + 1} printed is {_describe_line(given, line)}", f"{_describe_line(wanted, line)} of {len(wanted)} lines"
+    return (
+        f"line {line + 1} printed is {_describe_line(given, line)}",
+        f"{_describe_line(wanted, line)} of {len(wanted)} lines",
+    )
 
 
 def _describe_line(of: list[str], number: int) -> str:

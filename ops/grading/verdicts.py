@@ -1,7 +1,8 @@
-"""Verdicts of programs in the store, so that no program runs twice.
+"""The stored verdicts on programs, so that no program runs twice.
 
-What a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the tests and the
-program. A stored verdict has a score and a reason; it never has a program, a question, or any text about hidden tests.
+Everything that a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the
+tests and the program. A stored verdict has a score and a reason; it never has a program, a question, or any text about
+hidden tests.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ WITHHELD = "it failed before, and no text about hidden tests is kept"
 
 
 def is_storable(problem: Problem, answer: str) -> bool:
-    """Return whether the verdict on this answer takes a process, so that it is stored."""
+    """Return whether a verdict on this answer takes a process, so that it is stored."""
     return GRADERS[problem.grader].runs_programs and bool(answer.strip()) and len(answer) <= MAX_CHARACTERS
 
 
 class VerdictStore:
     """The stored verdicts of a workspace, for any number of processes and threads.
 
-    One of them at a time judges a program. An entry that is damaged or not a verdict counts as missing, and the next
-    verdict replaces it. Raises the errors of `ValueStore`, and `ConfigError` as a run does.
+    Only one of them at a time grades a program. An entry that is damaged or not a verdict counts as missing, and the
+    next verdict replaces it. Raises the errors of `ValueStore`, and `ConfigError` as a run does.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +50,9 @@ class VerdictStore:
 
         def compute(keys: list[str]) -> Mapping[str, Computed[Grade]]:
             verdict = judge()
-            return {key: Computed(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None) for key in keys}
+            return {
+                key: Computed(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None) for key in keys
+            }
 
         key = _verdict_key(problem, program)
         verdict = self._store.computed([key], compute)[key]

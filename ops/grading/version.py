@@ -19,10 +19,10 @@ from ops.grading.grader import GRADERS
 from ops.grading.isolation import Libraries
 
 CALLING_MODULES = ("ops.grading", "ops.grading.answer_clusters", "ops.workflow.judging")
-"""Modules that call any grader. They are in every version themselves; the stores and clients that they import only
+"""The modules that call any grader. They are in every version themselves; the stores and clients that they import only
 decide how often and where a grader runs."""
 IGNORED_LIBRARIES = frozenset({"psutil"})
-"""Libraries of which no verdict depends: processes and memory."""
+"""Libraries on which no verdict depends: they concern processes and memory."""
 
 _PACKAGES = ("ops.grading", "ops.grading.graders", "ops.grading.harness")
 """Packages in which a string with a module's name is a reference: their modules also run in other processes."""
@@ -34,7 +34,7 @@ def grader_version(grader: str, programs: Libraries | None = None) -> str:
     """Return the version of the grader of that name, as 16 hex digits.
 
     `programs` are the libraries that a program can import. They count for graders that run programs, and are ignored
-    for others. Takes a few tenths of a second for the first call in a process, and then nothing.
+    for others. The first call in a process takes a few tenths of a second; later ones take no time.
     """
     if programs is None or not GRADERS[grader].runs_programs:
         return hash_code_and_libraries(grader)
@@ -45,24 +45,28 @@ def grader_version(grader: str, programs: Libraries | None = None) -> str:
 def hash_code_and_libraries(grader: str) -> str:
     """Return a hash of a grader's code and of the versions of its libraries."""
     modules = list_grader_modules(grader)
-    return hash_of([syntax_version(modules), python_version(), _list_distribution_versions(list_imported_packages(modules))])
+    return hash_of(
+        [syntax_version(modules), python_version(), _list_distribution_versions(list_imported_packages(modules))]
+    )
 
 
 @lru_cache
 def list_grader_modules(grader: str) -> tuple[str, ...]:
     """Return the names of the modules whose code is in a grader's version, sorted.
 
-    These are the grader's module, `CALLERS`, and every module that the grader's module refers to, directly or by
-    another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a module's dotted
-    name, the beginning of the names of a package's modules, or the name of a script beside it.
+    These are the grader's module, `CALLING_MODULES`, and every module that the grader's module refers to, directly or
+    through another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a
+    module's dotted name, the beginning of the names of a package's modules, or the name of a script beside it.
     """
     found = used_modules([f"ops.grading.graders.{grader}"], named_in=_PACKAGES)
     return tuple(sorted({*found, *CALLING_MODULES}))
 
 
 def list_imported_packages(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages outside of `ops` and of the standard library that these modules import, except `CALLERS`;
-    sorted."""
+    """Return the packages outside of `ops` and of the standard library that these modules import, sorted.
+
+    The imports of `CALLING_MODULES` are left out.
+    """
     own = [module for module in modules if module not in CALLING_MODULES]
     tops = {name.partition(".")[0] for module in own for name in read_module(module).imported}
     return tuple(sorted(tops - {"ops"} - IGNORED_LIBRARIES - sys.stdlib_module_names))
@@ -77,8 +81,8 @@ def hash_installed_libraries(libraries: Libraries) -> str:
 
 
 def _list_distribution_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return distribution → version for these packages and everything that they require; of one that is not installed,
-    an empty version."""
+    """Return distribution → version for these packages and everything that they require; "" for one that is not
+    installed."""
     from importlib import metadata  # imported here, because few commands need a version
 
     found, waiting = dict[str, str](), [(name, frozenset[str]()) for name in packages]
@@ -98,7 +102,9 @@ def _list_distribution_versions(packages: Iterable[str]) -> dict[str, str]:
                 continue
             needed = _EXTRA.search(one["marker"] or "")
             if needed is None or _normalize_name(needed[1]) in extras:
-                asked = frozenset(_normalize_name(extra.strip()) for extra in (one["extras"] or "").split(",") if extra.strip())
+                asked = frozenset(
+                    _normalize_name(extra.strip()) for extra in (one["extras"] or "").split(",") if extra.strip()
+                )
                 waiting.append((one["name"], asked))
     return dict(sorted(found.items()))
 

@@ -337,7 +337,6 @@ class WorkerCost:
             limits.append(self.tokens.times(60 / worker.tokens_per_minute))
         return Range.longest(*limits)
 
-
     @property
     def process_s(self) -> Range:
         """CPU seconds of the process that makes the calls; those of a tool in this process are negligible."""

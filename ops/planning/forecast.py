@@ -27,7 +27,7 @@ from ops.planning.estimate import Cost, Measured, Range
 from ops.planning.lengths import lengths, stored_shortlist
 from ops.planning.stage_estimates import Stages
 from ops.planning.stored import ledger_of
-from ops.precaching.profiles import tabulate_scores, map_subjects
+from ops.precaching.profiles import map_subjects, tabulate_scores
 from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.training.run.training_run import RESULT, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices

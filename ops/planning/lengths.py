@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
 from ops.benchmarks.files import scan_rows
-from ops.benchmarks.problem_files import select_evaluated_questions, raw_files, read_problems
+from ops.benchmarks.problem_files import raw_files, read_problems, select_evaluated_questions
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import Recipe, RoundLimits, Setup
 from ops.core.errors import DataError

@@ -13,7 +13,7 @@ from statistics import fmean
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
 from ops.core.errors import counted
-from ops.evaluation.baseline import WorkflowBaseline, select_baselines, needs_every_worker
+from ops.evaluation.baseline import WorkflowBaseline, needs_every_worker, select_baselines
 from ops.planning.estimate import NOTHING, SUBTASK_TOKENS, Call, Cost, Measured, Prices, Range, WorkerCosts, total
 from ops.planning.lengths import Lengths, lengths
 from ops.planning.stored import Left

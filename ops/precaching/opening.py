@@ -1,4 +1,4 @@
-"""Open a client on a checkout's cache and ledger."""
+"""Open a client that uses the cache and the ledger of a workspace."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def open_client(setup: Setup, purpose: str) -> WorkerClient:
-    """Open a client on the checkout's cache and ledger.
+    """Open a client on the workspace's cache and ledger; its calls are booked for `purpose`.
 
     The recipe's spending cap applies to `setup.run`. A recipe with a `replay` section gets a client that answers from
-    recorded responses. Raises `ConfigError` for an invalid address of a shared cache and `DataError` for unreadable
+    recorded responses. Raises `ConfigError` for an invalid address of a shared cache, and `DataError` for unreadable
     tables to replay, or if a part of the workspace is missing.
     """
     recipe = setup.recipe
@@ -42,12 +42,12 @@ def open_client(setup: Setup, purpose: str) -> WorkerClient:
 
 @cache
 def _check_parts_once(workspace: Workspace) -> None:
-    """Check at the first call of this process: later, the workspace's parts are as this process made them."""
+    """Check the workspace's parts at the first call of this process; later they are as this process has left them."""
     check_parts(workspace)
 
 
 def _read_recorded_responses(setup: Setup) -> RecordedResponses:
-    """The recorded responses of precaching and of the solo workers' evaluation, with their problems."""
+    """Read the recorded responses of precaching and of the single workers' evaluation, with their problems."""
     workspace = setup.workspace
     from ops.precaching.replay import RecordedResponses
 

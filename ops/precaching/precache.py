@@ -1,6 +1,6 @@
-"""Precaching: collect and grade every worker's answers to every shortlisted problem, as a table.
+"""Precaching: collect and grade every worker's answers to the shortlisted problems, and write them as tables.
 
-An interrupted run resumes from the response cache, which holds the answers so far.
+An interrupted run continues from the response cache, which holds the answers so far.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ OnRow = Callable[["ResponseRow"], None]
 
 
 def build_solo_messages(problem: Problem) -> list[Message]:
-    """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
+    """Return the prompt of a worker that answers by itself.
+
+    It is identical to that of a workflow with one step, so that both share cached responses.
+    """
     from ops.grading import worker_prompt
     from ops.workflow.controls import plain
     from ops.workflow.grammar import SOLVE
@@ -39,10 +42,10 @@ async def precache_worker(
     samples: int = 1,
     on_progress: OnRow | None = None,
 ) -> list[ResponseRow]:
-    """Send each problem to the worker `samples` times and grade the answers; rows are in storage order.
+    """Send each problem to the worker `samples` times and grade the answers; return the rows in storage order.
 
     `on_progress` receives each row when it is complete. If the budget is spent or the configuration is invalid, no
-    further call starts, calls in flight (already paid for) are awaited, and `OverBudget` or `ConfigError` is raised.
+    further call starts, calls in flight (which are paid for) are awaited, and `OverBudget` or `ConfigError` is raised.
     A repeated call continues where this one stopped.
     """
     todo = iter(product(problems, range(samples)))
@@ -74,6 +77,11 @@ async def precache_worker(
 
 
 async def answer_problem(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
+    """Let the worker answer one problem and grade the answer.
+
+    The row has status "unreachable" or "refused" if there is no answer. Raises the client's `OverBudget` and
+    `ConfigError`.
+    """
     from ops.workflow.judging import graded
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
@@ -97,9 +105,9 @@ async def answer_problem(problem: Problem, worker: Worker, client: Client, sampl
 def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = None) -> None:
     """Write rows to a Parquet file atomically, with a digest beside it; equal rows give equal bytes.
 
-    `key`: identity of the worker, the questions and the graders behind the answers; None: only the benchmarks'
-    graders as they are now. With the row of an unreachable worker the file counts as incomplete. For a confidential
-    benchmark only the answer letters are stored (`ops.benchmarks.registry`).
+    `key` identifies the worker, the questions and the graders behind the answers; None stands for the benchmarks'
+    graders in their present version. A file with the row of an unreachable worker counts as incomplete. For a
+    confidential benchmark only the letters of the answers are stored (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

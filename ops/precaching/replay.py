@@ -1,8 +1,8 @@
 """Replay: answer calls from recorded responses, so that a recipe can be rehearsed at no cost.
 
-Replay writes nothing: a replayed response is neither stored nor booked in the ledger. Its `cost_usd` and `latency_s`
-are those of the recorded call, so that a rehearsal's report states the cost of the real run's workflows. The
-rehearsal's own spending is counted separately and is zero.
+A replayed response is neither stored nor booked in the ledger. Its `cost_usd` and `latency_s` are those of the recorded
+call, so that a rehearsal's report states what the workflows of a real run would cost. The rehearsal's own spending is
+counted separately and is zero.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUBTASK = "\n\nSubtask: "
 
 
 class RecordedResponses:
-    """Recorded answers of solo workers, by worker, problem and sample.
+    """The recorded answers of single workers, found by worker, problem and sample.
 
     A call belongs to the problem whose `worker_prompt` begins its first message, regardless of the subtask and of the
     earlier steps in the message. Rows of problems that are not in `problems` are ignored.
@@ -51,7 +51,10 @@ class RecordedResponses:
         return len(self._rows)
 
     def find(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
-        """The recorded response, or None. Raises `WorkerRefused` if the recorded worker refused the problem."""
+        """Return the recorded response to this call; None if none was recorded.
+
+        Raises `WorkerRefused` if the recorded worker refused the problem.
+        """
         row = self._rows.get((worker.name, self._find_prompt(messages), Sample.of(sample)))
         if row is None:
             return None
@@ -68,7 +71,7 @@ class RecordedResponses:
 
 
 class ReplayClient(WorkerClient):
-    """A client that answers from the response cache and from `recorded`; `Replay` describes its policies."""
+    """A client that answers from the response cache and from recorded responses; `Replay` describes its settings."""
 
     def __init__(
         self,
@@ -87,10 +90,10 @@ class ReplayClient(WorkerClient):
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
     ) -> Response:
-        """The recorded response with `replayed=True`.
+        """Return the recorded response, marked as `replayed`.
 
-        If nothing was recorded, the policy "unscorable" raises `ReplayMiss`; "live" calls the worker and raises the
-        errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
+        If nothing was recorded, the setting "unscorable" raises `ReplayMiss`, and "live" calls the worker and raises
+        the errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
         """
         response = self._find_response(worker, messages, sample)
         if response is not None:

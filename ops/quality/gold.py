@@ -1,4 +1,7 @@
-"""Does every gold answer, given as a worker would give it, score 1? Proof and report that a grader fits a benchmark."""
+"""Check that every gold answer, in the form in which a worker would give it, scores 1.
+
+A gold answer that fails shows a wrong gold answer, or a grader that does not suit the benchmark.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ops.benchmarks.registry import is_confidential, displayable_reason
+from ops.benchmarks.registry import displayable_reason, is_confidential
 from ops.core.documents import markdown_table
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
@@ -16,7 +19,7 @@ from ops.quality.suite import QualityReport, Rule, expect_between, run_suite
 
 
 class GoldGrade(NamedTuple):
-    """The grader's verdict on one gold answer. `score` is None where there is no gold answer."""
+    """The grader's verdict on one gold answer; `score` is None if there is no gold answer."""
 
     row: str
     benchmark: str
@@ -27,10 +30,11 @@ class GoldGrade(NamedTuple):
 
 
 def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Workspace | None = None) -> QualityReport:
-    """Every gold answer must score 1.
+    """Check that every gold answer scores 1; return the report.
 
-    Skipped is what has no gold answer: code without a reference program. With a workspace, Data Docs
-    get the page `name`. A reference program that failed before runs again: it may need a library that is there now.
+    Problems without a gold answer (code without a reference program) are skipped. With a workspace, the page `name` of
+    Data Docs is written. A reference program that failed before runs again, because a library that it needs may have
+    been installed since.
     """
     verdicts = grade_gold(problems)
     given = [verdict for verdict in verdicts if verdict.score is not None]
@@ -45,7 +49,7 @@ def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Wo
 
 
 def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[GoldGrade]:
-    """Grade every gold answer, in order; programs `workers` at a time (default: one per processor)."""
+    """Grade every gold answer, in order; `workers` programs run at a time (default: one per processor)."""
     from ops.grading import grade_many
 
     gradable = [problem for problem in problems if _has_gold(problem)]
@@ -63,12 +67,12 @@ def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> li
 
 
 def _has_gold(problem: Problem) -> bool:
-    """Whether there is a gold answer that its grader judges without asking a worker (`ops.quality.agreement`)."""
+    """Return whether the problem has a gold answer that its grader grades without asking a worker."""
     return bool(problem.answer.strip()) and GRADERS[problem.grader].grade_answer is not None
 
 
 def format_gold_response(problem: Problem) -> str:
-    """The gold answer in the form that the worker prompt asks for."""
+    """Return the gold answer in the form that the worker prompt asks for."""
     return GRADERS[problem.grader].format_gold_response(problem)
 
 
@@ -79,13 +83,14 @@ def _describe_failure(verdict: GoldGrade) -> str:
 
 _ABSENT = re.compile(r"No module named '([\w.]+)'")
 MAX_REASON_CHARACTERS = 160
-"""Characters of a reason that are shown."""
+"""The maximum length of a reason in the report, in characters."""
 
 
 class GoldGrades(NamedTuple):
-    """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s).
+    """The verdicts on the gold answers of one set of problems.
 
-    `graded_on`: which tests its scores are of (`benchmarks.registry.graded_on`).
+    `malformed` is the number of rows that were no problems, and `seconds` the time that grading took. `graded_on` says
+    which tests the scores are of (`benchmarks.registry.describe_graded_tests`).
     """
 
     verdicts: Sequence[GoldGrade]
@@ -95,21 +100,25 @@ class GoldGrades(NamedTuple):
 
     @property
     def graded(self) -> list[GoldGrade]:
-        """Those with a gold answer to grade."""
+        """The verdicts on problems that have a gold answer."""
         return [verdict for verdict in self.verdicts if verdict.score is not None]
 
     @property
     def failed(self) -> list[GoldGrade]:
+        """The verdicts on gold answers that do not score 1."""
         return [verdict for verdict in self.graded if verdict.score != 1]
 
     @property
     def pass_rate(self) -> float:
-        """Share of gold answers that score 1; 1 where there is none."""
+        """The share of gold answers that score 1; 1 if there are none."""
         return 1 - len(self.failed) / len(self.graded) if self.graded else 1.0
 
 
 def render_gold_report(sets: Mapping[str, GoldGrades], sandbox: str) -> str:
-    """A table of the sets, then the misses of each, in markdown. `sandbox`: the isolation of programs."""
+    """Return a Markdown report: a table of the sets, then the failing gold answers of each.
+
+    `sandbox` is the isolation of programs.
+    """
     head = ("set", "problems", "malformed rows", "with a gold answer", "score 1", "share", "s")
     rows = [
         (

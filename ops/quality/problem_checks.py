@@ -1,4 +1,8 @@
-"""The rules that problems must keep: schema, ids, readable gold answers, sizes, balance, nothing of evaluation."""
+"""The rules that problems must satisfy.
+
+They concern the schema, ids, readable gold answers, sizes, the balance of domains, and overlap with evaluation
+questions.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,29 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Domain, Problem
 from ops.core.workspace import Workspace
 from ops.curation.decontaminate import find_leaks
-from ops.curation.question_text import make_exact_key, join_question_and_choices
-from ops.grading import GRADERS, hidden_tests, find_gold_error
-from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, load_expectations, run_suite, expect_flag, expect_unique
+from ops.curation.question_text import join_question_and_choices, make_exact_key
+from ops.grading import GRADERS, find_gold_error, hidden_tests
+from ops.quality.suite import (
+    QualityReport,
+    Rule,
+    expect_among,
+    expect_between,
+    expect_flag,
+    expect_unique,
+    load_expectations,
+    run_suite,
+)
 
 MAX_QUESTION_CHARS = 20_000
 MAX_ANSWER_CHARS = 20_000
 MAX_TESTS_CHARS = 512 << 20
-"""Limit for one problem's tests: of LiveCodeBench's, no more bytes are unpacked."""
+"""The maximum size of one problem's tests, in characters. LiveCodeBench's tests are unpacked up to the same number of
+bytes."""
 
 
 @dataclass(frozen=True)
 class DomainBalance:
-    """How many problems each of `domains` has."""
+    """The required number of problems in each of `domains`."""
 
     domains: Sequence[Domain]
     exactly: int | None = None
@@ -31,8 +45,11 @@ class DomainBalance:
 
 @dataclass(frozen=True)
 class HeldOutQuestions:
-    """Evaluation questions, which none may repeat: in text, by id, or with a word 5-gram similarity of at least
-    `threshold` (1.0: the same text)."""
+    """Evaluation questions that no problem may repeat: in its text, by its id, or by similarity.
+
+    `threshold` is the word 5-gram similarity from which a problem counts as a repetition; at 1.0 only equal texts
+    count.
+    """
 
     questions: Sequence[Problem] = ()
     threshold: float = 1.0
@@ -47,10 +64,11 @@ def check_problems(
     name: str = "problems",
     workspace: Workspace | None = None,
 ) -> QualityReport:
-    """Whether every problem is well formed and readable by its grader, and the set as a whole is as asked.
+    """Check that every problem is well formed and readable by its grader, and that the whole set satisfies the given
+    rules.
 
-    `distinct`: no two have the same text. With a workspace, Data Docs get the page `name`. Nothing to check is a
-    failure.
+    With `require_distinct` no two problems may have the same text. With a workspace, the page `name` of Data Docs is
+    written. An empty set fails.
     """
     evaluation, threshold = (held_out.questions, held_out.threshold) if held_out else ((), 1.0)
     repeated = {item.problem for item in find_leaks(problems, evaluation, threshold)} if evaluation else set()
@@ -73,7 +91,7 @@ def check_problems(
 
 
 def _describe_problem(problem: Problem, repeated: set[str], held_out_ids: set[str]) -> dict[str, Any]:
-    """Numbers and names only: no question or answer enters the table."""
+    """Return the checked facts about a problem as numbers and names; no question or answer enters the table."""
     name = problem.key
     return {
         "row": name,
@@ -112,12 +130,21 @@ def _problem_rules() -> list[Rule]:
     return [
         Rule("id used twice in a benchmark", expect_unique("row")),
         Rule("no id", expect_between("id_chars", 1)),
-        Rule("unknown domain", expect_among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))),
-        Rule("unknown grader", expect_among("grader", [each.name for each in GRADERS.values() if each.grade_answer or each.build_judge_messages])),
+        Rule(
+            "unknown domain", expect_among("domain", list(dict.fromkeys(entry.domain for entry in BENCHMARKS.values())))
+        ),
+        Rule(
+            "unknown grader",
+            expect_among(
+                "grader", [each.name for each in GRADERS.values() if each.grade_answer or each.build_judge_messages]
+            ),
+        ),
         Rule("unknown split", expect_among("split", ("train", "test"))),
         Rule("empty question", expect_between("question_chars", 1)),
         Rule("no gold answer", expect_flag("has_gold")),
-        Rule(f"question over {MAX_QUESTION_CHARS} characters", expect_between("question_chars", None, MAX_QUESTION_CHARS)),
+        Rule(
+            f"question over {MAX_QUESTION_CHARS} characters", expect_between("question_chars", None, MAX_QUESTION_CHARS)
+        ),
         Rule(f"gold answer over {MAX_ANSWER_CHARS} characters", expect_between("answer_chars", None, MAX_ANSWER_CHARS)),
         Rule(f"tests over {MAX_TESTS_CHARS} characters", expect_between("tests_chars", None, MAX_TESTS_CHARS)),
         Rule("gold answer that its grader cannot read", expect_flag("answer_parses")),

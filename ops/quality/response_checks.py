@@ -1,4 +1,4 @@
-"""The rules that precached responses must keep: one row per worker, problem and sample; sane scores and costs."""
+"""The rules that precached responses must satisfy: one row per worker, problem and sample; valid scores and costs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, get_args
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, Status
 from ops.core.workspace import Workspace
-from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, run_suite, expect_flag, expect_unique
+from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, expect_flag, expect_unique, run_suite
 
 ResponseKey = tuple[str, str, str, int]
-"""Worker, benchmark, problem id, sample index."""
+"""The identity of a response: worker, benchmark, problem id and sample index."""
 
 
 def check_responses(
@@ -26,7 +26,7 @@ def check_responses(
     """Check that responses are complete: every shortlisted problem is answered, unreachable or refused.
 
     Covers the workers and benchmarks in `responses`; others are checked with their own partitions. With a workspace,
-    Data Docs get the page `name`.
+    the page `name` of Data Docs is written.
     """
     wanted = {problem.key for problem in shortlist}
     rows = [_describe_response(row, wanted) for row in responses]

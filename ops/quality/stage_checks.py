@@ -1,4 +1,4 @@
-"""Which suite guards which data stage: reads the stage's files and checks them."""
+"""The data checks of each stage: read the stage's files and check them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ops.benchmarks.graded import read_graded_responses
-from ops.benchmarks.problem_files import SPLITS, select_evaluated_questions, read_test_questions, raw_files, read_problems
+from ops.benchmarks.problem_files import (
+    SPLITS,
+    raw_files,
+    read_problems,
+    read_test_questions,
+    select_evaluated_questions,
+)
 from ops.benchmarks.quarantine import count_failing_gold
 from ops.benchmarks.registry import training_domains
 from ops.config import Setup
@@ -21,19 +27,19 @@ from ops.quality.suite import QualityReport
 
 
 def check_raw_problems(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
-    """Every row of every benchmark's file is well formed, and no id is in both splits.
+    """Check that every row of every benchmark's file is well formed, and that no id is in both splits.
 
-    `benchmarks`: those that have been materialized, all of the recipe's by default. A split of them that the
-    recipe gives and that has no file is a failure, here and in the other two checks of `data/raw`.
+    `benchmarks` are those that have been materialized, by default all of the recipe's. A split that the recipe has and
+    that has no file is a failure, here and in the other checks of `data/raw`.
     """
     raw = _read_raw_problems(setup, benchmarks)
     return raw.fail_if_files_are_missing(check_problems(raw.problems, name="raw_problems", workspace=setup.workspace))
 
 
 def check_raw_gold(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
-    """Gold answers of all benchmarks, without programs: those are run where they are about to be used.
+    """Check the gold answers of all benchmarks, except programs, which are checked shortly before their use.
 
-    The report counts those that were set aside when the rows were loaded.
+    The report counts the rows that were left out for a failing gold answer when they were loaded.
     """
     raw = _read_raw_problems(setup, benchmarks)
     problems = [problem for problem in raw.problems if problem.grader != "code"]
@@ -42,7 +48,7 @@ def check_raw_gold(setup: Setup, benchmarks: Iterable[str] | None = None) -> Qua
 
 
 def check_evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = None) -> QualityReport:
-    """Reference programs of the questions that the evaluation asks pass their own tests in this machine's sandbox."""
+    """Check that the reference programs of the evaluation questions pass their own tests in this machine's sandbox."""
     raw, questions = _read_raw_problems(setup, benchmarks, splits=("test",)), defaultdict(list)
     for problem in raw.problems:
         if problem.grader == "code":
@@ -52,7 +58,8 @@ def check_evaluation_programs(setup: Setup, benchmarks: Iterable[str] | None = N
 
 
 def check_shortlist(setup: Setup) -> QualityReport:
-    """Enough candidates in each domain, well formed, none like an evaluation question."""
+    """Check that the shortlist has enough problems in each domain, that they are well formed, and that none repeats an
+    evaluation question."""
     return check_problems(
         read_problems(setup.workspace.data / "shortlist.jsonl"),
         balance=DomainBalance(training_domains(setup.recipe.benchmarks), at_least=setup.recipe.curation.per_domain),
@@ -64,13 +71,13 @@ def check_shortlist(setup: Setup) -> QualityReport:
 
 
 def check_shortlist_gold(workspace: Workspace) -> QualityReport:
-    """Gold answers of the shortlist, programs included, before any worker is paid."""
+    """Check the gold answers of the shortlist, including programs, before any worker is paid."""
     problems = read_problems(workspace.data / "shortlist.jsonl")
     return check_gold(problems, name="shortlist_gold", workspace=workspace)
 
 
 def check_worker_responses(setup: Setup) -> QualityReport:
-    """The responses on disk answer the shortlist on disk."""
+    """Check that the stored responses answer the stored shortlist."""
     return check_responses(
         read_graded_responses(setup.workspace.data / "responses"),
         read_problems(setup.workspace.data / "shortlist.jsonl"),
@@ -81,7 +88,8 @@ def check_worker_responses(setup: Setup) -> QualityReport:
 
 
 def check_training_mix(setup: Setup) -> QualityReport:
-    """The mix is balanced, well formed, without repetition, and no part of it is like an evaluation question."""
+    """Check that the training mix is balanced, well formed and free of repetitions, and that it repeats no evaluation
+    question."""
     return check_problems(
         read_problems(setup.workspace.data / "training_mix.jsonl"),
         balance=DomainBalance(training_domains(setup.recipe.benchmarks), exactly=setup.recipe.curation.per_domain),
@@ -93,7 +101,8 @@ def check_training_mix(setup: Setup) -> QualityReport:
 
 
 def check_training_mix_gold(workspace: Workspace) -> QualityReport:
-    """Gold answers of the mix, programs included: a reward that no answer can earn teaches nothing."""
+    """Check the gold answers of the training mix, including programs; a reward that no answer can earn teaches
+    nothing."""
     problems = read_problems(workspace.data / "training_mix.jsonl")
     return check_gold(problems, name="training_mix_gold", workspace=workspace)
 
@@ -106,7 +115,7 @@ class _RawProblems(NamedTuple):
     failing_gold: int = 0
 
     def fail_if_files_are_missing(self, report: QualityReport) -> QualityReport:
-        """`report`, failed by what is missing: unreadable rows have not passed."""
+        """Return the report, as failed if a file is missing, because unread rows have not passed."""
         if not self.missing:
             return report
         return replace(report, success=False, failures=[*self.missing, *report.failures])

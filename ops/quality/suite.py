@@ -1,11 +1,11 @@
-"""The thin edge to Great Expectations: named rules over a table, a verdict in sentences, and Data Docs.
+"""The interface to Great Expectations: named rules over a table, a report in sentences, and the Data Docs pages.
 
-The tables hold facts about rows (lengths, counts, yes and no, ids), never a question or an answer: what Great
+The tables hold facts about rows (lengths, counts, flags, ids), never a question or an answer, so that what Great
 Expectations stores and shows cannot repeat a benchmark's text.
 
-As generated, each page of Data Docs loads styles and scripts from five content networks, and an image whose address
-carries an id of the project. Without a network such a page is bare, and with one it tells a third party when it was
-opened; so these are taken out, a stylesheet of our own goes in, and an index lists the newest results.
+As generated, each Data Docs page loads styles and scripts from five content networks, and an image whose address
+carries an id of the project. Without a network such a page is bare, and with one it tells third parties when it was
+opened. These links are therefore removed, a stylesheet of our own is inserted, and an index lists the newest results.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ol.breadcrumb { list-style: none; padding: 0 }
 
 
 class SuiteResult(NamedTuple):
-    """The newest validation of one suite, as the index lists it."""
+    """The newest validation of one suite, as the index lists it: `passed` of its `rules` passed at `time` (UTC)."""
 
     suite: str
     success: bool
@@ -61,7 +61,7 @@ class SuiteResult(NamedTuple):
 
 
 def read_results(validations: Path) -> list[SuiteResult]:
-    """The files of Great Expectations' store of results, one a suite."""
+    """Read the newest result of each suite from the files of Great Expectations' result store."""
     results = []
     for file in sorted(validations.glob("*/*/*/*.json")):
         try:
@@ -76,7 +76,7 @@ def read_results(validations: Path) -> list[SuiteResult]:
 
 
 def finish_site(docs: Path, results: list[SuiteResult]) -> None:
-    """Make every page of the site self-contained and write its index."""
+    """Make every page of the site self-contained and write the site's index."""
     for page in docs.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         if "<style>/* podium */" not in text:
@@ -86,7 +86,7 @@ def finish_site(docs: Path, results: list[SuiteResult]) -> None:
 
 
 def find_newest_page(docs: Path, suite: str) -> Path:
-    """The newest page of a suite; the index where there is none."""
+    """Return the newest page of a suite; the index if the suite has none."""
     pages = sorted((docs / "validations" / suite).rglob("*.html"))
     return pages[-1] if pages else docs / "index.html"
 
@@ -94,7 +94,8 @@ def find_newest_page(docs: Path, suite: str) -> Path:
 def _render_index(docs: Path, results: list[SuiteResult]) -> str:
     rows = "".join(
         f'<tr><td class="{"pass" if result.success else "fail"}"></td>'
-        f'<td><a href="{find_newest_page(docs, result.suite).relative_to(docs).as_posix()}">{html.escape(result.suite)}</a></td>'
+        f'<td><a href="{find_newest_page(docs, result.suite).relative_to(docs).as_posix()}">'
+        f"{html.escape(result.suite)}</a></td>"
         f"<td>{result.passed} of {result.rules}</td><td>{result.time} UTC</td></tr>"
         for result in results
     )
@@ -108,15 +109,16 @@ def _render_index(docs: Path, results: list[SuiteResult]) -> str:
 
 
 MAX_NAMED_ROWS = 8
-"""How many rows a failure names in its sentence, and how many failures a summary."""
+"""The number of rows that a failure names, and the number of failures that a summary names."""
 _SITE = "podium"
 
 
 @dataclass(frozen=True)
 class QualityReport:
-    """The verdict: what failed, in sentences that name rows. `skipped` problems could not be checked.
+    """The result of a check: the failures, in sentences that name rows.
 
-    `page` is the Data Docs page of the run, where one was written.
+    `checked` is the number of rows, and `skipped` the number of problems that could not be checked. `page` is the Data
+    Docs page of the check, if one was written.
     """
 
     success: bool
@@ -125,14 +127,14 @@ class QualityReport:
     skipped: int = 0
     page: Path | None = None
     set_aside: int = 0
-    """Rows that were left out before, because their gold answer failed: few enough to go on without them."""
+    """The number of rows that were left out before the check because their gold answer failed."""
 
     def __bool__(self) -> bool:
         return self.success
 
     @property
     def summary(self) -> str:
-        """The first failures, or how many rows were checked."""
+        """The first failures, or the number of checked rows if there are none."""
         more = len(self.failures) - MAX_NAMED_ROWS
         listing = "; ".join(self.failures[:MAX_NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
         aside = f"; {self.set_aside} set aside before, their gold answers failed" if self.set_aside else ""
@@ -140,14 +142,15 @@ class QualityReport:
 
 
 class Rule(NamedTuple):
-    """An expectation, and what is wrong when it fails."""
+    """An expectation of Great Expectations, and the fault that it finds in words."""
 
     fault: str
     expectation: Any
 
 
 def load_expectations() -> Any:
-    """Great Expectations' expectations. Untyped: it does not export them as type checkers accept."""
+    """Return the module with Great Expectations' expectations. Untyped, because the library does not export them for
+    type checkers."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations as gx
 
@@ -155,27 +158,28 @@ def load_expectations() -> Any:
 
 
 def expect_flag(column: str, expected: bool = True) -> Any:
-    """Every row has `wanted` in the yes-or-no column."""
+    """Return the expectation that every row has the value `expected` in this boolean column."""
     return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=[expected])
 
 
 def expect_among(column: str, values: Sequence[str]) -> Any:
-    """Every row has one of `values`."""
+    """Return the expectation that every row has one of `values` in this column."""
     return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=list(values))
 
 
 def expect_between(column: str, least: float | None, most: float | None = None) -> Any:
-    """Every row has a number within the bounds, which count as within; None: no bound."""
+    """Return the expectation that every row has a number between `least` and `most`, both included; None is no
+    bound."""
     return load_expectations().ExpectColumnValuesToBeBetween(column=column, min_value=least, max_value=most)
 
 
 def expect_unique(column: str) -> Any:
-    """No two rows share a value."""
+    """Return the expectation that no two rows have the same value in this column."""
     return load_expectations().ExpectColumnValuesToBeUnique(column=column)
 
 
 def docs_folder(workspace: Workspace) -> Path:
-    """The folder of Data Docs; open `index.html` in a browser."""
+    """Return the folder of Data Docs, whose `index.html` can be opened in a browser."""
     return workspace.state / "data_docs"
 
 
@@ -187,9 +191,10 @@ def run_suite(
     workspace: Workspace | None = None,
     skipped: int = 0,
 ) -> QualityReport:
-    """Check `rows`, each with its name in column "row". With a workspace, write the suite's Data Docs page.
+    """Check `rows`, which name themselves in the column "row", by these rules; return the report.
 
-    No rows is a failure. `name` is the suite's; its earlier page is replaced (Dagster keeps the history).
+    With a workspace, the Data Docs page of the suite `name` is written in place of its earlier page (Dagster keeps the
+    history). An empty table is a failure.
     """
     if not rows:
         return QualityReport(False, ["there is nothing to check"], 0, skipped)
@@ -267,7 +272,7 @@ def _open_context(workspace: Workspace | None) -> Iterator[Any]:
 
 
 def _find_base_folder(context: Any) -> str:
-    """Where the context writes pages: another folder than it should, once the checkout was moved."""
+    """Return the folder into which the context writes pages; it is outdated if the checkout was moved."""
     sites = context.variables.data_docs_sites or {}
     return str(sites[_SITE]["store_backend"].get("base_directory"))
 
@@ -291,7 +296,7 @@ def _view_settings(name: str) -> dict[str, str]:
 
 
 def _build_page(context: Any, workspace: Workspace, name: str) -> Path:
-    """Keep the newest result of the suite alone, and write its pages and the index."""
+    """Keep only the newest result of the suite, and write its pages and the index."""
     results, docs = Path(context.root_directory) / "uncommitted" / "validations", docs_folder(workspace)
     for old in sorted((results / name).glob("*/*"), key=lambda run: run.name)[:-1]:
         shutil.rmtree(old)
@@ -302,7 +307,8 @@ def _build_page(context: Any, workspace: Workspace, name: str) -> Path:
 
 
 def _list_identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
-    """What a suite's pages show: its expectations and its result; None, which means all, where there is no site yet."""
+    """Return the identifiers of a suite's pages: its expectations and its result; None for all pages if there is no
+    site yet."""
     from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
 
     if not (docs / "index.html").is_file():

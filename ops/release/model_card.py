@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import markdown_table

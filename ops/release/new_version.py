@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import raw_file, read_problems
-from ops.benchmarks.registry import is_confidential, training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import is_confidential, ood_benchmarks, training_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
 from ops.results.summary import AnswerCost, Summary, question_means, summarize
@@ -37,9 +37,7 @@ class System:
     """How a baseline differs from its authors' version."""
 
     @classmethod
-    def of(
-        cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = ""
-    ) -> Self:
+    def of(cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = "") -> Self:
         """Summarise the system's rows on all benchmarks."""
         rows = table(rows)
         summaries, accuracies = summarize(rows), question_means(rows)

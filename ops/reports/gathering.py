@@ -14,7 +14,7 @@ from ops.core.errors import DataError
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.comparison import RowsBySystem, list_row_sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR
-from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import find_best_worker
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
@@ -113,7 +113,9 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
 
 
 def _best_worker(setup: Setup) -> str:
-    trained = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    trained = [
+        row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names
+    ]
     return WORKER + find_best_worker(trained).worker if trained else ""
 
 

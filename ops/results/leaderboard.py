@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
 from ops.precaching.profiles import Profile, Score
 from ops.results.reach import Reach

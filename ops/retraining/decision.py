@@ -18,6 +18,7 @@ from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, Retraini
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 
+
 @dataclass(frozen=True)
 class Decision:
     """Whether to fine-tune the champion, with reasons."""

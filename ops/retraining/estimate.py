@@ -60,7 +60,11 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
         return Estimate()
     stored, parts = _stored(setup, snapshot), []
     if plan.precache:
-        cells = [WorkerBenchmark(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
+        cells = [
+            WorkerBenchmark(name, each)
+            for name in plan.precache
+            for each in training_benchmarks(setup.recipe.benchmarks)
+        ]
         column = estimate_responses(setup, client, cells)
         parts.append(replace(column, what=f"{column.to_make:,} answers to the shortlist"))
     if unanswered(setup):

@@ -18,7 +18,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
-from ops.evaluation.stored import COLD_START, list_solo_workers, read_solo_responses, read_policy_scores
+from ops.evaluation.stored import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
 from ops.evaluation.stored_baselines import make_score_reader
 from ops.planning.lengths import stored_shortlist
 from ops.precaching.profiles import map_subjects

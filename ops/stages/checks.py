@@ -1,4 +1,4 @@
-"""The checks of the data stages, each made once: a check that passed on the same files is not made again."""
+"""The data checks of the stages. A check that passed is not repeated while the checked files stay the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
 from ops.core.processes import alone
 from ops.grading import find_available_isolation
 from ops.grading.grader import GRADERS
-from ops.grading.isolation import program_libraries_in, podium_libraries
+from ops.grading.isolation import podium_libraries, program_libraries_in
 from ops.grading.version import grader_version, hash_installed_libraries
 from ops.quality import QualityReport, stage_checks
 from ops.stages.data import STAGES, data_files
@@ -35,10 +35,10 @@ CHECKS: dict[str, tuple[str, Check]] = {
 def check_once(
     setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, force: bool = False
 ) -> tuple[QualityReport, bool]:
-    """Return the report of a check, and whether it was made now: a check that passed on the same files is not made
-    again.
+    """Run a data check unless it already passed on the same files; return its report, and whether it ran now.
 
-    `benchmarks` are those of which the files in `data/raw` must exist; None: all of the recipe's. Raises `DataError`.
+    `name` is a key of `CHECKS`. `benchmarks` are those whose files in `data/raw` must exist; None means all benchmarks
+    of the recipe. With `force` the check runs in any case. Raises `DataError`.
     """
     stage, check = CHECKS[name]
     asked = list(setup.recipe.benchmarks) if benchmarks is None else list(benchmarks)
@@ -53,7 +53,10 @@ def check_once(
 def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
     recipe, root = setup.recipe, setup.workspace.root
     before = [each for each in STAGES[: STAGES.index(stage) + 1] if each != "worker_profiles"]
-    programs = [podium_libraries(), *(program_libraries_in(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
+    programs = [
+        podium_libraries(),
+        *(program_libraries_in(recipe.grading.environments, root, name) for name in recipe.benchmarks),
+    ]
     sections = {"benchmarks", "curation", "evaluation", "precaching"}
     key = {
         "files": data_version(*data_files(setup.workspace, *before)),
@@ -62,13 +65,15 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
         "workers": digest(setup.pool.names),
         "benchmarks": " ".join(benchmarks),
         "graders": digest([grader_version(name) for name in sorted(GRADERS)]),
-        "programs": digest([sys.version, find_available_isolation(), [hash_installed_libraries(each) for each in programs]]),
+        "programs": digest(
+            [sys.version, find_available_isolation(), [hash_installed_libraries(each) for each in programs]]
+        ),
     }
     return with_code(key, "ops.quality.stage_checks")
 
 
 def _store_report(report: QualityReport, file: Path, key: Key) -> QualityReport:
-    """Store a report; one that did not pass counts as incomplete, so that the next run makes it again."""
+    """Store a report. The file of a failed check counts as incomplete, so that the next run repeats the check."""
     facts = {**asdict(report), "page": report.page and str(report.page)}
     write_json(file, facts, key if report.success else {**key, INCOMPLETE: "it did not pass"})
     return report
@@ -80,7 +85,7 @@ def _read_report(file: Path) -> QualityReport:
 
 
 def _page_is_missing(file: Path) -> bool:
-    """Return whether the page of the last report is gone."""
+    """Return whether the Data Docs page that the stored report refers to no longer exists."""
     if not file.is_file():
         return False
     page = _read_report(file).page

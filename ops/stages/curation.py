@@ -1,11 +1,11 @@
-"""The data stages `shortlist` and `training_mix`."""
+"""The data stages `shortlist` and `training_mix`, which choose the training problems."""
 
 from __future__ import annotations
 
 import json
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import read_test_questions, read_problems, read_training_candidates, write_problems
+from ops.benchmarks.problem_files import read_problems, read_test_questions, read_training_candidates, write_problems
 from ops.benchmarks.registry import training_domains
 from ops.config import Setup
 from ops.core.atomic import write_text
@@ -19,9 +19,11 @@ from ops.curation.signal import Tallies, count_agreements, read_responses, tally
 
 
 class TrainingMix(NamedTuple):
-    """The training mix, the workers' agreement on it (class → problems), and its data card in Markdown.
+    """The training mix with its data card and the agreement of the workers on its problems.
 
-    `weights`: problem key → the selector's preference, 0-1 (a forecast or proxies); empty if the selector has none.
+    `agreement` maps each class of agreement (`all`, `some`, `none`, `unmeasured`) to its number of problems. `card` is
+    the data card in Markdown. `weights` maps each problem's key to the weight that the selector gave it (0 to 1, from a
+    forecast or from proxies); it is empty if the selector has no weights.
     """
 
     problems: list[Problem]
@@ -31,9 +33,9 @@ class TrainingMix(NamedTuple):
 
 
 def materialize_shortlist(setup: Setup) -> Shortlist:
-    """Make `data/shortlist.jsonl` and `data/contamination.json` from `data/raw`.
+    """Choose the shortlist from `data/raw` and write `data/shortlist.jsonl` and `data/contamination.json`.
 
-    Raises `DataError` for unusable input; neither file changes then.
+    Raises `DataError` for unusable input; both files are then unchanged.
     """
     chosen = choose_shortlist(
         read_training_candidates(setup.workspace, setup.recipe),
@@ -49,9 +51,10 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
 
 
 def materialize_mix(setup: Setup) -> TrainingMix:
-    """Make `data/training_mix.jsonl` and `data/data_card.md` from `data/shortlist.jsonl` and the pool's responses.
+    """Choose the training mix from the shortlist and write `data/training_mix.jsonl` and `data/data_card.md`.
 
-    Responses are read only if the selector uses them. Raises `DataError` for unusable input; neither file changes then.
+    The workers' responses are read only if the selector uses them. Raises `DataError` for unusable input; both files
+    are then unchanged.
     """
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
@@ -64,7 +67,9 @@ def materialize_mix(setup: Setup) -> TrainingMix:
     card = render_data_card(choice, recipe, _read_contamination_report(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
     write_text(workspace.data / "data_card.md", card)
-    return TrainingMix(mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights)
+    return TrainingMix(
+        mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights
+    )
 
 
 def _tally_stored_responses(setup: Setup, shortlisted: list[Problem]) -> Tallies:

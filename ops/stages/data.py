@@ -1,8 +1,8 @@
-"""The data stages, each made once: the command line, DVC's stages and Dagster's assets call these functions.
+"""The data stages. The command line, DVC's stages and Dagster's assets call these functions.
 
-Each output of a stage has beside it the key of its inputs: the versions of the earlier stages' files that the stage
-reads, of its settings, and of its code. Each function returns None if the stage has nothing to make (`ops.core.once`).
-Recording an output in DVC is another step (`ops.versioning.record`).
+Next to each output lies the key of its inputs: the versions of the files of earlier stages that the stage reads, of its
+settings, and of its code. Each function returns None if its output already exists for the same inputs
+(`ops.core.once`). Recording an output in DVC is a separate step (`ops.versioning.record`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ops.grading.grader import GRADERS
 from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folder
 from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
-from ops.precaching.stored import WorkerBenchmark, Profiles
+from ops.precaching.stored import Profiles, WorkerBenchmark
 from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.profiles import materialize_profiles
-from ops.stages.raw_problems import RawProblems, remove_other_files, materialize_raw
+from ops.stages.raw_problems import RawProblems, materialize_raw, remove_other_files
 from ops.stages.responses import list_precached_keys
 from ops.versioning.settings import stage_modules
 
@@ -37,7 +37,7 @@ STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "t
 
 
 def data_files(workspace: Workspace, *stages: str) -> list[Path]:
-    """Return the files and folders that these data stages write; without a stage, those of all."""
+    """Return the files and folders that the named data stages write; without a name, those of all stages."""
     data = workspace.data
     written = {
         "raw_problems": [data / "raw"],
@@ -50,7 +50,11 @@ def data_files(workspace: Workspace, *stages: str) -> list[Path]:
 
 
 def load_raw_once(setup: Setup, benchmark: str, *, force: bool = False) -> RawProblems | None:
-    """Make the files of a benchmark in `data/raw` as `materialize_raw` does. Raises its errors."""
+    """Load a benchmark into `data/raw` with `materialize_raw`, unless its files are up to date.
+
+    Returns None if nothing had to be done. With `force` the files are made in any case. Raises the errors of
+    `materialize_raw`.
+    """
     files = list(raw_files(setup.workspace, setup.recipe, benchmark).values())
     with alone(setup.workspace, *files):
         force = force or not _has_hidden_tests(setup, benchmark, files)
@@ -63,7 +67,11 @@ def load_raw_once(setup: Setup, benchmark: str, *, force: bool = False) -> RawPr
 def _raw_key(setup: Setup, benchmark: str) -> Key:
     source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
     grader, root = entry.grader_name(source), setup.workspace.root
-    programs = program_libraries_in(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs_programs else None
+    programs = (
+        program_libraries_in(setup.recipe.grading.environments, root, benchmark)
+        if GRADERS[grader].runs_programs
+        else None
+    )
     key = {
         "source": digest(source.model_dump(mode="json")),
         "seed": str(setup.recipe.seed),
@@ -88,7 +96,11 @@ def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
 
 
 def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | None:
-    """Make the shortlist as `materialize_shortlist` does. Raises its errors."""
+    """Choose the shortlist with `materialize_shortlist`, unless it is up to date.
+
+    Returns None if nothing had to be done. With `force` it is made in any case. Raises the errors of
+    `materialize_shortlist`.
+    """
     files = data_files(setup.workspace, "shortlist")
     key = {
         "problems": data_version(*_list_raw_files(setup)),
@@ -102,9 +114,9 @@ def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | Non
 
 @false_without_inputs
 def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> bool:
-    """Return whether the responses of these cells (None: of all) are there and would come out the same again.
+    """Return whether the responses of these workers to these benchmarks are stored and would come out the same.
 
-    `materialize_responses` makes the others.
+    `cells` are pairs of worker and benchmark; None means all pairs. `materialize_responses` collects the missing ones.
     """
     folder, keys = setup.workspace.data / "responses", list_precached_keys(setup, cells)
     if setup.recipe.replay is not None:
@@ -113,7 +125,11 @@ def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> b
 
 
 def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
-    """Make the profiles as `materialize_profiles` does. Raises its errors."""
+    """Compute the workers' profiles with `materialize_profiles`, unless they are up to date.
+
+    Returns None if nothing had to be done. With `force` they are made in any case. Raises the errors of
+    `materialize_profiles`.
+    """
     files = data_files(setup.workspace, "worker_profiles")
     key = {
         "responses": data_version(setup.workspace.data / "responses"),
@@ -128,7 +144,10 @@ def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
 
 
 def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
-    """Make the training mix as `materialize_mix` does. Raises its errors."""
+    """Choose the training mix with `materialize_mix`, unless it is up to date.
+
+    Returns None if nothing had to be done. With `force` it is made in any case. Raises the errors of `materialize_mix`.
+    """
     data, files = setup.workspace.data, data_files(setup.workspace, "training_mix")
     key = {
         "problems": data_version(*_list_raw_files(setup)),

@@ -1,4 +1,4 @@
-"""Evaluate one recipe: score a policy and the workflow baselines on the benchmarks' questions."""
+"""Score a policy and the baselines that run workflows on the evaluation questions of a recipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ops.core.once import Key, false_without_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import score_file, scores_key, with_execution_code
@@ -47,16 +47,16 @@ def score_policy(
     *,
     force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
-    """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
+    """Let a policy answer the evaluation questions; return benchmark → the rows of its score file at the pool's prices.
 
-    Files that are made already are read, unless `again` is true (`ops.core.once`). Completions, responses and verdicts
-    are stored as they come: an evaluation that was killed, or that ended in an error, reads what it did before when it
-    is started again, and goes on from there.
+    `policy` is the folder of the policy, and the rows are stored in `scores/NAME/POLICY/BENCHMARK.parquet`. Score files
+    that are up to date are read, unless `force` is true. Completions, responses and verdicts are stored as they arrive,
+    so that an evaluation that was interrupted continues when it is started again.
 
-    A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
-    descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
-    of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no file of
-    `name` changes then.
+    A policy that was trained in rounds runs in rounds, within the limits of its card. A policy that was trained with
+    worker descriptions is also offered workers that joined the pool later. Benchmarks without questions are left out. A
+    sample of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no score
+    file changes then.
     """
     from ops.conductor.writer import load_conductor
 
@@ -103,13 +103,15 @@ def _read_at_prices(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.Laz
 
 @false_without_inputs
 def is_policy_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
-    """Return whether all score files that `score_policy` would write are there and would come out the same again."""
-    return all(is_made(*made) for made in _score_files(setup, policy, name, _read_questions(setup, benchmarks)).values())
+    """Return whether all score files that `score_policy` would write exist and would come out the same."""
+    return all(
+        is_made(*made) for made in _score_files(setup, policy, name, _read_questions(setup, benchmarks)).values()
+    )
 
 
 @false_without_inputs
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
-    """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
+    """Return whether all score files that `score_baselines` would write exist and would come out the same."""
     questions_of = _read_questions(setup, benchmarks)
     return all(store.is_complete(questions_of) for store in list_baseline_stores(setup))
 
@@ -131,8 +133,11 @@ def _score_files(
 def open_writer_and_team(
     conductor: AnyConductor, weights: str, asked: Setup, client: WorkerClient
 ) -> Iterator[tuple[Writer | PromptedConductor, Team]]:
-    """Return what `evaluate` needs of a policy with these weights, for questions that are `asked` alike: its writer,
-    whose completions are stored, and its team."""
+    """Open what `evaluate` needs for a policy: the writer of workflows, whose completions are stored, and the team of
+    workers.
+
+    `weights` identifies the policy's weights in the store, and `asked` is the setup of the questions to answer.
+    """
     card, workspace = conductor.card, asked.workspace
     team = card.team(asked.pool, workspace.texts, asked.recipe.execution, client)
     team = card.with_newcomers(team, asked.pool, workspace.data)
@@ -144,7 +149,7 @@ def open_writer_and_team(
 
 
 def _count_answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
-    """Number of answers that one system gives."""
+    """Return the number of answers that one system gives to these questions, over all repeats."""
     return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
 
 
@@ -163,11 +168,11 @@ def score_baselines(
     *,
     force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
-    """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
+    """Train the recipe's baselines that run workflows on the training mix, and score them on `benchmarks`.
 
-    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
-    are reused.
-    Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
+    Returns the baseline's name → its rows at the pool's prices. Stored rows are reused if pool, mix, questions,
+    settings and graders are the same, unless `force` is true. Raises `DataError`, `OverBudget` and `ConfigError`; the
+    files of a baseline change together or not at all.
     """
     questions_of = _read_questions(setup, benchmarks)
     return {
@@ -203,7 +208,9 @@ def _run_baseline(
         return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
     known = store.training
-    method = store.entry.prepare(TrainingData(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
+    method = store.entry.prepare(
+        TrainingData(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots)
+    )
     total = _count_answers(setup, questions_of)
     with RowSorter() as rows:
         done = 0
@@ -227,7 +234,7 @@ def _make_team(setup: Setup, client: WorkerClient) -> Team:
 
 
 def _describe_method(method: Method, rows: RowSorter) -> str:
-    """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
+    """Return the baseline's description for tables, with the share of valid workflows if a model writes them."""
     if method.author is None or not len(rows):
         return method.detail
     return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

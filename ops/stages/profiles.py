@@ -1,4 +1,4 @@
-"""The data stage `worker_profiles`."""
+"""The data stage `worker_profiles`, which summarises the precached responses of each worker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from ops.benchmarks.problem_files import read_problems
 from ops.config import Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
-from ops.precaching.profiles import find_best_worker, score_oracle, profile_workers, forecast_signal
+from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle
 from ops.precaching.stored import Profiles
 from ops.workers.pool import at_prices
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
-    """Make `data/profiles.json` from `data/responses`, at the pool's prices. Raises `DataError` without responses."""
+    """Compute `data/profiles.json` from the responses in `data/responses`, at the pool's prices.
+
+    Raises `DataError` if there are no responses.
+    """
     workspace = setup.workspace
     every = read_graded_responses(workspace.data / "responses")
     rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)

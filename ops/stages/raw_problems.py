@@ -1,4 +1,4 @@
-"""The data stage `raw_problems`: one file per benchmark and split in `data/raw`."""
+"""The data stage `raw_problems`, which writes one file per benchmark and split into `data/raw`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ops.core.digests import SUFFIX
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.grading.hidden_tests import remove_unused_hidden_tests, hidden_tests_folder, remove_new_files_on_error
+from ops.grading.hidden_tests import hidden_tests_folder, remove_new_files_on_error, remove_unused_hidden_tests
 from ops.quality.gold import GoldGrade, grade_gold
 
 
 class RawProblems(NamedTuple):
-    """One benchmark's problems by split (empty if the benchmark lacks the split) and their files.
+    """The problems of one benchmark by split, and the files that hold them; a split that the benchmark lacks is empty.
 
-    `quarantined`: number of malformed rows removed. `failing_gold`: number of rows removed because the grader rejects
-    their gold answer. `quarantine`: the files that list the removed rows.
+    `quarantined` is the number of malformed rows that were left out, and `failing_gold` the number of rows that were
+    left out because the grader rejects their gold answer. `quarantine` are the files that list these rows.
     """
 
     train: list[Problem]
@@ -35,16 +35,17 @@ class RawProblems(NamedTuple):
 
     @property
     def graded_on(self) -> str:
-        """The tests that each split is graded on, if the benchmark hides some of its tests; else ""."""
+        """The tests that each split is graded on, if the benchmark hides some of its tests; otherwise ""."""
         notes = {"train": describe_graded_tests(self.train), "test": describe_graded_tests(self.test)}
         return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
 def materialize_raw(setup: Setup, benchmark: str) -> RawProblems:
-    """Load `benchmark` as the recipe says, write its splits, and delete files of benchmarks that the recipe lacks.
+    """Load a benchmark from its source and write its splits to `data/raw`; delete files of benchmarks outside the
+    recipe.
 
-    A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows and
-    a limited share of rows with failing gold answers are quarantined. Raises `DataError` for too many malformed rows or
+    A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows, and a
+    limited share of rows with failing gold answers, are quarantined. Raises `DataError` for too many malformed rows or
     an unusable source, and `ConfigError`; `data/raw` is unchanged then.
     """
     workspace, recipe = setup.workspace, setup.recipe
@@ -71,13 +72,15 @@ def materialize_raw(setup: Setup, benchmark: str) -> RawProblems:
     remove_unused_hidden_tests(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
     failing = sum(len(part.failing_gold) for part in loaded.values())
-    return RawProblems(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
+    return RawProblems(
+        by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing
+    )
 
 
 def _remove_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
-    """Remove the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
+    """Leave out the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
 
-    Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
+    Embedded answers are correct by construction, so a failing one is a defect of Podium and is not left out. Reference
     programs are checked later, before their use.
     """
     if source.source == "embedded" or entry.grader_name(source) == "code":
@@ -113,7 +116,8 @@ def _check_disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> Non
 
 
 def remove_other_files(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
-    """Remove files of benchmarks that this recipe lacks, and other splits of `benchmark`."""
+    """Delete the files in `data/raw` of benchmarks that the recipe lacks, and of splits of `benchmark` that were not
+    written."""
     for file in (workspace.data / "raw").glob("*.jsonl"):
         owner = file.stem.partition("-")[0]
         if owner not in recipe.benchmarks or (owner == benchmark and file not in written):

@@ -1,4 +1,7 @@
-"""Change the champion from an asset, a job or a command: decide, set the alias, write the page, send an alert."""
+"""Change the champion: decide, set the MLflow alias, write the verdict page and send an alert.
+
+Assets, jobs and commands call these functions.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +25,26 @@ from ops.reports.verdict import Fate, verdict_page
 
 @dataclass(frozen=True)
 class PromotionOutcome:
-    """The result of judging or promoting a version."""
+    """The result of judging or promoting a registered version."""
 
     version: str
     is_champion: bool
-    """Whether the version is the champion now."""
+    """True if the version is the champion now."""
     verdict: str
     """The gate's verdict: "promoted", "not promoted; failed checks: …" or "not judged"."""
     decision: GateDecision
     dossier: Dossier | None
     page: Path
-    """File of the verdict page, which is also among the version's artifacts."""
+    """The file of the verdict page, which is also stored among the version's artifacts."""
     has_changed: bool = True
-    """False: the version was the champion already, and nothing was written."""
+    """False if the version was the champion already, so that nothing was written."""
 
 
 def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> PromotionOutcome:
-    """Judge the challenger, which must be the policy in folder `policy`, and promote it if it passes the gate.
+    """Judge the challenger by the promotion gate, and make it the champion if it passes.
 
-    Raises `RegistryError`, `Refused`, `Overtaken` and `DataError`.
+    The challenger must be the policy in folder `policy`. Raises `RegistryError`, `Refused`, `Overtaken` and
+    `DataError`.
     """
     workspace, tested = setup.workspace, read_comparison(setup, policy)
     challenger = registry.challenger_of(workspace, tested.policy)
@@ -50,7 +54,10 @@ def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> Promot
 
 
 def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
-    """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
+    """Return the registered version with this number; for None, return the challenger.
+
+    Raises `RegistryError` if there is no such version, and `ConfigError` for a blank number.
+    """
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
     known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
@@ -62,10 +69,11 @@ def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow
 def promote_manually(
     workspace: Workspace, version: str | None, by: str, reason: str, *, against: str | None = None
 ) -> PromotionOutcome:
-    """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
+    """Make a version the champion regardless of the gate, and record who decided it and why.
 
-    `against`: the champion, or `NO_CHAMPION`, that a person agreed to replace; None: the present one. Raises
-    `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and `Overtaken`.
+    `version` None stands for the challenger. `against` is the champion (or `NO_CHAMPION`) that the person agreed to
+    replace; None stands for the present champion. Raises `RegistryError` if there is no such version, `ConfigError` for
+    a blank name or reason, `Refused` and `Overtaken`.
     """
     before, known = registry.champion(workspace), find_version_to_promote(workspace, version)
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
@@ -73,17 +81,20 @@ def promote_manually(
     if before is not None and before.version == known.version:
         page = _publish_page(workspace, known)
         said = known.tags.get("verdict", "")
-        return PromotionOutcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
+        return PromotionOutcome(
+            known.version, True, said, decision, registry.recorded(workspace, known.version), page, False
+        )
     return _publish_outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
 def roll_back(
     workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
 ) -> mlflow_store.Registered:
-    """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
+    """Make the previous champion the champion again, and note the reason on the page of the replaced version.
 
-    `against`: the version that a person agreed to replace; None: the present champion. Raises `RegistryError`, also if
-    another version became champion meanwhile, `Refused`, and `ConfigError` without a reason.
+    `run` identifies the caller's run, so that a repeated call changes nothing. `against` is the version that a person
+    agreed to replace; None stands for the present champion. Raises `RegistryError` (also if another version became
+    champion meanwhile), `Refused`, and `ConfigError` without a reason.
     """
     gone = registry.champion(workspace)
     back = aliases.rollback(workspace, reason, by, run, against=against or (gone.version if gone else None))
@@ -96,8 +107,10 @@ def roll_back(
     return back
 
 
-def _publish_outcome(workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool) -> PromotionOutcome:
-    """Write the version's current page; send an alert if its verdict or aliases changed."""
+def _publish_outcome(
+    workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool
+) -> PromotionOutcome:
+    """Write the version's verdict page, and send an alert if its verdict or its aliases changed."""
     now = registry.named(workspace, before.version)
     page = _publish_page(workspace, now)
     said, facts = now.tags.get("verdict", ""), (_summarize_decision(now, decision), _link_to_version(workspace, now))
@@ -130,7 +143,7 @@ def _summarize_decision(registered: mlflow_store.Registered, decision: GateDecis
 
 
 def _link_to_version(workspace: Workspace, registered: mlflow_store.Registered) -> str:
-    """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
+    """Return the version's URL in a shared MLflow server, without credentials; "" for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""

@@ -1,4 +1,4 @@
-"""The data stages `worker_responses` and `worker_profiles`, and the workers' answers to evaluation questions."""
+"""The data stage `worker_responses`, and the workers' own answers to the evaluation questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
-from ops.benchmarks.graded import prepare_tables, read_graded_responses, is_graded_by_current_graders
+from ops.benchmarks.graded import is_graded_by_current_graders, prepare_tables, read_graded_responses
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Setup, asked_alike
@@ -28,7 +28,7 @@ from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_ask
 from ops.planning.lengths import lengths
 from ops.planning.stage_estimates import Stages
 from ops.precaching.precache import precache_worker, write_responses
-from ops.precaching.stored import WorkerBenchmark, evaluation_folder, with_grading_code, responses_key
+from ops.precaching.stored import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
 from ops.workers.client import Counts, WorkerClient
@@ -37,12 +37,16 @@ OnProgress = Callable[[int, int, str], None]
 
 
 def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[WorkerBenchmark] | None = None) -> Cost:
-    """Estimate the cost of `materialize_responses` without a call. Raises `DataError` and `ConfigError`."""
-    return _estimate(setup, client, _group_problems_by_worker(_read_shortlist(setup.workspace), _list_wanted(setup, cells)))
+    """Estimate what `materialize_responses` would cost, without calling a worker. Raises `DataError` and
+    `ConfigError`."""
+    return _estimate(
+        setup, client, _group_problems_by_worker(_read_shortlist(setup.workspace), _list_wanted(setup, cells))
+    )
 
 
 def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
-    """Describe the cost of precaching from the recipe alone, before its problems exist. Raises `ConfigError`."""
+    """Describe the expected cost of precaching from the recipe alone, before its problems are loaded. Raises
+    `ConfigError`."""
     known = lengths(setup)
     cost = Stages(setup, known, {}, Measured()).precaching()
     stages = " and ".join(f"`podium data {stage} {recipe_file}`" for stage in ("raw", "shortlist"))
@@ -61,12 +65,14 @@ def materialize_responses(
     *,
     force: bool = False,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
-    """Make `data/responses/WORKER/BENCHMARK.parquet` from `data/shortlist.jsonl` for the `cells` (None: all).
+    """Ask the workers the shortlisted problems and write their graded answers, one file per worker and benchmark.
 
-    Files that are made already are read, unless `again` is true (`ops.core.once`). Also made again are files of the
-    pool's other workers that another version of a grader judged, or that are damaged. If two processes make the same
-    cell, one waits and then reads the answers from the cache. Deletes the files of workers that the pool lacks. A
-    rehearsal (`recipe.replay`) adds missing files and replaces no file. Raises `DataError`, `ConfigError` and
+    The files are `data/responses/WORKER/BENCHMARK.parquet`; `cells` selects pairs of worker and benchmark, and None
+    selects all. Files that are up to date are read, unless `force` is true. Files of the pool's other workers are also
+    made again if they are damaged or were graded by another version of a grader. If two processes make the same file,
+    one waits and then reads the answers from the cache. Files of workers that the pool lacks are deleted.
+
+    A rehearsal (`recipe.replay`) adds missing files and replaces none. Raises `DataError`, `ConfigError` and
     `OverBudget`, whose message states the progress and the remaining cost. No file changes then, and the answers so far
     are in the cache.
     """
@@ -76,7 +82,10 @@ def materialize_responses(
 
 
 def list_precached_keys(setup: Setup, cells: Iterable[WorkerBenchmark] | None = None) -> dict[WorkerBenchmark, Key]:
-    """Return the key of each cell's file of precached responses (None: of all cells). Raises `DataError`."""
+    """Return pair of worker and benchmark → the key of its file of precached responses; `cells` None means all pairs.
+
+    Raises `DataError`.
+    """
     shortlisted, samples = _read_shortlist(setup.workspace), setup.recipe.precaching.samples
     return {
         cell: with_grading_code(
@@ -113,7 +122,7 @@ def _materialize(
 
 
 def remove_other_workers(setup: Setup) -> None:
-    """Delete the precached responses of workers that the pool lacks, except in a rehearsal."""
+    """Delete the precached responses of workers that the pool lacks; a rehearsal deletes nothing."""
     for stale in find_other_worker_folders(setup) if setup.recipe.replay is None else ():
         shutil.rmtree(stale)
 
@@ -136,10 +145,11 @@ def answer_evaluation_questions(
     *,
     force: bool = False,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
-    """Collect the answers of the workers of `list_solo_workers` to `benchmarks`, one file per worker and benchmark.
+    """Collect the own answers of single workers to the evaluation questions of `benchmarks`.
 
-    Workers have the evaluation's settings for each benchmark and give as many samples as it says for them.
-    Raises the errors of `materialize_responses`.
+    The workers are those of `list_solo_workers`. They have the evaluation's settings for each benchmark, and give as
+    many samples as these say. The result and the files have one entry per worker and benchmark. Files that are up to
+    date are read, unless `force` is true. Raises the errors of `materialize_responses`.
     """
     keys, setup = _list_solo_keys(setup, benchmarks), setup.of_opponents
     cells, workers, alike = list(keys), list_solo_workers(setup), asked_alike(setup, benchmarks)
@@ -158,7 +168,7 @@ def answer_evaluation_questions(
 
 @false_without_inputs
 def is_evaluation_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
-    """Return whether all files that `answer_evaluation_questions` would write are there and would come out the same again."""
+    """Return whether all files that `answer_evaluation_questions` would write exist and would come out the same."""
     folder = evaluation_folder(setup.workspace)
     return all(is_made(response_file(folder, *cell), key) for cell, key in _list_solo_keys(setup, benchmarks).items())
 
@@ -181,7 +191,8 @@ def _ask(
     samples: int,
     on_progress: OnProgress | None,
 ) -> dict[WorkerBenchmark, list[ResponseRow]]:
-    """Send the problems of `cells` to all workers in parallel, each within its own limits."""
+    """Send the problems of these pairs of worker and benchmark, all workers in parallel and each within its own
+    limits."""
     todo = _group_problems_by_worker(problems, cells)
     check_hidden_tests(problem for own in todo.values() for problem in own)
     total, done = samples * sum(map(len, todo.values())), 0
@@ -208,7 +219,7 @@ def _ask(
 
 
 def _format_progress(counts: Counts) -> str:
-    """Progress note: calls made, cached, replayed and failed, and USD spent."""
+    """Return a note on the calls so far: made, cached, replayed and failed, and USD spent."""
     parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
     parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
     parts += [f"{counts.failed:,} failed"] * bool(counts.failed)
@@ -216,7 +227,8 @@ def _format_progress(counts: Counts) -> str:
 
 
 def _list_wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[WorkerBenchmark]:
-    """Return the cells, and those of the pool's other files that cannot be used as they are; without cells, all."""
+    """Return the given pairs of worker and benchmark, and those whose files cannot be used as they are; for None, all
+    pairs."""
     names = training_benchmarks(setup.recipe.benchmarks)
     every = [WorkerBenchmark(worker, name) for worker in setup.pool.names for name in names]
     if cells is None:
@@ -227,7 +239,7 @@ def _list_wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[
 
 
 def _is_outdated(file: Path) -> bool:
-    """Return whether a file is there that is damaged, or that another version of a grader judged."""
+    """Return whether a file exists that is damaged or was graded by another version of a grader."""
     if not file.exists():
         return False
     try:
@@ -236,9 +248,11 @@ def _is_outdated(file: Path) -> bool:
         return True
 
 
-def _group_problems_by_worker(problems: Mapping[str, Sequence[Problem]], cells: Iterable[WorkerBenchmark]) -> dict[str, list[Problem]]:
-    """Worker → problems of its cells, one of each benchmark in turn, so that programs run during the calls of
-    others."""
+def _group_problems_by_worker(
+    problems: Mapping[str, Sequence[Problem]], cells: Iterable[WorkerBenchmark]
+) -> dict[str, list[Problem]]:
+    """Return worker → the problems to ask, alternating between benchmarks, so that programs run while other calls
+    wait."""
     by_worker: dict[str, list[tuple[int, Problem]]] = defaultdict(list)
     for cell in cells:
         by_worker[cell.worker].extend(enumerate(problems.get(cell.benchmark, ())))
@@ -255,14 +269,17 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
 
 
 def measure_prices(setup: Setup, ledger: Ledger) -> Prices:
-    """Prices of the setup's pool, with tokens measured from precached responses and the ledger. Raises `DataError`."""
+    """Return the prices of the setup's pool, with token counts measured from precached responses and the ledger.
+
+    Raises `DataError`.
+    """
     rows = _read_stored_responses(setup.workspace.data / "responses")
     judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
     return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file, judges=judges)
 
 
 def _read_stored_responses(folder: Path) -> list[ResponseRow]:
-    """Return the stored responses, for their lengths; without those of damaged files, which precaching makes again."""
+    """Read the stored responses for their lengths, without damaged files, which precaching makes again."""
     rows: list[ResponseRow] = []
     for file in sorted(folder.rglob("*.parquet")):
         with suppress(DamagedFile):
@@ -275,5 +292,5 @@ def _read_shortlist(workspace: Workspace) -> dict[str, list[Problem]]:
 
 
 def shortlist_file(workspace: Workspace) -> Path:
-    """File of the candidates, which every worker answers."""
+    """Return the file of the shortlisted problems, which every worker answers."""
     return workspace.data / "shortlist.jsonl"

@@ -1,4 +1,4 @@
-"""Make a study's policies and rows once and reuse the stored ones: no training, generation or call is repeated."""
+"""The work of a study: train policies, open clients and make rows, unless the results are stored already."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ def _do_nothing() -> None:
 
 @dataclass
 class StudyContext:
-    """The trainer, the clients and the callbacks of a study."""
+    """What a study works with: the trainer, the clients and the callbacks."""
 
     trainer: Callable[[Path], RunResult]
-    """Trains the run in a folder to its end. Raises `PodiumError` if it ends without a result."""
+    """Trains the run in a folder to its end. Raises `PodiumError` if the training ends without a result."""
     on_progress: OnProgress | None = None
     on_begin: Callable[[], object] = _do_nothing
-    """Called once, before the first training or call: raises an error, or starts the workers that Podium serves."""
+    """Called once, before the first training or worker call. It may raise an error, or start the workers that Podium
+    serves."""
     clients: list[WorkerClient] = field(default_factory=list)
-    """The opened clients, with their call counts."""
+    """The clients that were opened, with their call counts."""
     results: list[RunResult] = field(default_factory=list)
     """The results of the runs that this study trained."""
     _has_begun: bool = False
 
     def open_client(self, setup: Setup, purpose: str) -> WorkerClient:
-        """Open and register a client as `open_client` does."""
+        """Open a client on the workspace's cache and ledger, and add it to `clients`."""
         self._begin_once()
         self.clients.append(open_client(setup, purpose))
         return self.clients[-1]
 
     def train(self, run: Path) -> None:
-        """Train the run in that folder to its end."""
+        """Train the run in that folder to its end, and add its result to `results`."""
         self._begin_once()
         self.results.append(self.trainer(run))
 
     def report(self, done: int, total: int, note: str) -> None:
-        """Report progress: `done` of `total`, with a note."""
+        """Report progress: `done` of `total` units of work, with a note."""
         if self.on_progress is not None:
             self.on_progress(done, total, note)
 
@@ -70,7 +71,7 @@ class StudyContext:
 
 
 def train_policy(setup: Setup, deepspeed: Mapping[str, Any] | None, context: StudyContext) -> Path:
-    """The folder of the finished GRPO run with these settings and its own cold start, trained unless it exists.
+    """Return the folder of the finished GRPO run with these settings and its own cold start; train it unless it exists.
 
     Raises the errors of `make_base_policy` and of training.
     """
@@ -83,7 +84,8 @@ def train_policy(setup: Setup, deepspeed: Mapping[str, Any] | None, context: Stu
 def train_on_subsets(
     setup: Setup, run: Path, stage: Adaptive | None, deepspeed: Mapping[str, Any] | None, context: StudyContext
 ) -> Path:
-    """The folder of the finished training run on worker subsets that starts from the policy of `run`."""
+    """Return the folder of the finished run that continues the policy of `run` on worker subsets; train it unless it
+    exists."""
     return _train_unless_finished(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), context)
 
 
@@ -95,7 +97,7 @@ def _train_unless_finished(workspace: Workspace, run: Path, making: StudyContext
 
 
 def find_finished_run(inputs: StudyInputs, stage: str) -> Path:
-    """The run of `stage`, or of the last earlier stage that the recipe has.
+    """Return the run of the named training stage, or of the last earlier stage that the recipe has.
 
     Raises `DataError` if the run has not finished with a policy.
     """
@@ -110,7 +112,7 @@ def find_finished_run(inputs: StudyInputs, stage: str) -> Path:
 
 
 def make_rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequence[OutcomeRow]]) -> pl.LazyFrame:
-    """Return the rows of study `name` with this key, at the pool's prices; they are made unless they are stored.
+    """Return the rows of study `name` with this key, at the pool's prices; `make` is called unless they are stored.
 
     Stored rows are made again if any of them is unscorable.
     """

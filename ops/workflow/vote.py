@@ -37,7 +37,10 @@ class Ballot:
         begun = len(self.answers)
         if begun == self.most:
             return range(begun, begun)
-        return range(begun, max(begun, min(self.most, begun + self.enough - len(find_largest_cluster(self.problem, self.answers)))))
+        return range(
+            begun,
+            max(begun, min(self.most, begun + self.enough - len(find_largest_cluster(self.problem, self.answers)))),
+        )
 
     def take(self, answers: list[str | None]) -> None:
         """Add the answers of a wave."""

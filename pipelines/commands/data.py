@@ -104,8 +104,8 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.stages.responses import (
         estimate_responses,
         estimate_without_problems,
-        remove_other_workers,
         materialize_responses,
+        remove_other_workers,
         shortlist_file,
     )
     from pipelines.asking import confirm_spending
@@ -181,11 +181,15 @@ def check(recipe: str) -> None:
 @data.command()
 @data_recipe_argument
 @click.option(
-    "--answers", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--answers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Labelled answers for judges: rows with problem (school/7), answer, right.",
 )
 @click.option(
-    "--questions", type=click.IntRange(min=1), default=100, show_default=True,
+    "--questions",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
     help="Without --answers: the most gold answers for each judge; as many wrong ones are made from them.",
 )
 @dry_run_option

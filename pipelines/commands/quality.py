@@ -54,7 +54,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from ops.benchmarks.registry import describe_graded_tests
     from ops.core.atomic import write_text
     from ops.grading import find_available_isolation
-    from ops.quality.gold import GoldGrades, render_gold_report, grade_gold
+    from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 
     recipe, sets = _configured(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:
@@ -62,7 +62,9 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
             problems = read_problems(file)
             began = time.monotonic()
             verdicts = grade_gold(problems)
-            sets[f"{name}, {split}"] = GoldGrades(verdicts, 0, time.monotonic() - began, describe_graded_tests(problems))
+            sets[f"{name}, {split}"] = GoldGrades(
+                verdicts, 0, time.monotonic() - began, describe_graded_tests(problems)
+            )
     text = render_gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
@@ -111,7 +113,7 @@ def _labelled(
     workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
 ) -> list[LabelledAnswer]:
     from ops.benchmarks.problem_files import raw_files, read_problems
-    from ops.quality.agreement import read_labelled_answers, label_gold_answers
+    from ops.quality.agreement import label_gold_answers, read_labelled_answers
 
     files = reversed(raw_files(workspace, recipe, benchmark).values())
     problems = [problem for file in files if file.is_file() for problem in read_problems(file)]

@@ -34,7 +34,7 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     """
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
-    from ops.stages.release import promote_manually, find_version_to_promote
+    from ops.stages.release import find_version_to_promote, promote_manually
     from pipelines.release import observe, promotion_seen
 
     workspace = Workspace.find()

@@ -11,7 +11,7 @@ import click
 
 from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.problem_files import read_evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
@@ -61,9 +61,7 @@ def cost(setup: Setup) -> Range:
     return stages(setup, left(setup, stored_shortlist(setup))).baselines().usd
 
 
-def scores_table(
-    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]
-) -> str:
+def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]) -> str:
     """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
     are counted."""
     table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])

@@ -14,7 +14,7 @@ from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation
-from ops.quality.gold import GoldGrades, render_gold_report, grade_gold
+from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 from tests.bench.real_data import ROWS
 
 MARK = "<!-- made by `make gold` -->"

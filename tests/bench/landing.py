@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.messages import Message, Sample

@@ -25,7 +25,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.curation.signal import estimate_group_signals
 from ops.precaching.precache import precache_worker
-from ops.precaching.profiles import find_best_worker, score_oracle, profile_workers, tally_responses
+from ops.precaching.profiles import find_best_worker, profile_workers, score_oracle, tally_responses
 from ops.precaching.replay import RecordedResponses, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache

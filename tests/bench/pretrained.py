@@ -18,7 +18,7 @@ from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.problem_files import read_evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, ood_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between

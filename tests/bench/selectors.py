@@ -91,9 +91,7 @@ def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.G
     passed = outcomes.passed[pool]
     seen = chance.hypergeometric(passed, SAMPLES - passed, samples)
     tallies = {
-        problem.key: {
-            outcomes.models[m]: Tally(float(n), samples) for m, n in zip(pool, column, strict=True)
-        }
+        problem.key: {outcomes.models[m]: Tally(float(n), samples) for m, n in zip(pool, column, strict=True)}
         for problem, column in zip(outcomes.problems, seen.T, strict=True)
     }
     if other:
@@ -132,7 +130,9 @@ def worker_by_worker(draw: Split, group: int) -> Array:
     chance = np.random.default_rng(0)
     tallies = np.array([[(t.right, t.samples) for t in ones.values()] for ones in draw.tallies.values()])
     right, samples = tallies[..., 0], tallies[..., 1]
-    rates = chance.beta(JEFFREYS_PRIOR.right + right, JEFFREYS_PRIOR.wrong + samples - right, (400, *right.shape)).mean(axis=2)
+    rates = chance.beta(JEFFREYS_PRIOR.right + right, JEFFREYS_PRIOR.wrong + samples - right, (400, *right.shape)).mean(
+        axis=2
+    )
     return np.asarray((1 - rates**group - (1 - rates) ** group).mean(axis=0))
 
 

@@ -16,7 +16,7 @@ import pytest
 from assets.resources import Podium
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.registry import BENCHMARKS, is_confidential, displayable_question
+from ops.benchmarks.registry import BENCHMARKS, displayable_question, is_confidential
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
 from ops.core.messages import Message

@@ -19,8 +19,8 @@ from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import CONDUCTOR, score_file, read_solo_responses, read_policy_scores
-from ops.evaluation.stored_baselines import read_training_responses, list_baseline_stores
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores, read_solo_responses, score_file
+from ops.evaluation.stored_baselines import list_baseline_stores, read_training_responses
 from ops.grading import GRADERS
 from ops.planning.stored import left
 from ops.precaching.opening import open_client

@@ -12,11 +12,11 @@ import yaml
 from ops.config import Setup
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored import CONDUCTOR
-from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Columns
-from ops.stages.data import are_precached, make_mix_once, make_profiles_once, load_raw_once, make_shortlist_once
+from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
 from ops.stages.evaluation import are_baselines_scored, is_policy_scored
 from ops.stages.responses import is_evaluation_answered, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy

@@ -143,7 +143,8 @@ rows = [
     for worker, usd, scores in (("costly", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]
-board = leaderboard(select_worker_rows(rows, "costly"), collect_scores(SoloResponses(rows, rows), setup.recipe.evaluation.baselines))
+scores = collect_scores(SoloResponses(rows, rows), setup.recipe.evaluation.baselines)
+board = leaderboard(select_worker_rows(rows, "costly"), scores)
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0, **_):

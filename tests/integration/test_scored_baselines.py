@@ -80,7 +80,9 @@ def checkout(root: Path) -> Checkout:
 
 
 def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is_asked(root: Path) -> None:
-    own = [entry.name for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline) and entry.uses_solo_responses]
+    own = [
+        entry.name for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline) and entry.uses_solo_responses
+    ]
     assert {"consensus", "router_dc", "smoothie", "smoothie_dependent"} <= set(own)
     checkout = Checkout(Workspace(root), ("solver", "librarian", "guesser"))
     checkout.write(evaluation={"baselines": ["each_worker", *own], "repeats": 2})
@@ -142,7 +144,10 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(checko
     assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
 
     questions = read_evaluation_questions(checkout.workspace, checkout.setup().recipe)
-    heads = [store.read_scores(questions).column_heading(store.entry.title) for store in list_baseline_stores(checkout.setup())]
+    heads = [
+        store.read_scores(questions).column_heading(store.entry.title)
+        for store in list_baseline_stores(checkout.setup())
+    ]
     assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
 
     assert checkout.score() == (scored, 0), "nothing is asked a second time"

@@ -211,7 +211,9 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
-    arms = {arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()}
+    arms = {
+        arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()
+    }
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
     files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]

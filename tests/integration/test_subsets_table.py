@@ -13,8 +13,8 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import make_arm_table
+from ops.stages.studies.subsets import PolicyOnSubsets, PolicyPair, SubsetEvaluator
 from ops.stages.study_context import StudyContext
-from ops.stages.studies.subsets import SubsetEvaluator, PolicyOnSubsets, PolicyPair
 from ops.training.run.training_run import RunPlan, RunResult, command, environment
 from tests.integration.checkouts import TRAINED, configure, load_raw
 from tests.unit.training.tiny import tiny_plan

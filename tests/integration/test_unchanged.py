@@ -20,7 +20,7 @@ from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.stages import responses
 from ops.stages.checks import check_once
-from ops.stages.data import are_precached, make_mix_once, make_profiles_once, load_raw_once, make_shortlist_once
+from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
 from tests.integration.checkouts import configure, materialize, metadata
 from tests.integration.test_precaching import RECIPE, pool
 

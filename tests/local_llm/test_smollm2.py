@@ -121,11 +121,15 @@ def _configure(workspace: Workspace) -> None:
 def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, object]:
     """Materialize the worker's answers in Dagster; their metadata."""
     podium = Podium(root=str(workspace.root), recipe="local")
-    done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=instance,
-        asset_selection=[dg.AssetKey("worker_responses")],
-        run_config=podium.run_config(),
-        tags=partitions.of_recipe(podium.load().recipe),
+    done = (
+        definitions(podium)
+        .resolve_implicit_global_asset_job_def()
+        .execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey("worker_responses")],
+            run_config=podium.run_config(),
+            tags=partitions.of_recipe(podium.load().recipe),
+        )
     )
     assert done.success
     event = instance.get_latest_materialization_event(dg.AssetKey("worker_responses"))

@@ -38,7 +38,10 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         (lambda setup: aliases.rollback(setup.workspace, "why"), "roll"),
         (lambda setup: unrecorded(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
         (lambda setup: describe_evaluation_tests(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
-        (lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
+        (
+            lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe),
+            "no benchmark with training",
+        ),
         (lambda setup: list_solo_workers(without_baselines(setup)), "Precache first"),
     ],
 )

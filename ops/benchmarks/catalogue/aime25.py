@@ -12,7 +12,7 @@ from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns id, problem, answer."""
+    """Convert a row with the columns id, problem and answer."""
     return row.with_values(id=f"aime25-{row.text('id')}", question=row.values.get("problem"), source="math-ai/aime25")
 
 

@@ -14,7 +14,7 @@ from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns task_id, complete_prompt, code_prompt, canonical_solution, test."""
+    """Convert a row with the columns task_id, complete_prompt, code_prompt, canonical_solution and test."""
     return row.with_values(
         id=row.values.get("task_id"),
         question=row.values.get("complete_prompt"),

@@ -15,14 +15,16 @@ from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.benchmarks.source_rows import Row, shuffle_by_hash
 
 _RECORD = re.compile(r"rec[a-z]*[A-Z0-9][A-Za-z0-9]*")
-"""Stricter than an id must be: an answer such as "H2O" that stands in the wrong column is none."""
+"""The form of a record id, which is stricter than that of any id, so that an answer such as "H2O" in the wrong column
+does not match."""
 ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
 def from_hub(row: Row) -> Row:
-    """Columns Question, the four answers, Record ID, Subdomain; the choices are shuffled by record.
+    """Convert a row with the columns Question, the four answers, Record ID and Subdomain; shuffle the choices by
+    record.
 
-    Raises `RowError` where an answer is missing or the record has no id. The dataset is gated.
+    Raises `RowError` if an answer is missing or the record has no id. The dataset is gated.
     """
     record = row.text("Record ID")
     if row.is_confidential and not _RECORD.fullmatch(record):

@@ -27,14 +27,15 @@ from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.benchmarks.source_rows import Row
 
 MAX_BYTES = 512 << 20
-"""Bound of what is unpacked: a few kilobytes of zlib can name gigabytes."""
+"""The maximum size of unpacked tests, because a few kilobytes of zlib can unpack to gigabytes."""
 _TEXTS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 _FRAMES = frozenset({"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"})
-"""What stands around a text and neither makes nor calls anything."""
+"""The operations of a pickle around a text, which neither create nor call anything."""
 
 
 def unpack_hidden_tests(packed: str) -> list[Any]:
-    """The tests, `{input, output, testtype}` each. Raises `ValueError` where `packed` is in neither form."""
+    """Return the tests, each as `{input, output, testtype}`. Raises `ValueError` if `packed` has neither of the two
+    forms."""
     text = packed if packed.lstrip().startswith("[") else _read_pickled_text(_inflate(packed))
     try:
         tests = json.loads(text)
@@ -57,7 +58,7 @@ def _inflate(packed: str) -> bytes:
 
 
 def _read_pickled_text(data: bytes) -> str:
-    """The one text that a pickle holds, read off its operations."""
+    """Return the only text in a pickle, read from the list of its operations without loading it."""
     texts = []
     try:
         for operation, argument, _ in pickletools.genops(io.BytesIO(data)):
@@ -73,10 +74,11 @@ def _read_pickled_text(data: bytes) -> str:
 
 
 def from_hub(row: Row) -> Row:
-    """Columns question_id, question_content, starter_code, public_ and private_test_cases, metadata.
+    """Convert a row with the columns question_id, question_content, starter_code, public_ and private_test_cases,
+    metadata.
 
-    Raises `RowError` where the tests cannot be read. The id is the release and the contest's own id, by
-    which a question that two releases share is found.
+    The id consists of the release and the contest's own id, so that a question in two releases is recognised. Raises
+    `RowError` if the tests cannot be read.
     """
     try:
         public = json.loads(row.text("public_test_cases"))
@@ -101,7 +103,7 @@ def from_hub(row: Row) -> Row:
 
 
 def adapt(row: Row) -> Row:
-    """Show the code to start from, and call a method where that code is a class."""
+    """Append the code to start from to the question, and call a method if that code is a class."""
     starter, tests = row.text_or_empty("starter_code").strip("\n"), row.values.get("tests")
     if not starter.strip():
         return row

@@ -13,7 +13,7 @@ from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns problem, answer, subject, level, unique_id (the path of the row in MATH)."""
+    """Convert a row with the columns problem, answer, subject, level and unique_id (the path of the row in MATH)."""
     return row.with_values(
         id=row.values.get("unique_id"), question=row.values.get("problem"), source="HuggingFaceH4/MATH-500"
     )

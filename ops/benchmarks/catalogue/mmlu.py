@@ -15,7 +15,8 @@ from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns question, choices, answer (0–3), subject; split and number of the row make the id."""
+    """Convert a row with the columns question, choices, answer (0 to 3) and subject; the id is the split and the row's
+    number."""
     place = row.text("answer")
     letter = string.ascii_uppercase[int(place)] if place in ("0", "1", "2", "3") else place
     return row.with_values(id=f"mmlu-{row.source_name}-{row.number}", answer=letter, source="cais/mmlu")

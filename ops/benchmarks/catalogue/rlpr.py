@@ -15,9 +15,9 @@ from ops.benchmarks.source_rows import Row
 
 
 def from_hub(row: Row) -> Row:
-    """Columns prompt (messages), reward_model.ground_truth, ability; the question is the last user message.
+    """Convert a row with the columns prompt (messages), reward_model.ground_truth and ability.
 
-    Raises `RowError` where a column has another shape.
+    The question is the last user message. Raises `RowError` if a column has another shape.
     """
     messages, verdict = row.parse_structure("prompt"), row.parse_structure("reward_model")
     turns = messages if isinstance(messages, list) else []

@@ -1,8 +1,8 @@
 """Prefer problems that not every worker solves alone.
 
-This is the simple form of "signal", for a pool whose workers are consistently right or wrong. A problem that every
-worker solves alone rewards every well-formed workflow equally and is dropped first. Problems that some workers solve,
-and those that no worker solves alone, keep their proportion in the shortlist.
+This is a simple form of "signal", for a pool whose workers are consistently right or wrong. On a problem that every
+worker solves alone, every well-formed workflow gets the same reward, so such problems are left out first. Problems that
+some workers solve, and those that no worker solves alone, keep their proportion in the shortlist.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ops.curation.signal import classify_agreement
     weighting=SIGNAL_FORECAST,
 )
 def disagreement(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose problems that some, none or unmeasured workers solve,
-    evenly over strata; then those that all workers solve.
+    """Choose evenly over strata among the problems that not all workers solve, then among those that all workers solve.
+
+    Problems that no worker has answered belong to the first.
     """
     tallies = evidence.tallies or {}
     teaching = [problem for problem in candidates if classify_agreement(problem, tallies) != "all"]

@@ -1,4 +1,4 @@
-"""Prefer coverage only."""
+"""Prefer coverage of strata and of words; difficulty does not matter."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ops.curation.selector import SelectionEvidence, selector
 
 @selector(f"Coverage alone: {COVERAGE_DESCRIPTION} Difficulty was not considered.")
 def diversity(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by strata and by the content of the questions (`cover`)."""
+    """Choose by strata and by the words of the questions (`ops.curation.cover`)."""
     return choose_diverse(candidates, {}, places, evidence.seed)

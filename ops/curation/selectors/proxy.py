@@ -1,7 +1,7 @@
-"""Prefer by level, length and form of the answer, before any worker is called.
+"""Prefer problems by level, length and form of the answer, before any worker is called.
 
-These are proxies that were not fitted to any worker. Problems of medium difficulty within their benchmark are assumed
-to divide workers most; level, length and the form of the answer represent difficulty.
+These proxies were not fitted to any worker. Problems of medium difficulty within their benchmark are assumed to divide
+workers most, and level, length and the form of the answer stand for difficulty.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ PROXY_DESCRIPTIONS = (
 """Each proxy and its preference, for the data card."""
 _NAMED_LEVELS = {"easy": 0.0, "medium": 1.0, "hard": 2.0}
 _MIN_WEIGHT = 0.2
-"""The weight of the least promising problem, above 0 because a proxy may be wrong."""
+"""The weight of the least promising problem, which is above 0 because a proxy may be wrong."""
 
 
 def compute_proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
-    """Return `BENCHMARK/ID` → the mean of the problem's proxies, each from 0.2 to 1; compared within each benchmark."""
+    """Return `BENCHMARK/ID` → the mean of the problem's proxies, each from 0.2 to 1 and compared within its
+    benchmark."""
     grouped: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.benchmark].append(problem)
@@ -47,8 +48,9 @@ def _weigh_benchmark(problems: list[Problem]) -> Iterable[tuple[str, float]]:
 
 
 def _rank_values(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
-    """Return name → rank of its value (0 lowest, 1 highest; equal
-    values share a rank); empty if all values are equal.
+    """Return name → the rank of its value, from 0 (lowest) to 1 (highest); empty if all values are equal.
+
+    Equal values share a rank.
     """
     values = {problem.key: amount for problem in problems if (amount := value(problem)) is not None}
     places = sorted(values.values())
@@ -88,7 +90,9 @@ EXPLANATION = (
     "The mean of these proxies, each from 0.2 to 1 and compared within its benchmark. They are guesses:\n\n"
     + "\n".join(f"- {name}: preferred is {preferred}." for name, preferred in PROXY_DESCRIPTIONS)
 )
-PROXY_WEIGHTING = Weighting("Proxies", lambda evidence: EXPLANATION, lambda problems, evidence: compute_proxy_weights(problems))
+PROXY_WEIGHTING = Weighting(
+    "Proxies", lambda evidence: EXPLANATION, lambda problems, evidence: compute_proxy_weights(problems)
+)
 
 
 @selector(
@@ -97,5 +101,5 @@ PROXY_WEIGHTING = Weighting("Proxies", lambda evidence: EXPLANATION, lambda prob
     weighting=PROXY_WEIGHTING,
 )
 def proxy(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by the proxies and by the content of the questions (`cover`)."""
+    """Choose by the proxies and by the words of the questions (`ops.curation.cover`)."""
     return choose_diverse(candidates, compute_proxy_weights(candidates), places, evidence.seed)

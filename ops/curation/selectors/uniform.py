@@ -1,4 +1,4 @@
-"""Prefer no problem: the baseline for the other selectors."""
+"""Prefer no problem; this is the baseline for the other selectors."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ops.curation.selector import SelectionEvidence, selector
 
 @selector("A plain random draw, to compare the other selectors with.")
 def uniform(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Draw uniformly by the seed."""
+    """Draw problems uniformly by the seed."""
     return draw_evenly(candidates, places, evidence.seed, stratum_of=lambda problem: None)

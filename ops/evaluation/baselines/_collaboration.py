@@ -16,12 +16,12 @@ ROLES = (SOLVE, CHECK, VOTE, PLAN)
 
 
 class AgentRole(NamedTuple):
-    """A seat in a workflow: the roles that it allows, and whether its worker sees all earlier responses."""
+    """A position of an agent in a workflow: the roles that it may take, and whether it sees all earlier responses."""
 
     roles: tuple[str, ...]
     sees_all: bool = False
     same_worker_as: int | None = None
-    """The index of an earlier seat whose worker also takes this one."""
+    """The index of an earlier position whose worker also takes this one."""
 
 
 OPENING = AgentRole((SOLVE, PLAN))
@@ -32,10 +32,10 @@ REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_worker_as=seat) fo
 
 
 def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[AgentRole, ...]]:
-    """Return number of steps → the seats of the mode; empty if the mode needs more than `most` steps.
+    """Return number of steps → the positions of the mode's agents; empty if the mode needs more than `max_steps` steps.
 
-    In a chain each agent continues the earlier work. In a vote a judge decides between independent answers. In a debate
-    two agents answer and reply to each other, with an optional judge.
+    In a chain each agent continues the earlier work. In a vote an aggregator decides between independent answers. In a
+    debate two agents answer and reply to each other, with an optional aggregator.
     """
     made: dict[int, tuple[AgentRole, ...]]
     if mode == "single":
@@ -50,6 +50,6 @@ def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[A
 
 
 def build_workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
-    """Make the workflow with these roles and workers in the seats."""
+    """Return the workflow with these roles and workers in the positions."""
     taken = zip(seats, roles, workers, strict=True)
     return Workflow(tuple(Step(worker, role, "all" if seat.sees_all else "none") for seat, role, worker in taken))

@@ -1,4 +1,4 @@
-"""MasRouter's cascade of decisions for a question: mode of collaboration, number of agents, roles and workers."""
+"""The decisions that MasRouter makes for a question: mode of collaboration, number of agents, roles and workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from ops.evaluation.baselines._collaboration import MODES, ROLES, AgentRole, Mode, list_mode_sizes, build_workflow
+from ops.evaluation.baselines._collaboration import MODES, ROLES, AgentRole, Mode, build_workflow, list_mode_sizes
 from ops.evaluation.baselines._embedding import Vectors
 from ops.workflow.grammar import Workflow
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Exploration(NamedTuple):
-    """Random decisions during learning; the share `evenly` of the probability is spread evenly over all choices."""
+    """The random decisions during learning; `uniform_share` of the probability is spread evenly over all choices."""
 
     generator: Generator
     uniform_share: float = 0.0
@@ -38,14 +38,14 @@ class Controller(NamedTuple):
 
     heads: Mapping[str, Tensor]
     workers: Sequence[int]
-    """The ordinals that may be chosen."""
+    """The ordinals of the workers that may be chosen."""
     modes: tuple[Mode, ...]
     max_steps: int
     """The largest number of steps of a workflow."""
 
     @classmethod
     def with_zero_weights(cls, dimensions: int, workers: Sequence[int], max_steps: int) -> Self:
-        """Make a controller with zero weights; `dimensions` is the width of the vectors from `convert_to_tensor`."""
+        """Return a controller with zero weights; `dimensions` is the width of the vectors from `convert_to_tensor`."""
         import torch
 
         modes = tuple(mode for mode in MODES if list_mode_sizes(mode, max_steps))
@@ -72,7 +72,7 @@ class Controller(NamedTuple):
         return mode, self.decide_workflow(vector, mode).workflow
 
     def decide_workflow(self, vector: Tensor, mode: Mode, exploration: Exploration | None = None) -> SampledWorkflow:
-        """Decide on a workflow of this mode: at random with `exploring`, otherwise the most probable one."""
+        """Decide on a workflow of this mode: at random with `exploration`, otherwise the most probable one."""
         import torch
 
         total = torch.zeros((), dtype=vector.dtype)
@@ -98,7 +98,7 @@ class Controller(NamedTuple):
 
 
 def convert_to_tensor(embedded: Vectors) -> Tensor:
-    """Return the vectors as a tensor of shape questions × dimensions, with a last column of ones."""
+    """Return the vectors as a tensor of shape questions × dimensions, with a last column of ones as the bias."""
     import torch
 
     return torch.from_numpy(np.hstack([embedded, np.ones((len(embedded), 1))]))

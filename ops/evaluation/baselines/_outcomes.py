@@ -12,12 +12,15 @@ from ops.evaluation.method import TrainingData
 
 
 class Outcomes(NamedTuple):
-    """Scores and costs by the ordinals of `Known.team`. A worker without responses enters no mean and is not chosen."""
+    """The workers' scores and costs on the training problems, by the ordinals of the team.
+
+    A worker without responses enters no mean and is not chosen.
+    """
 
     scores: NDArray[np.float64]
-    """Problems × workers: the mean score over samples, 0 to 1; NaN if no sample was reachable."""
+    """An array of shape problems × workers with the mean score over samples, 0 to 1; NaN if no sample was reachable."""
     usd: NDArray[np.float64]
-    """The mean cost of a worker's response in USD; infinite for a worker without responses."""
+    """The mean cost of each worker's response in USD; infinite for a worker without responses."""
 
     @classmethod
     def from_training_data(cls, training_data: TrainingData) -> Self:
@@ -42,7 +45,8 @@ class Outcomes(NamedTuple):
         return np.where(count > 0, np.where(there, self.scores, 0).sum(axis=0) / np.maximum(count, 1), -1.0)
 
     def choose_best_workers(self, quality: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the ordinal of the best worker in each row of `quality` (rows × workers); ties go to the cheapest."""
+        """Return the ordinal of the best worker in each row of `quality` (rows × workers); of equal workers the
+        cheapest."""
         tied = quality >= quality.max(axis=1, keepdims=True) - 1e-9
         return np.asarray(np.argmin(np.where(tied, self.usd, np.inf), axis=1))
 

@@ -1,4 +1,7 @@
-"""Code of both Smoothie baselines: the quality of each worker, from distances between answers without gold answers."""
+"""The code of both Smoothie baselines, which estimate each worker's quality without gold answers.
+
+The quality is estimated from the distances between the workers' answers.
+"""
 
 from __future__ import annotations
 

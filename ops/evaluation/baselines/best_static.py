@@ -1,4 +1,7 @@
-"""Baseline: the best fixed workflow; the Conductor's lead over it is the worth of choosing a workflow per question."""
+"""Baseline: the best fixed workflow.
+
+The Conductor's lead over it measures the worth of choosing a workflow per question.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,20 @@ from ops.config import Worker
 from ops.core.problem import Problem
 from ops.core.registry import StaticStep, plugins
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import PROPOSERS, VOTERS, TrainingData, Method, make_chain, make_checked_workflow, choose_majority, make_mixture
+from ops.evaluation.method import (
+    PROPOSERS,
+    VOTERS,
+    Method,
+    TrainingData,
+    choose_majority,
+    make_chain,
+    make_checked_workflow,
+    make_mixture,
+)
 from ops.workflow.grammar import Step, Workflow
 
 STRONG_WORKERS = 3
-"""The number of best single workers that are combined; every worker is tried alone."""
+"""The number of best single workers that are combined; every worker is also tried alone."""
 TRIED_PROBLEMS = 160
 """The number of training problems on which each candidate is tried: 40 in each of four domains."""
 
@@ -54,11 +66,12 @@ def _count_learning_calls(workers: int) -> int:
     learning_calls=_count_learning_calls,
     source="arXiv:2512.04388 compares with none; the stated set is ours (ops/evaluation/baselines/best_static.py)",
     differences="Of each worker alone and, with the"
-    f" {STRONG_WORKERS} best, votes, pairs that solve and check, chains and mixtures the one that is best on {TRIED_PROBLEMS} problems"
+    f" {STRONG_WORKERS} best, votes, pairs that solve and check, chains and mixtures the one that is best on "
+    f"{TRIED_PROBLEMS} problems"
     " of the training mix; of equals the cheaper. The set of the synthetic pool has the workflows of its plug-in, too.",
 )
 def best_static(training_data: TrainingData) -> Method:
-    """Try every candidate on the same training problems and return the best; ties go to the cheapest."""
+    """Try every candidate on the same training problems and return the best; of equal candidates the cheapest."""
     names, sample = training_data.team.names, sample_problems(training_data.problems, training_data.seed)
     offered = list_candidates(training_data.ranking, names)
     offered += list_plugin_candidates(training_data.team.workers)
@@ -71,12 +84,15 @@ def best_static(training_data: TrainingData) -> Method:
 
 
 def list_candidates(ranking: Sequence[int], names: Sequence[str]) -> list[Candidate]:
-    """Return the candidates for any pool; `ranking`: the ordinals from best to worst, `names`: by ordinal."""
+    """Return the candidates for any pool; `ranking` are the ordinals from best to worst, `names` the workers by
+    ordinal."""
     strong = ranking[:STRONG_WORKERS]
     made = [Candidate(names[worker], Workflow.single(worker)) for worker in ranking]
     made += [Candidate(f"{VOTERS} × {names[worker]}, voted", Workflow.single(worker), VOTERS) for worker in strong]
     for one in strong:
-        made += [Candidate(f"{names[one]}, checked by {names[other]}", make_checked_workflow(one, other)) for other in strong]
+        made += [
+            Candidate(f"{names[one]}, checked by {names[other]}", make_checked_workflow(one, other)) for other in strong
+        ]
     for length in range(2, len(strong) + 1):
         chain = strong[:length][::-1]  # the best worker takes the last step
         made.append(Candidate(" → ".join(names[worker] for worker in chain), make_chain(chain)))
@@ -85,7 +101,7 @@ def list_candidates(ranking: Sequence[int], names: Sequence[str]) -> list[Candid
 
 
 def sample_problems(problems: Sequence[Problem], seed: int) -> list[Problem]:
-    """Draw at most `SAMPLE` of the problems by seed, at most the same number from each domain."""
+    """Draw at most `TRIED_PROBLEMS` of the problems by seed, the same number at most from each domain."""
     by_domain: dict[str, list[Problem]] = defaultdict(list)
     for problem in sorted(problems, key=lambda problem: problem.key):
         by_domain[problem.domain].append(problem)

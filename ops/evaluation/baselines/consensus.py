@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import TrainingData, Method, vote_over_workers
+from ops.evaluation.method import Method, TrainingData, vote_over_workers
 
 
 @workflow_baseline(

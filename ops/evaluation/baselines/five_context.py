@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import SOLVE, Step, Workflow
 
 CALLS = 5

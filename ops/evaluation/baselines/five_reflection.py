@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import SOLVE, Step, Workflow
 
 CALLS = 5
@@ -15,7 +15,8 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
     position=40,
     calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
-    differences="The paper only names it. Here one call both criticises and corrects where Self-Refine takes two, each sees"
+    differences="The paper only names it. Here one call both criticises and corrects where Self-Refine takes "
+    "two, each sees"
     " every earlier answer, and none may stop early.",
 )
 def five_reflection(training_data: TrainingData) -> Method:

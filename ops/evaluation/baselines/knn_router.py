@@ -12,7 +12,7 @@ from ops.core.problem import Problem
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.baselines._embedding import QuestionEmbedding, Vectors
 from ops.evaluation.baselines._outcomes import Outcomes
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import Workflow
 
 NEIGHBOUR_COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)
@@ -28,7 +28,7 @@ class Neighbours(NamedTuple):
 
     @classmethod
     def fit(cls, vectors: Vectors, outcomes: Outcomes) -> Neighbours:
-        """Choose `size` by leave-one-out on the training questions; ties go to the largest."""
+        """Fit the index, and choose `size` by leave-one-out on the training questions; of equal sizes the largest."""
         from sklearn.neighbors import NearestNeighbors
 
         index = NearestNeighbors(metric="cosine", algorithm="brute").fit(vectors)
@@ -36,7 +36,11 @@ class Neighbours(NamedTuple):
         if most < 1:
             return cls(index, outcomes)
         others = index.kneighbors(n_neighbors=most, return_distance=False)
-        routed = {size: outcomes.choose_best_workers(_mean_neighbour_scores(outcomes, others[:, :size])) for size in NEIGHBOUR_COUNTS if size <= most}
+        routed = {
+            size: outcomes.choose_best_workers(_mean_neighbour_scores(outcomes, others[:, :size]))
+            for size in NEIGHBOUR_COUNTS
+            if size <= most
+        }
         value = {size: np.nanmean(outcomes.scores[range(len(vectors)), own]) for size, own in routed.items()}
         return cls(index, outcomes, max(value, key=lambda size: (round(float(value[size]), 9), size)))
 
@@ -62,7 +66,8 @@ def _mean_neighbour_scores(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDA
     position=50,
     calls_per_question=lambda workers: 1,
     source="arXiv:2403.12031 (RouterBench), its KNN router",
-    differences="Embeddings are TF-IDF of words and characters with truncated SVD, not a language model's; the number of "
+    differences="Embeddings are TF-IDF of words and characters with truncated SVD, not a language model's; the "
+    "number of "
     "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
     uses_solo_responses=True,
 )

@@ -1,4 +1,5 @@
-"""Baseline: MasRouter, which learns to choose collaboration, roles and workers per question, at a penalty for cost."""
+"""Baseline: MasRouter, which learns to choose collaboration, roles and workers per question, with a penalty for
+cost."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ import numpy as np
 
 from ops.core.problem import Problem
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.baselines._collaboration import MODES, MAX_STEPS, Mode
+from ops.evaluation.baselines._collaboration import MAX_STEPS, MODES, Mode
 from ops.evaluation.baselines._controller import Controller, Exploration, SampledWorkflow, convert_to_tensor
 from ops.evaluation.baselines._embedding import QuestionEmbedding
 from ops.evaluation.baselines._outcomes import Outcomes
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 LEARNING_ROUNDS, QUESTIONS_PER_ROUND = 40, 10
-"""The number of learning rounds and of training problems per round; one workflow of each mode runs on each problem,
+"""The number of learning rounds and of training problems per round. One workflow of each mode runs on each problem,
 1,600 workflows in total."""
 COST_PENALTY = 0.02
 """The reward that a workflow loses if it costs as much as the mean response of the best single worker."""
@@ -32,27 +33,29 @@ UNIFORM_SHARES = (0.5, 0.1)
 LEARNING_RATE = 3.0
 """The learning rate of plain SGD. Adam would give evidence from one question the same weight as evidence from all."""
 RIDGE, TEMPERATURE = 1.0, 0.1
-"""For the start by regression: the L2 penalty, and the difference in reward that makes a worker e times as likely."""
+"""Settings of the initial regression: its L2 penalty, and the difference in reward that makes a worker e times as
+likely."""
 
 
 @dataclass
 class PolicyGradient:
-    """Policy gradient (REINFORCE) over executed workflows."""
+    """Learns a controller by policy gradient (REINFORCE) over executed workflows."""
 
     training_data: TrainingData
     outcomes: Outcomes
     controller: Controller
     vectors: Tensor
     penalty: float
-    """The reward of a workflow is 1 or 0 for its answer, minus this penalty for each `unit` of its cost."""
+    """The weight of costs in the reward, which is 1 or 0 for the answer minus `penalty` × cost ÷
+    `mean_best_worker_usd`."""
 
     @cached_property
     def mean_best_worker_usd(self) -> float:
-        """The mean cost of the best single worker's response in USD; infinite, hence no penalty, if it is free."""
+        """The mean cost of the best single worker's response in USD; infinite (no penalty) if it is free."""
         return float(self.outcomes.usd[self.training_data.best_worker]) or float("inf")
 
     def initialize_worker_head(self, own: Sequence[int]) -> None:
-        """Initialize the worker head by a ridge regression of the workers' precached rewards on these questions.
+        """Initialise the worker head by a ridge regression of the workers' precached rewards on these questions.
 
         A worker's probability is the softmax of its predicted reward: the best policy of a given entropy.
         """
@@ -67,7 +70,7 @@ class PolicyGradient:
         self.controller.heads["worker"].data = torch.from_numpy(head / TEMPERATURE)
 
     def learn(self) -> None:
-        """Initialize the worker head on one half of the problems, learn on the other, and initialize again on all.
+        """Initialise the worker head on one half of the problems, learn on the other, and initialise again on all.
 
         On problems that the regression was fitted on, its predictions would favour single workers too much.
         """
@@ -125,7 +128,9 @@ class PolicyGradient:
             rows = self.training_data.run_method(_make_fixed_method(chosen), problems)
             columns.append(
                 [
-                    float("nan") if row.unscorable else row.correct - self.penalty * row.cost_usd / self.mean_best_worker_usd
+                    float("nan")
+                    if row.unscorable
+                    else row.correct - self.penalty * row.cost_usd / self.mean_best_worker_usd
                     for row in rows
                 ]
             )
@@ -137,7 +142,7 @@ def _make_fixed_method(chosen: dict[str, Workflow]) -> Method:
 
 
 def _draw_batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int]]:
-    """Yield `ROUNDS` batches of distinct problems; reshuffle when too few problems are left for a batch."""
+    """Yield `LEARNING_ROUNDS` batches of distinct problems; reshuffle when too few problems remain for a batch."""
     import torch
 
     waiting: list[int] = []
@@ -150,10 +155,15 @@ def _draw_batches(problems: Sequence[int], draw: Generator) -> Iterator[list[int
 
 def train_mas_router(training_data: TrainingData, penalty: float = COST_PENALTY) -> Method:
     """Train MasRouter; `penalty` as in `PolicyGradient`. Raises `ValueError` if no worker has answered a problem."""
-    embedding, outcomes = QuestionEmbedding.fit(training_data.problems, training_data.seed), Outcomes.from_training_data(training_data)
+    embedding, outcomes = (
+        QuestionEmbedding.fit(training_data.problems, training_data.seed),
+        Outcomes.from_training_data(training_data),
+    )
     vectors = convert_to_tensor(embedding.embed(training_data.problems))
     workers = [worker for worker in sorted(training_data.team.ordinals) if np.isfinite(outcomes.usd[worker])]
-    controller = Controller.with_zero_weights(vectors.shape[1], workers, min(MAX_STEPS, training_data.team.prompting.max_steps))
+    controller = Controller.with_zero_weights(
+        vectors.shape[1], workers, min(MAX_STEPS, training_data.team.prompting.max_steps)
+    )
     PolicyGradient(training_data, outcomes, controller, vectors, penalty).learn()
     usage = Counter(controller.choose_best(vector)[0] for vector in vectors)
 

@@ -7,7 +7,7 @@ from random import Random
 
 from ops.core.problem import Problem
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import PROPOSERS, Branches, TrainingData, Method, make_mixture
+from ops.evaluation.method import PROPOSERS, Branches, Method, TrainingData, make_mixture
 
 
 @workflow_baseline(
@@ -15,7 +15,8 @@ from ops.evaluation.method import PROPOSERS, Branches, TrainingData, Method, mak
     position=48,
     calls_per_question=lambda workers: min(workers, PROPOSERS) + 1,
     source="arXiv:2406.04692; as a baseline arXiv:2512.04388, Appendix A.3",
-    differences="One layer, as in the Conductor's paper (the authors' own has three), and our words for the aggregator. Of"
+    differences="One layer, as in the Conductor's paper (the authors' own has three), and our words for the "
+    "aggregator. Of"
     f" a larger pool the {PROPOSERS} best by the training mix propose; a smaller one makes fewer than"
     f" {PROPOSERS + 1} calls.",
 )

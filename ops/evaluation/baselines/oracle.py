@@ -1,9 +1,9 @@
 """Baseline: the oracle over single workers, which chooses a worker for every question.
 
-With several answers of each worker, the choice for one answer is made by the others. With one answer it is made with
-hindsight, which rewards luck: the column is then called an upper bound, and the column beside it has what chance alone
-gives workers of the same accuracies. A Conductor with a higher score than the upper bound combines workers to solve
-questions that no single worker solves.
+With several answers of each worker, the worker of one answer is chosen by the other answers. With one answer it is
+chosen with hindsight, which rewards luck: the column is then called an upper bound, and the column beside it has what
+chance alone gives workers of the same accuracies. A Conductor with a higher score than the upper bound combines workers
+to solve questions that no single worker solves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ops.core.response_rows import ResponseRow
-from ops.evaluation.baseline import SoloResponses, BaselineScores, computed_baseline
+from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
 from ops.precaching import profiles
 from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
 from ops.results.summary import Summary, summarize
@@ -26,7 +26,8 @@ _UNKNOWN = float("nan")
 
 @computed_baseline("oracle", position=30)
 def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
-    """Score the choice without hindsight or, where a benchmark has one answer of each worker, the two columns."""
+    """Score the choice without hindsight; where a benchmark has one answer of each worker, score the two columns
+    instead."""
     rows = answers.evaluation
     found = estimate_oracles(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}
@@ -36,7 +37,10 @@ def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
     lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
     return [
         BaselineScores(summarize(of_responses(profiles.select_oracle_rows(rows))), UPPER_BOUND),
-        BaselineScores({name: _summarize_accuracy_only(name, share, found[name].plain.n) for name, share in lucky.items()}, BY_CHANCE),
+        BaselineScores(
+            {name: _summarize_accuracy_only(name, share, found[name].plain.n) for name, share in lucky.items()},
+            BY_CHANCE,
+        ),
     ]
 
 
@@ -47,7 +51,7 @@ def estimate_oracles(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
 
 
 def _select_cross_fitted(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
-    """Yield for each question and repeat the answer of the worker that the other repeats choose; of equals the
+    """Yield for each question and repeat the answer of the worker that the other repeats choose; of equal workers the
     cheapest."""
     workers = sorted({row.worker for row in rows})
     known = {(row.problem_key, row.worker, row.sample): row for row in rows}

@@ -1,4 +1,4 @@
-"""Baseline: RouterDC, which sends a question to the worker whose learned vector is nearest to the question's vector."""
+"""Baseline: RouterDC, which sends a question to the worker whose learned vector is closest to the question's vector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.core.problem import Problem
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.baselines._embedding import QuestionEmbedding, Vectors
 from ops.evaluation.baselines._outcomes import Outcomes
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ WEIGHT = 1.0
 STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 5e-3, 0.01, 128
 """Settings of AdamW, and the width of the vectors. The paper's learning rate suits a pretrained encoder instead."""
 HELD_OUT_EVERY, CHECK_EVERY = 5, 50
-"""One problem in `HELD_OUT` is held out; every `CHECK_EVERY` steps the router is evaluated on the held-out problems."""
+"""One in `HELD_OUT_EVERY` problems is held out; every `CHECK_EVERY` steps the router is evaluated on the held-out
+problems."""
 
 
 class Router(NamedTuple):
@@ -116,7 +117,7 @@ def _question_loss(encoded: Tensor) -> Tensor:
 
 
 class QuestionGroups(NamedTuple):
-    """Groups of similar questions."""
+    """Groups of similar questions, from which the loss between questions draws its examples."""
 
     order: Tensor
     """The indices of questions, sorted by group."""
@@ -141,11 +142,11 @@ class QuestionGroups(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether all questions are in one group."""
+        """True if all questions are in one group."""
         return int(self.size[0]) == len(self.order)
 
     def draw_contrasts(self, batch: Tensor, draw: Generator) -> Tensor:
-        """Draw for each question one question of its own group, then H of other groups."""
+        """Draw for each question one question of its own group, then H questions of other groups."""
         import torch
 
         start, count = self.start[batch].unsqueeze(1), self.size[batch].unsqueeze(1)
@@ -160,14 +161,18 @@ class QuestionGroups(NamedTuple):
     position=51,
     calls_per_question=lambda workers: 1,
     source="arXiv:2409.19886 (RouterDC)",
-    differences="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its own; groups "
+    differences="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its "
+    "own; groups "
     "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
     "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
     uses_solo_responses=True,
 )
 def router_dc(training_data: TrainingData) -> Method:
     """Train the router on every precached sample. Raises `ValueError` if no worker has answered a problem."""
-    embedding, outcomes = QuestionEmbedding.fit(training_data.problems, training_data.seed), Outcomes.from_training_data(training_data)
+    embedding, outcomes = (
+        QuestionEmbedding.fit(training_data.problems, training_data.seed),
+        Outcomes.from_training_data(training_data),
+    )
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train_router(embedding.embed(training_data.problems), outcomes.scores[:, there], training_data.seed)
 

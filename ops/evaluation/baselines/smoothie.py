@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.baselines._smoothie import DIFFERENCES, SOURCE, choose_closest, estimate_deviations, measure_distances, list_worker_branches
-from ops.evaluation.method import Attempt, TrainingData, Method
+from ops.evaluation.baselines._smoothie import (
+    DIFFERENCES,
+    SOURCE,
+    choose_closest,
+    estimate_deviations,
+    list_worker_branches,
+    measure_distances,
+)
+from ops.evaluation.method import Attempt, Method, TrainingData
 
 
-@workflow_baseline("Smoothie", position=60, calls_per_question=lambda workers: workers, source=SOURCE, differences=DIFFERENCES, uses_solo_responses=True)
+@workflow_baseline(
+    "Smoothie",
+    position=60,
+    calls_per_question=lambda workers: workers,
+    source=SOURCE,
+    differences=DIFFERENCES,
+    uses_solo_responses=True,
+)
 def smoothie(training_data: TrainingData) -> Method:
     """Estimate each worker's quality on a whole benchmark. Raises `ValueError` for fewer than three workers."""
     return Method.side_by_side(list_worker_branches(training_data), choose)

@@ -6,8 +6,15 @@ from collections.abc import Sequence
 
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.baselines._embedding import QuestionEmbedding
-from ops.evaluation.baselines._smoothie import DIFFERENCES, SOURCE, choose_closest, estimate_deviations, measure_distances, list_worker_branches
-from ops.evaluation.method import Attempt, TrainingData, Method
+from ops.evaluation.baselines._smoothie import (
+    DIFFERENCES,
+    SOURCE,
+    choose_closest,
+    estimate_deviations,
+    list_worker_branches,
+    measure_distances,
+)
+from ops.evaluation.method import Attempt, Method, TrainingData
 
 NEIGHBOURS = 20
 """n0, including the question itself; the value in the authors' scripts, because tuning it would need gold answers."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from ops.evaluation.baseline import workflow_baseline
-from ops.evaluation.method import TrainingData, Method, vote_over_workers
+from ops.evaluation.method import Method, TrainingData, vote_over_workers
 
 STRONG_WORKERS = 5
 """The number of best single workers that may vote."""
@@ -17,7 +17,8 @@ STRONG_WORKERS = 5
     position=88,
     calls_per_question=lambda workers: min(workers, STRONG_WORKERS),
     source="`best_static` without chains and repeated samples, so that it asks nothing",
-    differences=f"Of each worker alone and every vote among the {STRONG_WORKERS} best, the one that is best on the training mix; "
+    differences=f"Of each worker alone and every vote among the {STRONG_WORKERS} best, the one that is best on "
+    f"the training mix; "
     "of equals the cheaper.",
     uses_solo_responses=True,
 )

@@ -40,10 +40,18 @@ def cold_start_validation(record: TrainingRecord) -> Findings:
             [name, *(each.failures.get(name, 0) for each in seen.values())] for name, _ in failures.most_common()
         ]),
         note="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",
-        picture=draw_estimates({name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"),
+        picture=draw_estimates(
+            {name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"
+        ),
     )  # fmt: skip
 
 
 def _row(name: str, seen: FormatCompliance, share: str) -> list[str | int | float]:
     others = ", ".join(f"{failure} {count}" for failure, count in Counter(dict(seen.failures)).most_common())
-    return [name, seen.completions, share, "yes" if seen.valid_completions >= MIN_VALID_SHARE * seen.completions else "no", others or "–"]
+    return [
+        name,
+        seen.completions,
+        share,
+        "yes" if seen.valid_completions >= MIN_VALID_SHARE * seen.completions else "no",
+        others or "–",
+    ]

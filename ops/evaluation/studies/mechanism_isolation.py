@@ -1,7 +1,8 @@
 """Mechanism isolation: the choice of workers, the wording or the access no longer depends on the question.
 
 The mechanism is fixed to the policy's most frequent value, or drawn at each step with the policy's own frequencies; the
-other two stay. The loss then measures the worth of choosing by the question, not the effect of unfamiliar workflows.
+other two are unchanged. The loss then measures the worth of choosing by the question, not the effect of unfamiliar
+workflows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from ops.evaluation.studies.one_worker import assign_all_steps
-from ops.evaluation.study import WorkflowStatistics, RewriteWorkflow, WorkflowChange, intervention
+from ops.evaluation.study import RewriteWorkflow, WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import Access, Workflow
 
 Item = TypeVar("Item", int, str)
@@ -31,7 +32,7 @@ def find_most_frequent(counts: Counter[Item]) -> Item:
 
 
 def redraw_workers(counts: Counter[int]) -> RewriteWorkflow:
-    """Return a change that draws the worker of each step; wording and access stay."""
+    """Return a change that draws the worker of each step; wording and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, worker=draw_by_frequency(counts, dice)) for step in workflow.steps))
@@ -40,7 +41,7 @@ def redraw_workers(counts: Counter[int]) -> RewriteWorkflow:
 
 
 def redraw_subtasks(counts: Counter[str]) -> RewriteWorkflow:
-    """Return a change that draws the subtask of each step; workers and access stay."""
+    """Return a change that draws the subtask of each step; workers and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, subtask=draw_by_frequency(counts, dice)) for step in workflow.steps))
@@ -49,7 +50,7 @@ def redraw_subtasks(counts: Counter[str]) -> RewriteWorkflow:
 
 
 def fix_subtask(subtask: str) -> RewriteWorkflow:
-    """Return a change that gives every step the same subtask; workers and access stay."""
+    """Return a change that gives every step the same subtask; workers and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, subtask=subtask) for step in workflow.steps))
@@ -58,7 +59,7 @@ def fix_subtask(subtask: str) -> RewriteWorkflow:
 
 
 def fix_access(access: Access) -> RewriteWorkflow:
-    """Return a change that gives every step after the first the same access; workers and wording stay."""
+    """Return a change that gives every step after the first the same access; workers and wording are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         first, *others = workflow.steps

@@ -1,4 +1,4 @@
-"""All steps to one worker: how much the choice among workers adds to workflows for a single worker."""
+"""All steps to one worker: this measures what the choice among workers adds to workflows for a single worker."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from ops.evaluation.study import WorkflowStatistics, RewriteWorkflow, WorkflowChange, intervention
+from ops.evaluation.study import RewriteWorkflow, WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import Workflow
 
 
 def assign_all_steps(worker: int) -> RewriteWorkflow:
-    """Return a change that assigns every step to the worker with this ordinal; wording and access stay."""
+    """Return a change that assigns every step to the worker with this ordinal; wording and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, worker=worker) for step in workflow.steps))

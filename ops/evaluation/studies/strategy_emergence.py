@@ -18,7 +18,7 @@ LISTED_PATTERNS = 50
 WINDOWS = 10
 """The number of rows in the summary: equal parts of the training, in order."""
 PATTERNS_FIELD = "every_pattern"
-"""The key in a line of the training curve for pattern → rollouts of that step with the pattern."""
+"""The field of a line of the training curve with pattern → rollouts of that step with the pattern."""
 
 CurveLine = Mapping[str, Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ops.evaluation.study import WorkflowStatistics, WorkflowChange, intervention
+from ops.evaluation.study import WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import SOLVE, Workflow
 
 
 def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
-    """Replace every subtask by “Solve the problem.”; workers and access stay."""
+    """Replace every subtask by “Solve the problem.”; workers and access are unchanged."""
     return workflow.without_subtasks()
 
 

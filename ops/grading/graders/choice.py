@@ -1,7 +1,7 @@
-"""Multiple choice: the letter that the response settles on.
+"""Multiple choice: find the letter that a response finally states.
 
-"Answer: X" outranks sentences, unless a later sentence retracts it; the last statement outranks earlier ones; a letter
-that is only mentioned counts if it is the only one.
+"Answer: X" has priority over sentences, unless a later sentence retracts it. The last statement has priority over
+earlier ones. A letter that is only mentioned counts if it is the only one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ops.grading.answering import extract_answer_part
 from ops.grading.grader import Grader
 
 PROSE_CHARACTERS = 12_000
-"""Characters at the end of a response that are searched for sentences that affirm a letter."""
+"""The number of characters at the end of a response that are searched for sentences that affirm a letter."""
 SHORT_RESPONSE_CHARACTERS = 400
-"""A response of at most this many characters may be only the answer."""
+"""The maximum length in characters of a response that may consist only of the answer."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
@@ -84,13 +84,13 @@ _FINISHED = re.compile(r"[.!][\s\"'”’)\]}$]*$")
 _NEXT_LINE = re.compile(r"\n(?!\s*(?:or|also|maybe|perhaps|possibly|alternatively)\b)", re.IGNORECASE)
 """The end of a line whose next line does not offer another letter beside one that is stated."""
 _MIN_QUOTED_WORDS = 3
-"""A choice quoted with fewer of its first words must be quoted in full."""
+"""A choice that is quoted with fewer of its first words must be quoted in full."""
 
 
 class StatedLetter(NamedTuple):
     """A letter that the response states from `start` to `end`; "" if it hedges or denies.
 
-    It is `formal` in a form that is asked for, such as "Answer: C".
+    It `is_formal` if it has a form that is asked for, such as "Answer: C".
     """
 
     start: int
@@ -101,13 +101,20 @@ class StatedLetter(NamedTuple):
 
 def find_answer(problem: Problem, response: str) -> str:
     """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
-    return _find_final_letter(problem, extract_answer_part(response, lambda before: _find_final_letter(problem, before) is not None)) or ""
+    return (
+        _find_final_letter(
+            problem, extract_answer_part(response, lambda before: _find_final_letter(problem, before) is not None)
+        )
+        or ""
+    )
 
 
 def _find_final_letter(problem: Problem, answer: str) -> str | None:
-    """Return the letter that a text settles on; "" if it hedges or denies; None if it states nothing."""
+    """Return the letter that a text finally states; "" if it hedges or denies; None if it states nothing."""
     letters, choices = list_choice_letters(problem), problem.choices
-    if len(answer) <= SHORT_RESPONSE_CHARACTERS and (letter := _letter_of_equal_choice(extract.remove_html(answer), choices)):
+    if len(answer) <= SHORT_RESPONSE_CHARACTERS and (
+        letter := _letter_of_equal_choice(extract.remove_html(answer), choices)
+    ):
         return letter
     text = _normalize(answer, choices)
     readings = _find_stated_letters(text, letters, choices)
@@ -129,7 +136,7 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
 
 
 def list_choice_letters(problem: Problem) -> str:
-    """Return the letters of the choices; ten if the choices are only in the question's text."""
+    """Return the letters of the choices; ten letters if the choices are only in the question's text."""
     return string.ascii_uppercase[: len(problem.choices) or 10]
 
 
@@ -152,7 +159,9 @@ def read_stated_letter(line: str, letters: str, choices: tuple[str, ...]) -> str
         return _read_letter_at_start(line, groups)
     if quoted := _letter_of_labelled_choice(line, letters, choices) or _letter_of_mentioned_choice(line, choices):
         return quoted
-    return _read_letter_inside(labels.find_letter_groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
+    return _read_letter_inside(labels.find_letter_groups(line, letters)) or (
+        "" if groups or _ABSENT.match(line) else None
+    )
 
 
 def _normalize(text: str, choices: tuple[str, ...]) -> str:
@@ -160,7 +169,10 @@ def _normalize(text: str, choices: tuple[str, ...]) -> str:
 
 
 def _find_stated_letters(text: str, letters: str, choices: tuple[str, ...]) -> list[StatedLetter]:
-    """Return what the text states about choices, in order; of formal statements and of announced sentences the last."""
+    """Return what the text states about choices, in order.
+
+    Only the last of the formal statements and the last of the announced sentences are included.
+    """
     readings: list[StatedLetter] = []
     statements = extract.find_statements(text)
     for formal in (True, False):
@@ -179,7 +191,7 @@ def _find_stated_letters(text: str, letters: str, choices: tuple[str, ...]) -> l
 
 
 def _find_affirmed_letters(text: str, letters: str) -> list[StatedLetter]:
-    """Return the statements of sentences near the end of the text; two letters together give none."""
+    """Return the statements of sentences near the end of the text; two letters together state none."""
     before = max(0, len(text) - PROSE_CHARACTERS)
     return [
         StatedLetter(before + group.start, before + group.end, group.letters if len(group.letters) == 1 else "")
@@ -246,15 +258,17 @@ def _read_letter_of_last_line(text: str, letters: str, choices: tuple[str, ...])
 
 
 def _find_letter_lines(text: str, letters: str, choices: tuple[str, ...]) -> list[StatedLetter]:
-    """Return the lines that are only a letter, alone or with its choice: the first and the last one, and the only one.
+    """Return the lines that consist of a letter, with or without its choice: the first, the last, or the only one.
 
-    Of a text that consists of such lines alone, two different letters are a hedge.
+    If the text consists of such lines only, two different letters are a hedge.
     """
     spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
     lines = [_read_letter_line(text, start, end, letters, choices) for start, end in spans]
     alone = [reading for reading in lines[:1] + lines[1:][-1:] if reading is not None]
     if len(spans) > 1 and len(alone) == 2 and all(_LABEL_LINE.fullmatch(text[start:end]) for start, end in spans):
-        return [StatedLetter(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")]
+        return [
+            StatedLetter(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")
+        ]
     named = [reading for reading in lines if reading is not None]
     return alone if alone or len({reading.letter for reading in named}) != 1 else named[-1:]
 
@@ -269,7 +283,9 @@ def _read_letter_line(text: str, start: int, end: int, letters: str, choices: tu
         return None  # a variable of a calculation
     if said and (match["letter"].islower() or labels.find_letter_groups(said, letters, ignore_context=True)):
         return None
-    is_own = said and (said.strip(" .*_") == labels.CHOICE_PLACEHOLDER or _letter_of_equal_choice(said, choices) == letter)
+    is_own = said and (
+        said.strip(" .*_") == labels.CHOICE_PLACEHOLDER or _letter_of_equal_choice(said, choices) == letter
+    )
     if said and not is_own and (choices or not match["stop"]):
         return None
     return StatedLetter(start, end, letter)
@@ -343,7 +359,7 @@ def _unwrap_latex(text: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Normalise case, spacing, punctuation and encoding of accents; keep minus signs."""
+    """Normalise case, spacing, punctuation and the encoding of accents; minus signs are kept."""
     return _NOISE.sub(" ", unicodedata.normalize("NFKC", _unwrap_latex(text)).replace("−", "-").casefold()).strip()
 
 
@@ -369,19 +385,21 @@ def _letter_of_equal_choice(place: str, choices: tuple[str, ...]) -> str:
 
 
 def _letter_of_labelled_choice(line: str, letters: str, choices: tuple[str, ...]) -> str:
-    """Return the letter of "A Paris", if a choice's whole text follows it."""
+    """Return the letter in "A Paris", if the whole text of a choice follows it; "" otherwise."""
     match = re.match(r"[\W_]*([A-Z])\s+(\S.*)", line)
     return match[1] if match and match[1] in letters and _letter_of_equal_choice(match[2], choices) else ""
 
 
 def _is_article_of_choice(line: str, position: int, choices: tuple[str, ...]) -> bool:
-    """Return whether the small letter before `position` is an article: "a cat, …"."""
+    """Return whether the small letter before `position` is an article, as in "a cat, …"."""
     return line[position : position + 1] == " " and bool(_letter_of_mentioned_choice(line, choices))
 
 
 def _letter_of_mentioned_choice(place: str, choices: tuple[str, ...]) -> str | None:
-    """Return the letter of the only choice that `place` contains and does not deny; a choice inside a longer one is
-    ignored."""
+    """Return the letter of the only choice that `place` contains and does not deny.
+
+    A choice inside a longer one is ignored.
+    """
     if letter := _letter_of_equal_choice(place, choices):
         return letter
     line = f" {normalize_text(place[:4000])} "
@@ -400,4 +418,10 @@ def _find_gold_error(problem: Problem) -> str:
     return "" if problem.answer in [*letters] else f"no letter of {letters}"
 
 
-GRADER = Grader("choice", 'Finish with "Answer: X", X being the letter.', find_answer, grade_answer, find_gold_error=_find_gold_error)
+GRADER = Grader(
+    "choice",
+    'Finish with "Answer: X", X being the letter.',
+    find_answer,
+    grade_answer,
+    find_gold_error=_find_gold_error,
+)

@@ -1,4 +1,5 @@
-"""Programs: run on their tests in the sandbox, all or nothing, within limits scaled to this machine's speed."""
+"""Programs: run on their tests in the sandbox, all or nothing, within limits that are scaled to this machine's
+speed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ops.grading.isolation import Libraries, program_libraries
 from ops.grading.values import ProgramFailure, find_difference
 
 REFERENCE_LOOP_S = 0.0070
-"""CPU seconds of `_reference_loop` in CPython 3.11 on one core of a 2.1 GHz Xeon (Sapphire Rapids) without other
+"""The CPU seconds of `_reference_loop` in CPython 3.11 on one core of a 2.1 GHz Xeon (Sapphire Rapids) without other
 load."""
 MAX_SLOWNESS = 10.0
 _ROUNDS = 5
@@ -27,9 +28,9 @@ _ROUNDS = 5
 
 @lru_cache(maxsize=1)
 def measure_slowness() -> float:
-    """Return this machine's CPU time for the reference loop ÷ the reference's, from 1 to `MAX_SLOWNESS`.
+    """Return this machine's CPU time for the reference loop ÷ that of the reference machine, from 1 to `MAX_SLOWNESS`.
 
-    Measured once per process, in 40 ms; the minimum of several rounds, since disturbances only add time.
+    Measured once per process, in 40 ms. The minimum of several rounds counts, because disturbances only add time.
     """
     return min(max(min(_time_reference_loop() for _ in range(_ROUNDS)) / REFERENCE_LOOP_S, 1.0), MAX_SLOWNESS)
 
@@ -41,7 +42,7 @@ def _time_reference_loop() -> float:
 
 
 def _reference_loop() -> int:
-    """A loop like in contest programs: arithmetic, a table, a loop."""
+    """Compute as contest programs do: arithmetic, a table, a loop."""
     total, table = 0, {}
     for i in range(100_000):
         total = (total * 31 + i) % 65_521
@@ -50,7 +51,10 @@ def _reference_loop() -> int:
 
 
 class SharedExclusiveLock:
-    """Any number of runs `hold_shared`, or one `alone`, which waits for the others and makes later ones wait."""
+    """A lock that any number of threads hold together, or one thread exclusively.
+
+    A thread that waits for exclusive use lets the present holders finish and makes later ones wait.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -58,7 +62,7 @@ class SharedExclusiveLock:
 
     @contextmanager
     def hold_shared(self) -> Iterator[None]:
-        """Hold a turn that others may share."""
+        """Hold the lock together with others."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._alone or self._waiting))
             self._beside += 1
@@ -71,7 +75,7 @@ class SharedExclusiveLock:
 
     @contextmanager
     def hold_exclusive(self) -> Iterator[None]:
-        """Hold a turn that no other shares."""
+        """Hold the lock while nobody else does."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._alone or self._beside))
@@ -92,15 +96,15 @@ LIMITS: dict[str, sandbox.ProgramLimits] = {
     # Real libraries map much memory and may start helper processes.
     "unittest": sandbox.ProgramLimits(cpu_s=60, wall_s=150, memory_bytes=8 * _GIB, processes=16),
 }
-"""The limits of a program on the reference machine (`calibration`); a slower machine allows more."""
+"""The limits of a program on the reference machine; a slower machine allows more."""
 TEST_KINDS: tuple[TestKind, ...] = ("call", "stdin", "unittest")
 RETRY_CPU_FACTOR = 1.5
-"""A program that ran out of time runs again alone, with the CPU time multiplied by this factor."""
+"""A program that ran out of time beside others runs again by itself, with its CPU time multiplied by this factor."""
 HIDDEN_TESTS_PER_RUN = 6
-"""Number of hidden tests per run: LiveCodeBench gives each 6 s, and six times 8 CPU seconds fit the 60 s of a "stdin"
-run."""
+"""The number of hidden tests per run. LiveCodeBench gives each 6 s, and six times 8 CPU seconds fit the 60 s of a
+"stdin" run."""
 HIDDEN_CHARACTERS_PER_RUN = 8 << 20
-"""Characters of expected output per run, which as JSON stays below `ProgramLimits.report_bytes`."""
+"""The characters of expected output per run, which as JSON stay below `ProgramLimits.report_bytes`."""
 _RUN_LOCK = SharedExclusiveLock()
 
 
@@ -110,11 +114,11 @@ def find_answer(problem: Problem, response: str) -> str:
 
 
 def grade_answer(problem: Problem, program: str) -> Grade:
-    """Run `program` on the problem's tests. 1.0 when all pass, else 0.0 and the first reason.
+    """Run `program` on the problem's tests: 1.0 if all pass, otherwise 0.0 and the first reason.
 
-    A program that runs out of time beside others runs again by itself; if it runs out of time again, the reason
-    says that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no
-    isolation that the recipe accepts works on this machine, and `DataError` when hidden tests cannot be read.
+    A program that runs out of time beside others runs again by itself. If it runs out of time again, the reason says
+    that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no isolation that the
+    recipe accepts works on this machine, and `DataError` when hidden tests cannot be read.
     """
     if not program.strip():
         return Grade(0.0, "", "no program found")
@@ -131,7 +135,9 @@ def grade_answer(problem: Problem, program: str) -> Grade:
     return Grade(0.0, program, f"{failure.reason}{late}", failure.failed_test)
 
 
-def _find_first_failure(problem: Problem, program: str, grace: float, turn: AbstractContextManager[None]) -> ProgramFailure:
+def _find_first_failure(
+    problem: Problem, program: str, grace: float, turn: AbstractContextManager[None]
+) -> ProgramFailure:
     with turn:
         for kind in TEST_KINDS:
             for batch in split_into_batches(_read_tests(problem, kind)):
@@ -142,14 +148,14 @@ def _find_first_failure(problem: Problem, program: str, grace: float, turn: Abst
 
 
 def _read_tests(problem: Problem, kind: TestKind) -> Iterator[NumberedTest]:
-    """Give the tests of a kind, public ones first; hidden ones are read as they are needed."""
+    """Yield the tests of a kind, public ones first; hidden ones are read as they are needed."""
     own = [NumberedTest(*pair) for pair in enumerate(problem.tests, 1) if pair[1].kind == kind]
     yield from sorted(own, key=lambda entry: entry.test.hidden)
     yield from hidden_tests.read_hidden_tests(problem, kind)
 
 
 def split_into_batches(tests: Iterable[NumberedTest]) -> Iterator[list[NumberedTest]]:
-    """Group tests by sandbox, in order: public ones together, then hidden ones by `HIDDEN_TESTS_PER_RUN` and size.
+    """Group tests by sandbox run, in order: public ones together, then hidden ones by `HIDDEN_TESTS_PER_RUN` and size.
 
     A benchmark hides dozens of tests, each with its own time limit and up to megabytes of output. In a single run, a
     slow but correct program would reach the limits that stop a hanging one.
@@ -173,7 +179,9 @@ def _limits_of_batch(kind: TestKind, batch: list[NumberedTest], grace: float) ->
     return limits
 
 
-def _run_batch(problem: Problem, program: str, batch: list[NumberedTest], limits: sandbox.ProgramLimits) -> ProgramFailure:
+def _run_batch(
+    problem: Problem, program: str, batch: list[NumberedTest], limits: sandbox.ProgramLimits
+) -> ProgramFailure:
     chosen, kind = program_libraries(problem.benchmark), batch[0].test.kind
     if kind == "unittest":
         return _run_unittest_batch(program, batch, limits, chosen)
@@ -236,5 +244,6 @@ def _normalize_program(program: str) -> str:
 
 GRADER = Grader(
     "code", "Give the complete program in one ```python block.", find_answer, grade_answer,
-    find_gold_error=_find_gold_error, normalize=_normalize_program, gold_template="```python\n{}\n```", needs_gold=False, runs_programs=True,
+    find_gold_error=_find_gold_error, normalize=_normalize_program,
+    gold_template="```python\n{}\n```", needs_gold=False, runs_programs=True,
 )  # fmt: skip

@@ -1,12 +1,12 @@
-"""A user's Python function, run in the sandbox for each answer, as programs are.
+"""A user's Python function, which runs in the sandbox for each answer, as programs do.
 
-A function that fails gives no credit: an answer that makes it fail would otherwise be left out of every mean. One that
-always fails is found by the gold answers, which are graded before any worker is asked.
+A function that fails gives no credit, because an answer that makes it fail would otherwise be left out of every
+average. A function that always fails is found by the gold answers, which are graded before any worker is asked.
 
-A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each times this machine's `slowness`. A
-function that does not end in it is stopped once, and the failure is final (`TIMED_OUT`). Whether it concerns this answer
-only is found by a second call, with the reference answer: if that ends, other answers are graded as before; if not, the
-function is called with no other answer until its source changes (`every_answer`).
+A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each multiplied by this machine's
+slowness. A function that does not end in this time is stopped once, and the failure is final (`TIMED_OUT`). A second
+call, with the reference answer, shows whether only this answer is concerned: if it ends, other answers are graded as
+before; if not, the function is called with no other answer until its source changes (`key_for_any_answer`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ from typing import Any
 
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import TIMED_OUT, TIMED_OUT_ALWAYS, MAX_CHARACTERS, NOT_FINAL, Grader, CustomGrader, find_custom_grader
+from ops.grading.grader import (
+    MAX_CHARACTERS,
+    NOT_FINAL,
+    TIMED_OUT,
+    TIMED_OUT_ALWAYS,
+    CustomGrader,
+    Grader,
+    find_custom_grader,
+)
 from ops.grading.graders.code import LIMITS, measure_slowness
 from ops.grading.isolation import program_libraries
 from ops.grading.values import shorten
 
 _LOG = logging.getLogger(__name__)
 _OTHER_ANSWER = "0"
-"""The answer of the second call where the function hangs on the reference answer, or there is none."""
+"""The answer of the second call if the function timed out on the reference answer, or if there is none."""
 _TRIVIAL_FUNCTION = "def grade(problem, answer):\n    return 1\n"
-"""A function that ends at once, which shows whether the machine runs programs at all."""
+"""A function that ends immediately, which shows whether the machine runs programs at all."""
 _HAS_ENDED: dict[str, bool] = {}
 """Version of a function that was called in this process → whether any call of it ended."""
 _PROBE_LOCK = threading.Lock()
@@ -54,13 +62,15 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
 
 
 def key_for_any_answer(problem: Problem) -> tuple[Problem, str]:
-    """Return the key of the verdict on a function that hangs on every answer: its version, and no question."""
+    """Return the key of the verdict on a function that times out on every answer: its version, and no question."""
     names = ("id", "question", "answer", "subject", "level", "family", "source")
-    return replace(problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")), TIMED_OUT_ALWAYS
+    return replace(
+        problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")
+    ), TIMED_OUT_ALWAYS
 
 
 def _explain_timeout(problem: Problem, answer: str, own: CustomGrader, ran: sandbox.SandboxResult) -> str:
-    """Return why the function did not end, after calls that tell the answer, the function and the machine apart."""
+    """Return why the function did not end, after calls that distinguish the answer, the function and the machine."""
     limits = _call_limits()
     in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)  # it was killed before any time was up
     if in_memory or _call_function(problem, answer, "grade", _TRIVIAL_FUNCTION).has_timed_out:
@@ -97,7 +107,7 @@ def _call_function(problem: Problem, answer: str, function: str, source: str) ->
 
 
 def _read_score(ran: sandbox.SandboxResult) -> tuple[float | None, str]:
-    """Return the score; None and the reason if there is none."""
+    """Return the score and ""; None and the reason if there is no score."""
     if ran.results is None or len(ran.results) != 1:
         return None, ran.error or "ended without an answer"
     [(status, value)] = ran.results
@@ -117,4 +127,12 @@ def _describe_value(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-GRADER = Grader("function", grade_answer=grade_answer, gold_template="{}", needs_gold=False, runs_programs=True, needs_settings=True, key_for_any_answer=key_for_any_answer)
+GRADER = Grader(
+    "function",
+    grade_answer=grade_answer,
+    gold_template="{}",
+    needs_gold=False,
+    runs_programs=True,
+    needs_settings=True,
+    key_for_any_answer=key_for_any_answer,
+)

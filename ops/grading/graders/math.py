@@ -9,7 +9,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import domains, extract, latex, numbers, numerals, statement, symbolic, units
 from ops.grading.domains import VariableDomains
 from ops.grading.grader import Grader
-from ops.grading.structure import MathNode, parse_as_list, convert_to_matrix, split_at, parse_answer
+from ops.grading.structure import MathNode, convert_to_matrix, parse_answer, parse_as_list, split_at
 
 MAX_CHARACTERS = 1_500
 """Longer answers are compared as strings only."""
@@ -41,7 +41,8 @@ _ORDERED = re.compile(r"\b(?:ordered|pairs?|triples?|tuples?|points?|coordinates
 
 
 def find_answer(_problem: Problem, response: str) -> str:
-    """Return the answer that the response states last, in a box or after "Answer:"; see `statement.stated`."""
+    """Return the answer that the response states last, in a box or after "Answer:" (see
+    `statement.extract_stated_answer`)."""
     return statement.extract_stated_answer(response)
 
 
@@ -59,8 +60,10 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
 
 
 def is_same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Return whether two answers are mathematically equal; `question` says whether a set was asked for, and which
-    values the unknowns can have."""
+    """Return whether two answers are mathematically equal.
+
+    `question` says whether a set was asked for, and which values the unknowns can have.
+    """
     left, right = (latex.normalize_spelling(numerals.write_in_figures(text)) for text in (gold, answer))
     if left and left.replace(" ", "") == right.replace(" ", ""):
         return True
@@ -75,7 +78,9 @@ def is_same_answer(gold: str, answer: str, question: str = "") -> bool:
         if _is_same_node(gold_node, node, domain) or _is_same_set(gold_node, node, question, domain):
             return True
         # `30,150` is a number or two; beside a list it is two.
-        if {gold_node.kind, node.kind} == {"leaf", "list"} and _is_same_node(parse_as_list(left), parse_as_list(reading), domain):
+        if {gold_node.kind, node.kind} == {"leaf", "list"} and _is_same_node(
+            parse_as_list(left), parse_as_list(reading), domain
+        ):
             return True
     return False
 
@@ -110,7 +115,7 @@ def _is_same_set(gold: MathNode, answer: MathNode, question: str, domain: Variab
 
 
 def _are_units_compatible(gold: str, answer: str) -> bool:
-    """Return whether the units are compatible: a missing unit is accepted, since the question often states it."""
+    """Return whether two units are compatible; a missing unit is accepted, since the question often states it."""
     if not gold or not answer or gold == answer:
         return True
     left, right = units.parse_unit(gold), units.parse_unit(answer)
@@ -154,7 +159,12 @@ def _is_same_node(gold: MathNode, answer: MathNode, domain: VariableDomains) -> 
         return _is_same_text(gold.text, answer.text, domain)
     if "matrix" in kinds:
         left, right = convert_to_matrix(gold), convert_to_matrix(answer)
-        return left is not None and right is not None and left.shape == right.shape and _is_same_sequence(left, right, domain)
+        return (
+            left is not None
+            and right is not None
+            and left.shape == right.shape
+            and _is_same_sequence(left, right, domain)
+        )
     if kinds == ("row", "row"):
         return gold.brackets == answer.brackets and _is_same_sequence(gold, answer, domain)
     if gold.kind == answer.kind and gold.kind in ("list", "union"):
@@ -170,7 +180,8 @@ def _is_same_node(gold: MathNode, answer: MathNode, domain: VariableDomains) -> 
         # `-b+2` or `2-b`: two spellings of one value.
         items = by_kind["list"].items
         return bool(items) and all(
-            _is_same_node(gold, item, domain) if gold.kind == "leaf" else _is_same_node(item, answer, domain) for item in items
+            _is_same_node(gold, item, domain) if gold.kind == "leaf" else _is_same_node(item, answer, domain)
+            for item in items
         )
     return False
 
@@ -212,7 +223,8 @@ def _is_same_text(gold: str, answer: str, domain: VariableDomains) -> bool:
 
 
 def _is_same_based_number(gold: str, answer: str) -> bool:
-    """Return whether values are equal up to a base that the question states: `52_8` and `52`, not `70` and `70_7`."""
+    """Return whether values are equal up to a base that the question states: `52_8` and `52`, but not `70` and
+    `70_7`."""
     left, right = _BASED.fullmatch(gold), _BASED.fullmatch(answer)
     if left is None:
         return False
@@ -228,7 +240,9 @@ def _is_same_equation(gold: MathNode, answer: MathNode, domain: VariableDomains)
     if gold.kind == "equation" and gold.items[0].kind == "row" and (wanted := _values_by_name(gold)):
         given = _values_by_name(answer)
         if given or "equation" in (answer.kind, *(item.kind for item in answer.items)):
-            return given.keys() == wanted.keys() and all(_is_same_node(wanted[name], given[name], domain) for name in wanted)
+            return given.keys() == wanted.keys() and all(
+                _is_same_node(wanted[name], given[name], domain) for name in wanted
+            )
         return _is_same_node(gold.items[-1], answer, domain)
     if gold.kind == answer.kind:
         if all(numbers.parse_number(side.text) is not None for side in gold.items):
@@ -243,7 +257,9 @@ def _is_same_equation(gold: MathNode, answer: MathNode, domain: VariableDomains)
         return symbolic.is_equal(gold.text, answer.text, domain) is True
     if gold.kind == "equation":
         # `x + y = 0` is the equation of a line, not a requested sum.
-        if _NAMED.fullmatch(_canonical_name(gold.items[0])) and not ("+" in gold.items[0].text and gold.items[-1].text == "0"):
+        if _NAMED.fullmatch(_canonical_name(gold.items[0])) and not (
+            "+" in gold.items[0].text and gold.items[-1].text == "0"
+        ):
             return _is_same_node(gold.items[-1], answer, domain)
         return all(numbers.parse_number(side.text) is not None for side in gold.items) and _is_same_node(
             gold.items[-1], answer, domain
@@ -251,18 +267,24 @@ def _is_same_equation(gold: MathNode, answer: MathNode, domain: VariableDomains)
     if _is_same_node(gold, answer.items[-1], domain):
         # The last member of a chain is its value; `2x = 70` does not give a value of x.
         other = answer.items[0]
-        return len(answer.items) > 2 or _is_name_of_value(other) or not _find_unknowns(other.text) or _is_consistent(gold, other, domain)
+        return (
+            len(answer.items) > 2
+            or _is_name_of_value(other)
+            or not _find_unknowns(other.text)
+            or _is_consistent(gold, other, domain)
+        )
     # `70 = 50 + 20` has the value first.
     first, others = answer.items[0], answer.items[1:]
     return (
-        not _is_name_of_value(first) and _is_same_node(gold, first, domain) and all(_is_consistent(gold, side, domain) for side in others)
+        not _is_name_of_value(first)
+        and _is_same_node(gold, first, domain)
+        and all(_is_consistent(gold, side, domain) for side in others)
     )
 
 
 def _canonical_name(side: MathNode) -> str:
-    r"""Return a side of an equation with one spelling for `AB`, `BA`
-    or `|AB|` and one for `\angle ABC` or `\angle CBA`.
-    """
+    r"""Return a side of an equation with one spelling for `AB`, `BA` or `|AB|`, and one for `\angle ABC` or `\angle
+    CBA`."""
     if (match := _LENGTH.fullmatch(side.text)) is None:
         return side.text
     name: str = match[1] or match[2] or match[3]

@@ -1,8 +1,8 @@
 """Short text: words, quantities with units, yes and no, labelled options, and small lists of these.
 
-A quantity must have the gold answer's unit, in any spelling or SI prefix. A
-number must equal the gold number when rounded to the gold number's precision, or
-be the gold number rounded to fewer places, within 1 %; an integer must be exact.
+A quantity must have the gold answer's unit, in any spelling or SI prefix. A number must equal the gold number when
+rounded to the gold number's precision, or be the gold number rounded to fewer places, within 1 %; an integer must be
+exact.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from ops.core.problem import Grade, Problem
 from ops.grading import dates, extract, labels, latex, numbers, numerals, sentences, units
 from ops.grading.answering import extract_answer_part
 from ops.grading.grader import Grader
-from ops.grading.spelling import normalize_words, is_same_text, has_same_words, normalize_spelling, list_symbols, split_tokens
+from ops.grading.spelling import (
+    has_same_words,
+    is_same_text,
+    list_symbols,
+    normalize_spelling,
+    normalize_words,
+    split_tokens,
+)
 
 TOLERANCE = Fraction(1, 100)
 """Relative tolerance for an answer with fewer places than the gold number."""
@@ -92,9 +99,10 @@ _QUOTED = re.compile(r"[\"“]((?:[^\"“”\\\n]|\\.){1,500})[\"”]\s*(?:[,}\]
 
 
 class Quantity(NamedTuple):
-    """A quantity: `number` as written, `value` in the unit's base; `unit` is None without a unit or with only a `noun`.
+    """A number with its unit: `number` is as written, and `value` is in the unit's base.
 
-    `step` is the value of the last place of `number`; 0 if there are no places, as in 2/3.
+    `unit` is None for a number without a unit or with only a counted `noun`. `step` is the value of the last place of
+    `number`; it is 0 if there are no places, as in 2/3.
     """
 
     number: Fraction
@@ -108,8 +116,8 @@ class Quantity(NamedTuple):
 def find_answer(problem: Problem, response: str) -> str:
     """Return what the last "Answer:", box or tag states; otherwise the last "the answer is", otherwise the last line.
 
-    A later sentence that corrects the statement replaces it. If the
-    gold answer has several lines, all following text counts.
+    A later sentence that corrects the statement replaces it. If the gold answer has several lines, all following text
+    counts.
     """
     text = extract.remove_html(extract_answer_part(response, lambda before: bool(extract.find_statements(before))))
     if "\n" in problem.answer.strip() and (several := extract.extract_text_after_announcement(text)):
@@ -139,7 +147,8 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
 
 
 def is_same_answer(gold: str, answer: str, question: str = "") -> bool:
-    """Return whether two short answers are equal in meaning; `question` says which unit a bare gold number has."""
+    """Return whether two short answers have the same meaning; `question` says which unit a gold number without one
+    has."""
     gold, answer = normalize_spelling(gold), normalize_spelling(answer)
     if not gold or not answer:
         return False
@@ -201,7 +210,7 @@ def _read_labels_below(text: str, position: int) -> str:
 
 
 def _offers_more_labels(gold: str, answer: str) -> bool:
-    """Return whether an answer offers more labels than the gold answer, whose text may name some itself."""
+    """Return whether an answer offers more labels than the gold answer, whose own text may name some."""
     label, own = _label(gold), _label(answer)
     text = label[1] if label else ""
     if (
@@ -250,8 +259,9 @@ def _is_same_labelled(gold: tuple[str, str], answer: str, question: str) -> bool
 
 
 def _texts_contradict(gold: str, answer: str, question: str) -> bool:
-    """Return whether the texts after one letter are two numbers, or the same words with other symbols, as `x ≤ 3` and
-    `x ≥ 3` are, so that the letter does not decide.
+    """Return whether the texts after equal letters contradict each other, so that the letter does not decide.
+
+    They do if they are two different numbers, or the same words with other symbols, as `x ≤ 3` and `x ≥ 3` are.
     """
     numbers_both = all(parse_quantity(normalize_spelling(text)) is not None for text in (gold, answer))
     if numbers_both:
@@ -325,7 +335,9 @@ def _value_of_last_place(number: str) -> Fraction:
 
 def _read_quantity_in_words(text: str) -> Quantity | None:
     value, rest = numerals.read_number_words(text)
-    return None if value is None else parse_quantity(f"{value.numerator}/{value.denominator} {rest}".replace("/1 ", " "))
+    return (
+        None if value is None else parse_quantity(f"{value.numerator}/{value.denominator} {rest}".replace("/1 ", " "))
+    )
 
 
 def _split_off_scale(rest: str) -> tuple[str, int]:
@@ -384,7 +396,7 @@ def _normalize_noun(text: str) -> str:
 
 
 def _read_only_quantity(answer: str) -> Quantity | None:
-    """Return the one quantity in a sentence; None if there are several or the sentence denies."""
+    """Return the one quantity in a sentence; None if there are several or if the sentence denies."""
     if len(answer) > 300 or sentences.DENIAL.search(answer):
         return None
     if match := _ASSIGNED.fullmatch(answer):
@@ -413,9 +425,13 @@ def _is_same_parts(gold: str, answer: str, question: str) -> bool:
     parts, others = _split_parts(gold), _split_parts(answer)
     if not 1 < len(parts) == len(others):
         return False
-    if not all(map(_is_same_reading, map(normalize_spelling, parts), map(normalize_spelling, others), [question] * len(parts))):
+    if not all(
+        map(_is_same_reading, map(normalize_spelling, parts), map(normalize_spelling, others), [question] * len(parts))
+    ):
         return False
-    are_values = all(parse_quantity(normalize_spelling(part)) is not None or _ASSIGNED.fullmatch(part) for part in parts)
+    are_values = all(
+        parse_quantity(normalize_spelling(part)) is not None or _ASSIGNED.fullmatch(part) for part in parts
+    )
     return are_values or len(_OR.findall(gold)) == len(_OR.findall(answer))
 
 
@@ -457,7 +473,11 @@ def _is_same_assigned(gold: str, answer: str, question: str) -> bool:
             value = chained.group(2)
         return _is_same_reading(gold, value, question)
     is_latex = re.search(r"\\[A-Za-z]", gold) is not None
-    return is_latex and latex.normalize_answer(gold) == latex.normalize_answer(answer) and list_symbols(gold) == list_symbols(answer)
+    return (
+        is_latex
+        and latex.normalize_answer(gold) == latex.normalize_answer(answer)
+        and list_symbols(gold) == list_symbols(answer)
+    )
 
 
 def _find_gold_error(problem: Problem) -> str:
@@ -471,5 +491,6 @@ def _find_gold_error(problem: Problem) -> str:
 
 GRADER = Grader(
     "text", 'Finish with "Answer: " and a short answer.', find_answer, grade_answer,
-    find_gold_error=_find_gold_error, is_same_answer=lambda one, other, problem: is_same_answer(one, other, problem.question),
+    find_gold_error=_find_gold_error,
+    is_same_answer=lambda one, other, problem: is_same_answer(one, other, problem.question),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tests of kind "call": expressions evaluated beside the program; their values are sent as plain data."""
+"""Run tests of kind "call": evaluate expressions in the program's module and send their values as plain data."""
 
 # ruff: noqa: BLE001
 # Any exception of a program is its verdict.
@@ -18,11 +18,11 @@ _PRELUDE = (
     "import collections, heapq, bisect, math, functools, itertools\n"
     "import string, re, random, operator\ndel pow\n"
 )
-"""The imports that a `class Solution` may assume, as on the site of its statement."""
+"""The imports that a `class Solution` may rely on, as on the contest site."""
 
 
 def run(job: dict[str, Any]) -> str:
-    """Evaluate every call in one copy of the program; stop at the first that fails."""
+    """Evaluate every call in one copy of the program; stop at the first one that fails."""
     set_limits(job, job["cpu_s"])
     install_guard(job)
     names = make_module("solution").__dict__

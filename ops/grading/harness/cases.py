@@ -1,4 +1,7 @@
-"""Tests of kind "unittest": test and program share a process, so another process, which loads neither, reports."""
+"""Run tests of kind "unittest" in a fork, because tests and program share a process.
+
+The process that reports loads neither of them.
+"""
 
 # ruff: noqa: BLE001
 # Any exception of a program is its verdict; pathlib and contextlib would cost milliseconds of every run.
@@ -15,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from ops.grading.harness.guard import install_guard, set_limits, redirect_standard_streams
+from ops.grading.harness.guard import install_guard, redirect_standard_streams, set_limits
 from ops.grading.harness.plain import describe_error, make_module, quote_json
 
 Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
@@ -33,7 +36,8 @@ def run(job: dict[str, Any]) -> str:
 
 
 def _block_inspection(hidden: bool) -> None:
-    """Prevent other processes of the same user from reading this one's memory and descriptors, or allow it again."""
+    """Prevent other processes of the same user from reading this process's memory and descriptors, or allow it
+    again."""
     import ctypes
 
     if prctl := getattr(ctypes.CDLL(None), "prctl", None):  # Linux
@@ -49,7 +53,7 @@ def _join_new_keyring() -> None:
 
 
 def _run_in_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
-    """Return ["ran", what the fork wrote], or ["late" | "error", why]."""
+    """Return ["ran", what the fork wrote], or ["late" or "error", the reason]."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -81,9 +85,8 @@ def _run_in_fork(job: dict[str, Any], source: dict[str, Any]) -> str:
 
 
 def _read_until_end(descriptor: int, child: int, seconds: float, bound: int) -> tuple[bytes, bool]:
-    """Return the child's output until its end, and whether it ended
-    in time; a remaining process may hold the pipe open.
-    """
+    """Return the child's output until its end, and whether it ended in time; a remaining process may hold the pipe
+    open."""
     parts: list[bytes] = []
     deadline, size, ended = time.monotonic() + seconds, 0, False
     while (left := deadline - time.monotonic()) > 0 and size <= bound:
@@ -105,7 +108,7 @@ def _read_until_end(descriptor: int, child: int, seconds: float, bound: int) -> 
 
 
 class RecordingResult(unittest.TestResult):
-    """One line for each test: name, result, reason."""
+    """A test result that records one line for each test: name, result, reason."""
 
     def __init__(self, changed: Callable[[], str]) -> None:
         super().__init__()
@@ -154,7 +157,7 @@ class RecordingResult(unittest.TestResult):
 
 
 def _run_tests(job: dict[str, Any], source: dict[str, Any]) -> str:
-    """Return the report of one module of tests, [[name, status, why] …] and what the program changed, as JSON."""
+    """Return the report of one module of tests as JSON: [[name, status, reason] …], and what the program changed."""
     loader, suite, watch = unittest.TestLoader(), unittest.TestSuite(), TamperDetector()
     set_limits(job, job["cpu_s"])
     install_guard(job)
@@ -173,12 +176,16 @@ def _run_tests(job: dict[str, Any], source: dict[str, Any]) -> str:
         (suite if classes else loader.loadTestsFromModule(made)).run(result)
     except BaseException as error:  # SystemExit too
         return f'["stopped", {quote_json(describe_error(error))}]'
-    rows = (f"[{quote_json(name)}, {quote_json(status)}, {quote_json(why[:200])}]" for name, (status, why) in result.lines.items())
+    rows = (
+        f"[{quote_json(name)}, {quote_json(status)}, {quote_json(why[:200])}]"
+        for name, (status, why) in result.lines.items()
+    )
     return f'["tests", [{", ".join(rows)}], {quote_json(tampered or result.tampered or watch.find_any_change())}]'
 
 
 class TamperDetector:
-    """The state of unittest and the tests before the program is loaded; `changed` names what differs from it."""
+    """Detects changes of unittest and of the tests by the program; it records their state before the program is
+    loaded."""
 
     def __init__(self) -> None:
         self._modules = [unittest, unittest.case, unittest.suite, unittest.result, unittest.loader]
@@ -192,7 +199,7 @@ class TamperDetector:
         self._tests.append((case, _snapshot_methods(case)))
 
     def find_change(self) -> str:
-        """Return the first part of unittest or of the tests that was changed, or ""."""
+        """Return the first part of unittest or of the tests that was changed; "" if none was."""
         for owner, names in self._names:
             if sys.modules.get(owner.__name__) is not owner:
                 return f"sys.modules[{owner.__name__!r}]"
@@ -208,7 +215,8 @@ class TamperDetector:
         return "sys.settrace" if sys.gettrace() or sys.getprofile() else ""
 
     def find_any_change(self) -> str:
-        """Like `changed`, including the builtins, which honest tests replace temporarily (`mock.patch`)."""
+        """Return the first change like `find_change`, and also changes of builtins, which honest tests replace
+        temporarily."""
         for name, value in self._builtins.items():
             if vars(builtins).get(name) is not value:
                 return f"builtins.{name}"
@@ -216,7 +224,7 @@ class TamperDetector:
 
 
 def _list_unittest_members(modules: list[ModuleType]) -> Iterator[tuple[str, Any]]:
-    """Return classes and functions of unittest, and the class that collects results here."""
+    """Yield the names and objects of unittest's classes and functions, and the class that collects results here."""
     seen: dict[int, Any] = {}
     for held in (RecordingResult, *(value for m in modules for value in vars(m).values())):
         judges = isinstance(held, type | FunctionType) and held.__module__.startswith(("unittest", __name__))
@@ -234,4 +242,6 @@ def _snapshot_member(held: Any) -> Any:
 
 def _snapshot_methods(held: type) -> dict[str, Any]:
     members = {name: getattr(value, "__func__", value) for name, value in vars(held).items()}
-    return {name: (id(value), _snapshot_member(value)) for name, value in members.items() if isinstance(value, FunctionType)}
+    return {
+        name: (id(value), _snapshot_member(value)) for name, value in members.items() if isinstance(value, FunctionType)
+    }

@@ -1,4 +1,4 @@
-"""Limits of a program: the kernel's limits, and a hook that refuses actions that no honest answer needs."""
+"""The limits of a program: the kernel's limits, and an audit hook that refuses actions that no honest answer needs."""
 
 # ruff: noqa: PTH108, PTH109
 # pathlib would cost milliseconds of every run.
@@ -31,7 +31,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def set_limits(job: dict[str, Any], cpu_s: float) -> None:
-    """Set this process's limits. Limits that the kernel does not support are skipped."""
+    """Set the kernel's limits of this process. Limits that the kernel does not support are skipped."""
     whole = int(cpu_s) + (cpu_s % 1 > 0)
     for name, soft, hard in (
         ("RLIMIT_CPU", whole, whole + 1),
@@ -54,7 +54,7 @@ def set_limits(job: dict[str, Any], cpu_s: float) -> None:
 
 
 def install_guard(job: dict[str, Any]) -> None:
-    """Refuse actions that no honest answer needs: the network, signals, many processes, files elsewhere.
+    """Install an audit hook that refuses the network, signals, many processes, and files elsewhere.
 
     An audit hook cannot be removed, and it also works where the kernel's limits do not (for root). It stops accidents
     and simple attacks; bubblewrap stops the rest.
@@ -98,7 +98,7 @@ def install_guard(job: dict[str, Any]) -> None:
 
 
 def redirect_standard_streams() -> None:
-    """Make the input empty, and print into an unnamed file, because the file limit bounds the printed text."""
+    """Make the input empty, and redirect printed text to an unnamed file, so that the file limit bounds it."""
     null = os.open(os.devnull, os.O_RDWR)
     noise = os.open("noise", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     os.unlink("noise")

@@ -1,4 +1,4 @@
-"""Tests of kind "stdin": the program runs as `__main__` once per input; its output is sent."""
+"""Run tests of kind "stdin": the program runs as `__main__` once per input, and its output is sent."""
 
 # ruff: noqa: BLE001, PTH108, SIM115
 # Any exception of a program is its verdict; pathlib would cost milliseconds of every run.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _SIGKILL, _SIGXCPU = 9, 24  # signal itself imports enum: 3 ms
 _MACHINE_FAULT = 2
 MACHINE_FAULT_STATUS = f"exit status {_MACHINE_FAULT}"
-"""The report of a program that lacked memory, a file, a process or a thread, perhaps on this machine only."""
+"""The report on a program that lacked memory, a file, a process or a thread, perhaps on this machine only."""
 
 
 def run(job: dict[str, Any]) -> str:
-    """Run the program once per input, each in a separate fork; stop at the first that fails."""
+    """Run the program once per input, each in a separate fork; stop at the first one that fails."""
     try:
         code = compile(job["program"], "program.py", "exec", dont_inherit=True)
     except BaseException as error:  # any error of the program's text, MemoryError included
@@ -54,7 +54,7 @@ def run(job: dict[str, Any]) -> str:
 
 
 def describe_exit(status: int) -> str:
-    """Return the report of a child that failed: "late" means a lack of CPU time."""
+    """Return the report on a child that failed; "late" means a lack of CPU time."""
     if not os.WIFSIGNALED(status):
         return f'["error", "exit status {1 if os.WEXITSTATUS(status) != _MACHINE_FAULT else _MACHINE_FAULT}"]'
     number = os.WTERMSIG(status)
@@ -72,7 +72,7 @@ def _read(descriptor: int, count: int) -> bytes:
 
 
 def _run_as_main(job: dict[str, Any], code: CodeType, into: int, out: int) -> int:
-    """In the child: run the program as `__main__` with `into` as stdin and `out` as stdout; return its exit status."""
+    """Run the program as `__main__` in the child, with `into` as stdin and `out` as stdout; return its exit status."""
     os.dup2(into, 0)
     os.dup2(out, 1)
     os.close(job["report"])

@@ -1,4 +1,4 @@
-"""A program's values as plain data, and its errors as one line."""
+"""Convert a program's values to plain data, and its errors to one line."""
 
 # ruff: noqa: BLE001
 # Any exception of a program is its verdict.
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 quote_json = _json.encode_basestring_ascii
-"""A text as a JSON string."""
+"""Returns a text as a JSON string."""
 
 
 def encode_value(value: Any, depth: int = 0) -> str:
-    """Return `value` as JSON with tags for types that JSON lacks; tuples are arrays, as the test's author wrote them.
+    """Return `value` as JSON, with tags for types that JSON lacks; tuples are arrays, as the test's author wrote them.
 
-    For a subclass of a plain type the plain type's own methods read the value: a `Counter` is a dict, and an overridden
-    `__eq__`, `__repr__` or `items` is not called.
+    For a subclass of a plain type, the plain type's own methods read the value: a `Counter` is a dict, and an
+    overridden `__eq__`, `__repr__` or `items` is not called.
     """
     if depth > 100:
         raise RecursionError("nested too deeply to report")
@@ -54,7 +54,8 @@ def encode_value(value: Any, depth: int = 0) -> str:
         case bytearray():
             return f'{{"bytes": "{bytearray.hex(value)}"}}'
         case complex():
-            return f'{{"complex": [{encode_value(complex.real.__get__(value))}, {encode_value(complex.imag.__get__(value))}]}}'
+            real, imaginary = complex.real.__get__(value), complex.imag.__get__(value)
+            return f'{{"complex": [{encode_value(real)}, {encode_value(imaginary)}]}}'
     return _encode_library_value(value, depth)
 
 
@@ -81,7 +82,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def make_module(name: str) -> ModuleType:
-    """Return a new module, found by `name` for dataclasses and pickles."""
+    """Return a new module, which dataclasses and pickles find by `name`."""
     made = type(sys)(name)
     vars(made)["__builtins__"] = builtins  # the shared builtins, not this module's own
     sys.modules[name] = made

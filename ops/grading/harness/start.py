@@ -1,6 +1,6 @@
-"""Start and end of the sandbox's interpreter: descriptors, the job, the report.
+"""Start and end the sandbox's interpreter: descriptors, the job, the report.
 
-Without bubblewrap, the kernel's own rules for files, TCP and signals confine it (Landlock, since Linux 5.13).
+Without bubblewrap, the kernel's own rules for files, TCP and signals restrict it (Landlock, since Linux 5.13).
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _SCOPES_SINCE, _SCOPES = 6, 0b11
 
 
 def restrict_process(job: dict[str, Any]) -> None:
-    """Remove every capability, and access to user namespaces, other places and TCP.
+    """Remove every capability of this process, and its access to user namespaces, other paths and TCP.
 
-    This holds for this process and its children. A kernel without Landlock, or with an older version, restricts what it
-    can.
+    This also holds for its children. A kernel without Landlock, or with an older version, restricts what it can.
     """
     import ctypes
 
@@ -87,7 +86,7 @@ def _list_allowed_paths(job: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def main(run: Callable[[Job], str], job: Job) -> None:
-    """Close stdin and stdout to the program, run the job, report after its nonce, leave at once."""
+    """Detach stdin and stdout from the program, run the job, write the report after its nonce, and exit at once."""
     report = os.dup(1)
     redirect_standard_streams()
     if not job["walled"]:

@@ -1,4 +1,4 @@
-"""Studies of a trained policy: execute changed versions of its workflows, or read the records of its training."""
+"""Studies of a trained policy, which execute changed versions of its workflows or read the records of its training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import CONDUCTOR, scores_key, read_policy_scores, with_execution_code
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores, scores_key, with_execution_code
 from ops.evaluation.stored_baselines import read_training_responses
 from ops.evaluation.stored_studies import StudyInputs
 from ops.evaluation.study import (
     ChangedCompletions,
     FormatCompliance,
-    WorkflowStatistics,
     Intervention,
     Observation,
     TrainingRecord,
+    WorkflowStatistics,
     WrittenCompletion,
     apply_change,
     parse_workflows,
@@ -44,11 +44,11 @@ from ops.workers.client import WorkerClient
 from ops.workflow.trace import Trace
 
 VALIDATION_PROBLEMS = 100
-"""Number of validation problems of a cold start if the recipe holds none out."""
+"""The number of problems that validate a cold start if the recipe holds none out."""
 
 
 def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
-    """Make the arms of the unchanged policy and of each change to its workflows, executed by its workers.
+    """Make the arms of an intervention: the unchanged policy, and one arm for each change to its workflows.
 
     Starts from the policy's stored scores and calls workers through the shared cache. Raises `DataError` if the policy
     has no scores, `PodiumError` for a policy that runs in rounds, and the client's `OverBudget` and `ConfigError`.
@@ -83,7 +83,9 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
             context.report(place * len(written) + done, len(changes) * len(written), name)
 
         def make(other: ChangedCompletions = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
-            return _execute_completions(setup, card, context.open_client(setup.beside(entry.name), "experiment"), other.completions, count)
+            return _execute_completions(
+                setup, card, context.open_client(setup.beside(entry.name), "experiment"), other.completions, count
+            )
 
         rows = make_rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
         facts = {"changed, %": f"{100 * other.changed_share:.0f}"}
@@ -92,9 +94,13 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
 
 
 def _execute_completions(
-    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[WrittenCompletion], count: Callable[[int], None]
+    setup: Setup,
+    card: PolicyCard,
+    client: WorkerClient,
+    written: Sequence[WrittenCompletion],
+    count: Callable[[int], None],
 ) -> list[OutcomeRow]:
-    """Execute each benchmark's workflows with the evaluation's workers for that benchmark."""
+    """Execute the workflows of these completions with the evaluation's workers for each benchmark; return the rows."""
     rows: list[OutcomeRow] = []
     done = 0
 
@@ -113,10 +119,10 @@ def _execute_completions(
 
 
 def _read_unchanged_rows(lab: StudyInputs, policy: Path, making: StudyContext, name: str) -> list[OutcomeRow]:
-    """The policy's stored rows with its completions.
+    """Return the policy's stored rows with its completions.
 
-    Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
-    worker call.
+    The completions of a confidential benchmark are not stored, so they are generated again. With greedy decoding this
+    makes no worker call.
     """
     setup = lab.setup
     rows = list(records(read_policy_scores(setup, policy, CONDUCTOR, list(lab.questions))))
@@ -130,10 +136,10 @@ def _read_unchanged_rows(lab: StudyInputs, policy: Path, making: StudyContext, n
 def answer_with_texts(
     inputs: StudyInputs, policy: Path, context: StudyContext, name: str, benchmarks: Sequence[str], **settings: object
 ) -> list[OutcomeRow]:
-    """Let the policy answer these benchmarks anew, in memory: files hold no text of a confidential benchmark.
+    """Let the policy answer these benchmarks again in memory, because files hold no text of a confidential benchmark.
 
-    `settings`: settings of the evaluation in place of the recipe's. Completions and responses come from the caches
-    where they are there.
+    `settings` replace settings of the recipe's evaluation. Completions and responses come from the caches where they
+    are stored.
     """
     from ops.conductor.writer import load_conductor
 
@@ -156,7 +162,8 @@ def answer_with_texts(
 
 
 def run_observation(entry: Observation, inputs: StudyInputs) -> Findings:
-    """The study's findings from the records of a training. Raises `DataError` if the records are missing."""
+    """Return the findings of an observation from the records of a training. Raises `DataError` if the records are
+    missing."""
     setup, policy = inputs.setup, inputs.policy_after(entry.after)
     grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
     if entry.after == "conductor" and not curve:
@@ -173,7 +180,8 @@ def run_observation(entry: Observation, inputs: StudyInputs) -> Findings:
 
 
 def read_untaught_problems(setup: Setup) -> Sequence[Problem]:
-    """The problems that the recipe holds out of its cold start, or shortlisted problems that are not in the mix.
+    """Return problems that the cold start was not taught: those that the recipe holds out, or the shortlist without the
+    mix.
 
     Raises `DataError` if there are none.
     """

@@ -1,4 +1,4 @@
-"""Train and score variants of a recipe with one change each on the same data, beside registered baselines."""
+"""Train and score variants of a recipe, with one change each, on the same data and beside registered baselines."""
 
 from __future__ import annotations
 
@@ -18,22 +18,31 @@ from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
 from ops.results.table import Rows, joined
 from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.study_context import StudyContext, find_finished_run, train_policy
 from ops.stages.responses import answer_evaluation_questions
+from ops.stages.study_context import StudyContext, find_finished_run, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RunResult, read_curve
 
 STEPS_PER_END = 20
-"""Number of steps at each end of a training over which the seconds per step are averaged."""
-STEP_PARTS = {"": "seconds", " writing": "seconds/generation", " workers": "seconds/workers", " update": "seconds/update"}
+"""The number of steps at each end of a training over which the seconds per step are averaged."""
+STEP_PARTS = {
+    "": "seconds",
+    " writing": "seconds/generation",
+    " workers": "seconds/workers",
+    " update": "seconds/update",
+}
+"""Suffix of a column → the field of the training curve with the seconds of that part of a step."""
 
 
-def make_changed_setups(name: str, entry: Changes, setup: Setup, selected_changes: Sequence[str] = ()) -> dict[str, Setup]:
-    """`AS_IT_IS` and each change (those in `only`, if it is not empty) → the changed setup.
+def make_changed_setups(
+    name: str, entry: Changes, setup: Setup, selected_changes: Sequence[str] = ()
+) -> dict[str, Setup]:
+    """Return name of a change → the setup with this change; the unchanged setup is listed as `AS_IT_IS`.
 
-    The ledger counts the calls of the study on a seed as a run of its own, which the recipe's own run does not pay. Its
-    cap is the recipe's cap × (1 + number of changes, at least 1). Raises `ConfigError` for an unknown change, and for a
-    change that makes the recipe invalid.
+    `selected_changes` selects some of the study's changes; empty selects all. The ledger counts the study's calls on a
+    seed as a run of its own, which does not use the budget of the recipe's own run. The study's cap is the recipe's cap
+    × (1 + the number of changes, at least 1). Raises `ConfigError` for an unknown change, and for a change that makes
+    the recipe invalid.
     """
     file = setup.workspace.config / STUDIES
     if unknown := [each for each in selected_changes if each not in entry.changes]:
@@ -50,7 +59,9 @@ def make_changed_setups(name: str, entry: Changes, setup: Setup, selected_change
     return {each: with_change(change) for each, change in chosen.items()}
 
 
-def make_arms(name: str, entry: Changes, inputs: StudyInputs, context: StudyContext, selected_changes: Sequence[str] = ()) -> list[Arm]:
+def make_arms(
+    name: str, entry: Changes, inputs: StudyInputs, context: StudyContext, selected_changes: Sequence[str] = ()
+) -> list[Arm]:
     """Make the arms: cold start and Conductor of the unchanged recipe and of each change, then the baselines."""
     made: list[Arm] = []
     for change, setup in make_changed_setups(name, entry, inputs.setup, selected_changes).items():
@@ -66,7 +77,9 @@ def make_arms(name: str, entry: Changes, inputs: StudyInputs, context: StudyCont
         if not as_it_is and run == find_finished_run(inputs, "conductor"):  # the same training
             facts = {}
         for temperature in entry.temperatures:
-            labels = [format_arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
+            labels = [
+                format_arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")
+            ]
             bases = [format_arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
             conductor = _score_or_read(setup, inputs, run / "policy", CONDUCTOR, temperature, context)
@@ -80,7 +93,7 @@ def make_arms(name: str, entry: Changes, inputs: StudyInputs, context: StudyCont
 
 
 def _mean_step_seconds(run: Path) -> dict[str, float | str]:
-    """Mean seconds per GRPO step and its parts, at each end of the training."""
+    """Return the mean seconds of a GRPO step and of its parts, for the first and the last steps of the training."""
     curve = read_curve(run)
     ends = {f"first {STEPS_PER_END}": curve[:STEPS_PER_END], f"last {STEPS_PER_END}": curve[-STEPS_PER_END:]}
     return {
@@ -93,9 +106,9 @@ def _mean_step_seconds(run: Path) -> dict[str, float | str]:
 def _score_or_read(
     setup: Setup, lab: StudyInputs, policy: Path, name: str, temperature: float, making: StudyContext
 ) -> Rows:
-    """The policy's rows on every question, scored again if any stored row is unscorable.
+    """Return the policy's rows on every question; stored rows are scored again if any of them is unscorable.
 
-    Scores of other settings than those of the lab's recipe are stored in files of their own.
+    Scores with other settings than those of the study's recipe are stored in files of their own.
     """
     evaluation = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
     execution = setup.recipe.execution
@@ -117,7 +130,7 @@ def _score_or_read(
 
 
 def _make_baseline_arms(name: str, entry: Changes, lab: StudyInputs, making: StudyContext, conductor: str) -> list[Arm]:
-    """Make the arms of the study's baselines and of the solo workers that they need, on the same questions."""
+    """Make the arms of the study's baselines and of the single workers that these need, on the same questions."""
     setup = make_changed_setups(name, entry, lab.setup)[AS_IT_IS]
     change = {"evaluation": {"baselines": list(entry.baselines)}}
     setup = replace(setup, recipe=changed(setup.recipe, change, setup.workspace.config / STUDIES))

@@ -26,9 +26,9 @@ def check_recipe(setup: Setup) -> None:
 
 
 def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
-    """Make the arms: each policy with each number of rounds, within the recipe's other limits.
+    """Make one arm for each policy and number of rounds, within the recipe's other limits.
 
-    Each arm is compared with the same policy's first round.
+    Each arm is compared with the same policy without a further round.
     """
     setup, recipe = inputs.setup, inputs.setup.recipe
     stage = recipe.recursive
@@ -50,7 +50,13 @@ def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyConte
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
                     team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
-                        conductor, asked, team, recipe.evaluation, seed=recipe.seed, limits=limits, has_room=conductor.fits
+                        conductor,
+                        asked,
+                        team,
+                        recipe.evaluation,
+                        seed=recipe.seed,
+                        limits=limits,
+                        has_room=conductor.fits,
                     )
                     return run_async(rows)
 

@@ -1,4 +1,4 @@
-"""Run a study on one seed: check it, make its arms, store it as a whole, and reuse stored findings."""
+"""Run a study on one seed: check it, make its arms and store it, or read the stored findings."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from ops.config import Setup
 from ops.config.studies import Changes, Rounds, Samples, Subsets
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.arms import Arm, Findings
-from ops.evaluation.stored_studies import StudyInputs, Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import Intervention, Observation
-from ops.stages.study_context import StudyContext
 from ops.stages.studies import policies, recipe_changes, rounds, samples, subsets
+from ops.stages.study_context import StudyContext
 
 
 def check_study(study: Study, setup: Setup) -> None:
     """Raise `PodiumError` if the study cannot use the recipe, before any work starts."""
     name, entry = study.name, study.entry
     if study.selected_changes and not isinstance(entry, Changes):
-        raise PodiumError(f"study {name!r} has no separate changes: there is no {study.selected_changes[0]!r} to choose")
+        raise PodiumError(
+            f"study {name!r} has no separate changes: there is no {study.selected_changes[0]!r} to choose"
+        )
     if isinstance(entry, Changes):
         recipe_changes.make_changed_setups(name, entry, setup, study.selected_changes)
     elif isinstance(entry, Subsets):
@@ -26,9 +28,9 @@ def check_study(study: Study, setup: Setup) -> None:
 
 
 def run_study(study: Study, inputs: StudyInputs, context: StudyContext) -> Findings:
-    """The study's findings for this seed; computed unless they are stored.
+    """Return the study's findings for one seed; they are computed unless they are stored.
 
-    Every finished arm is stored, so an interrupted study continues. Raises the exceptions of `check_study`, of
+    Every finished arm is stored, so that an interrupted study continues. Raises the exceptions of `check_study`, of
     trainings and of evaluations, and `DataError` if a policy was not trained or scored.
     """
     check_study(study, inputs.setup)

@@ -1,4 +1,7 @@
-"""Evaluate a Conductor on worker subsets before and after the adaptive stage: all sizes, named subsets, new workers."""
+"""Evaluate a Conductor on worker subsets before and after the adaptive stage.
+
+The subsets are those of each size, named subsets, and subsets with a worker that the policy has not seen in training.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import accuracy, by_question
-from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_policy, train_on_subsets
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.workers.client import WorkerClient
 from ops.workers.providers import price_of
 from ops.workflow.cards import WorkerCard, load_cards
@@ -36,11 +39,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 WorkerSubset = tuple[int, ...]
-"""A worker subset: the ordinals on offer."""
+"""A worker subset, as the ordinals of the workers that are on offer."""
 
 
 class PolicyOnSubsets(NamedTuple):
-    """A run's policy and the worker subsets to evaluate it on."""
+    """The run of a policy, and the worker subsets on which the policy is evaluated."""
 
     run: Path
     subsets: Sequence[WorkerSubset]
@@ -52,11 +55,11 @@ class PolicyPair(NamedTuple):
     before: PolicyOnSubsets
     after: PolicyOnSubsets
     newcomer: Worker | None = None
-    """An unseen worker, whose ordinal follows those of the policies' workers."""
+    """A worker that neither policy was trained with; its ordinal follows those of the policies' workers."""
 
 
 def check_recipe(setup: Setup, entry: Subsets) -> None:
-    """Raise `PodiumError` for a recipe without an adaptive stage, or a pool without the unseen worker."""
+    """Raise `PodiumError` for a recipe without an adaptive stage, or for a pool without the study's unseen worker."""
     if setup.recipe.adaptive is None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no adaptive section: there is nothing to compare")
     if entry.unseen and entry.unseen not in setup.pool.names:
@@ -65,10 +68,10 @@ def check_recipe(setup: Setup, entry: Subsets) -> None:
 
 
 def make_arms(name: str, entry: Subsets, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
-    """Make two arms, before and after the stage, for each group of subsets.
+    """Make two arms for each group of subsets: the policies before and after the adaptive stage.
 
-    The groups are each size, each named subset, the subsets with the unseen worker, and each subset that a Conductor is
-    trained for.
+    The groups are each size, each named subset, the subsets with the unseen worker, and each subset for which a
+    Conductor of its own is trained.
     """
     bench, planned = SubsetEvaluator(name, inputs.setup, entry.questions, context), _plan_groups(entry, inputs, context)
     made: list[Arm] = []
@@ -79,7 +82,7 @@ def make_arms(name: str, entry: Subsets, inputs: StudyInputs, context: StudyCont
 
 
 def _plan_groups(entry: Subsets, lab: StudyInputs, making: StudyContext) -> dict[str, Callable[[], PolicyPair]]:
-    """Label → function that makes the sides and trains missing policies."""
+    """Return label of a group → a function that returns its two policies, and trains those that are missing."""
     setup, seed = lab.setup, lab.setup.recipe.seed
     before, after = find_finished_run(lab, "conductor"), find_finished_run(lab, "adaptive_conductor")
     offered = PolicyCard.read(after / "policy").offered
@@ -118,20 +121,21 @@ def _plan_groups(entry: Subsets, lab: StudyInputs, making: StudyContext) -> dict
 
 
 def _with_workers(setup: Setup, workers: Sequence[str]) -> Setup:
-    """The setup with only these workers of the pool."""
+    """Return the setup with only these workers of the pool."""
     chosen = tuple(worker for worker in setup.pool.workers if worker.name in workers)
     return Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": chosen}))
 
 
 def _without_subset_examples(setup: Setup) -> Setup:
-    """The setup without SFT examples on subsets of the pool."""
+    """Return the setup whose cold start has no examples on subsets of the pool."""
     recipe = setup.recipe
     cold_start = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
     return replace(setup, recipe=recipe.model_copy(update={"cold_start": cold_start}))
 
 
 def draw_subsets(workers: int, per_size: int, seed: int) -> dict[int, list[WorkerSubset]]:
-    """Return size (1 … workers - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if fewer."""
+    """Return size (1 to `workers` - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if there are
+    fewer."""
     drawn: dict[int, list[WorkerSubset]] = {}
     for size in range(1, workers):
         every = math.comb(workers, size)
@@ -146,10 +150,10 @@ def draw_subsets(workers: int, per_size: int, seed: int) -> dict[int, list[Worke
 
 
 def list_named_subsets(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, WorkerSubset]:
-    """Return name → worker subset: the workers with each tag, those without it, and the cheap half.
+    """Return name → worker subset: the workers with each tag, those without it, and the cheaper half.
 
     Equal subsets are returned once, under the first name. `output_usd` is worker name → USD per completion token. The
-    cheap half of an odd number of workers is rounded up.
+    cheaper half of an odd number of workers is rounded up.
     """
     every = range(len(workers))
     tags = dict.fromkeys(tag for worker in workers for tag in worker.tags)
@@ -165,9 +169,10 @@ def list_named_subsets(workers: Sequence[Worker], output_usd: Mapping[str, float
 
 
 def add_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
-    """Return the team with one more worker, at the next ordinal; `cards` holds its description if the team has them.
+    """Return the team with one more worker at the next ordinal.
 
-    Raises `ValueError` if the worker is already in the team, or the number of descriptions is wrong.
+    `cards` has the worker's description if the team has descriptions, and is empty otherwise. Raises `ValueError` if
+    the worker is already in the team, or if the number of descriptions is wrong.
     """
     if worker.name in team.names:
         raise ValueError(f"worker {worker.name!r} is in the team")
@@ -177,19 +182,28 @@ def add_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> 
 
 
 class SubsetEvaluator:
-    """Evaluates policies on subsets with the same questions of each training benchmark, drawn by the recipe's seed."""
+    """Evaluates policies on worker subsets, with the same questions of each training benchmark, drawn by the recipe's
+    seed."""
 
     def __init__(self, name: str, setup: Setup, per_benchmark: int, making: StudyContext) -> None:
         self._name, self.setup, self._making = name, setup, making
         names = training_benchmarks(setup.recipe.benchmarks)
-        every = {benchmark: [each for each in read_all_questions(setup) if each.benchmark == benchmark] for benchmark in names}
-        self._asked = sample_questions([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
+        every = {
+            benchmark: [each for each in read_all_questions(setup) if each.benchmark == benchmark]
+            for benchmark in names
+        }
+        self._asked = sample_questions(
+            [each for own in every.values() for each in own], per_benchmark, setup.recipe.seed
+        )
         self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
-        self._alone = {worker: accuracy(by_question(self._solo_rows(worker)), names).mean for worker in setup.pool.names}
+        self._alone = {
+            worker: accuracy(by_question(self._solo_rows(worker)), names).mean for worker in setup.pool.names
+        }
 
     def make_arms(self, label: str, sides: PolicyPair) -> list[Arm]:
-        """The arms of both policies on their subsets, with the solo accuracy of each subset's best worker."""
+        """Return the arms of both policies on their subsets, with the solo accuracy of the best worker of each
+        subset."""
         known = PolicyCard.read(sides.after.run / "policy").offered
         known += (sides.newcomer.name,) if sides.newcomer else ()
         best = fmean(max(self._alone[known[ordinal]] for ordinal in part) for part in sides.after.subsets)
@@ -202,7 +216,7 @@ class SubsetEvaluator:
         return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
 
     def _solo_rows(self, worker: str) -> pl.LazyFrame:
-        """The worker's solo rows."""
+        """Return the rows of one worker that answers every question by itself."""
         recipe, pool = self.setup.recipe, self.setup.pool
         method = Method.static(Workflow.single(pool.names.index(worker)))
 

@@ -47,7 +47,9 @@ async def sample_examples(
     mix = read_problems(workspace.data / "training_mix.jsonl")
     problems = {problem.key: problem for problem in mix if problem.key not in held_out}
     responses = [
-        row for row in read_graded_responses(workspace.data / "responses") if row.problem_key in problems and row.sample == 0
+        row
+        for row in read_graded_responses(workspace.data / "responses")
+        if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         team.names,

@@ -275,9 +275,7 @@ def run_inputs(
     settings = recipe.model_dump(
         include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how}, exclude_none=True
     )
-    stages = [
-        stage and stage.model_dump(exclude={"micro_batch"}, exclude_none=True) for stage in (adaptive, recursive)
-    ]
+    stages = [stage and stage.model_dump(exclude={"micro_batch"}, exclude_none=True) for stage in (adaptive, recursive)]
     mix = setup.workspace.data / "training_mix.jsonl"
     return {
         "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",

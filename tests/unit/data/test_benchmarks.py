@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, ood_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks, training_domains
 from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.curation.decontaminate import RemovedCandidate, decontaminate, find_leaks, build_contamination_report, find_upstream_item
+from ops.curation.decontaminate import (
+    RemovedCandidate,
+    build_contamination_report,
+    decontaminate,
+    find_leaks,
+    find_upstream_item,
+)
 from ops.curation.question_text import make_exact_key, tokenize
 from ops.curation.sketch import PERMUTATIONS, choose_bands
 from tests.unit.data.inputs import make
@@ -96,7 +102,9 @@ def test_other_choices_make_another_question_and_some_shared_ones_do_not() -> No
 def test_the_same_upstream_item_is_found_by_id(benchmark: str, train: str, test: str) -> None:
     mix = [make(train, "These words", benchmark=benchmark), make("math-train-1", "Other words")]
     held_out = [make(test, "are not alike", benchmark=benchmark, split="test")]
-    assert find_leaks(mix, held_out) == [RemovedCandidate(f"{benchmark}/{train}", f"{benchmark}/{test}", "contamination", "id", 1.0)]
+    assert find_leaks(mix, held_out) == [
+        RemovedCandidate(f"{benchmark}/{train}", f"{benchmark}/{test}", "contamination", "id", 1.0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,9 @@ def test_planted_contamination_is_removed_and_reported(planted: str, kind: str) 
 
 
 def test_threshold_decides_what_is_near() -> None:
-    grams, other = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokenize, (LONG, REWORDED)))
+    grams, other = (
+        {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokenize, (LONG, REWORDED))
+    )
     similarity = len(grams & other) / len(grams | other)
     test, planted = make("held-out", LONG, split="test"), make("planted", REWORDED)
     kinds = {shift: decontaminate([planted], [test], similarity + shift).removed[0].kind for shift in (-0.001, 0.001)}

@@ -23,7 +23,17 @@ from ops.curation.cover import choose_diverse, draw_evenly
 from ops.curation.selection import choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.selectors.proxy import compute_proxy_weights
-from ops.curation.signal import JEFFREYS_PRIOR, BetaDistribution, Tally, classify_agreement, fit_prior, estimate_group_signal, estimate_group_signals, pool_tallies, make_rescue_prior
+from ops.curation.signal import (
+    JEFFREYS_PRIOR,
+    BetaDistribution,
+    Tally,
+    classify_agreement,
+    estimate_group_signal,
+    estimate_group_signals,
+    fit_prior,
+    make_rescue_prior,
+    pool_tallies,
+)
 from tests.bench import selectors
 from tests.unit.data.inputs import make
 
@@ -82,10 +92,14 @@ def test_mix_leaves_out_what_every_worker_solves_first(selector: Any) -> None:
     rates = rated(problems, lambda i: {str(worker): float(i % 4 == 0 or worker % 2) for worker in range(12)})
     classes = Counter(classify_agreement(problem, rates) for problem in problems if problem.domain == "math")
     assert classes == {"all": 5, "some": 15}
-    mix = choose_mix(problems, SelectionEvidence(Curation(per_domain=15, selector=selector), 0, rates, rollouts_per_question=8))
+    mix = choose_mix(
+        problems, SelectionEvidence(Curation(per_domain=15, selector=selector), 0, rates, rollouts_per_question=8)
+    )
     assert Counter(problem.domain for problem in mix) == dict.fromkeys(DOMAINS, 15)
     assert {classify_agreement(problem, rates) for problem in mix} == {"some"}
-    more = choose_mix(problems, SelectionEvidence(Curation(per_domain=18, selector=selector), 0, rates, rollouts_per_question=8))
+    more = choose_mix(
+        problems, SelectionEvidence(Curation(per_domain=18, selector=selector), 0, rates, rollouts_per_question=8)
+    )
     assert Counter(classify_agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
 
 
@@ -243,14 +257,21 @@ def test_it_is_a_probability_that_grows_with_the_group(
     counts: tuple[int, int], group: int, second: BetaDistribution | None
 ) -> None:
     tally = Tally(*map(float, counts))
-    assert 0 <= estimate_group_signal(tally, group, JEFFREYS_PRIOR, second) <= estimate_group_signal(tally, group + 1, JEFFREYS_PRIOR, second) <= 1
+    assert (
+        0
+        <= estimate_group_signal(tally, group, JEFFREYS_PRIOR, second)
+        <= estimate_group_signal(tally, group + 1, JEFFREYS_PRIOR, second)
+        <= 1
+    )
 
 
 @given(COUNTS, GROUPS)
 def test_right_and_wrong_are_alike_without_chains(counts: tuple[int, int], group: int) -> None:
     right, samples = counts
     tally, mirror = Tally(float(right), float(samples)), Tally(float(samples - right), float(samples))
-    assert estimate_group_signal(tally, group, JEFFREYS_PRIOR, None) == pytest.approx(estimate_group_signal(mirror, group, JEFFREYS_PRIOR, None))
+    assert estimate_group_signal(tally, group, JEFFREYS_PRIOR, None) == pytest.approx(
+        estimate_group_signal(mirror, group, JEFFREYS_PRIOR, None)
+    )
 
 
 def test_disagreeing_workers_have_the_highest_forecast_and_chains_add_more_without_a_solver() -> None:
@@ -275,7 +296,13 @@ def test_the_prior_is_found_again_in_data_drawn_from_it(true: BetaDistribution) 
 
 
 @pytest.mark.parametrize(
-    ("true", "seed"), [(BetaDistribution(8.8, 56.5), 3), (BetaDistribution(7.4, 30.4), 5), (BetaDistribution(18.4, 64.2), 6), (BetaDistribution(1.6, 9.5), 25)]
+    ("true", "seed"),
+    [
+        (BetaDistribution(8.8, 56.5), 3),
+        (BetaDistribution(7.4, 30.4), 5),
+        (BetaDistribution(18.4, 64.2), 6),
+        (BetaDistribution(1.6, 9.5), 25),
+    ],
 )
 def test_every_digit_of_the_prior_is_that_of_the_optimum(true: BetaDistribution, seed: int) -> None:
     """Digits of an optimiser that stops early would differ between processors, and with them the data."""

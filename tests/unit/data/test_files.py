@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.hub import HubChanged
-from ops.benchmarks.problem_files import read_evaluation_questions, raw_file, read_training_candidates
+from ops.benchmarks.problem_files import raw_file, read_evaluation_questions, read_training_candidates
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource

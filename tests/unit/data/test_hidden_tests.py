@@ -21,7 +21,7 @@ from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import configure, grade_many, hidden_tests, find_available_isolation
+from ops.grading import configure, find_available_isolation, grade_many, hidden_tests
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.builders import fenced
@@ -123,7 +123,9 @@ def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace) -
     both = "hidden tests (1, and 2 public ones, in 2 problems, 1 of which have public ones only)"
     assert describe_graded_tests([full, bare]) == both
     embedded = sound_problems(BENCHMARKS["livecodebench"], "train", BenchmarkSource(train=3), workspace, 0)
-    assert describe_graded_tests(embedded) == describe_graded_tests([]) == "", "a benchmark that hides nothing says nothing"
+    assert describe_graded_tests(embedded) == describe_graded_tests([]) == "", (
+        "a benchmark that hides nothing says nothing"
+    )
 
 
 @pytest.mark.parametrize(

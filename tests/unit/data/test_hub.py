@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import HubDataset, HubChanged, HubUnreachable, UpstreamSplit
+from ops.benchmarks.hub import HubChanged, HubDataset, HubUnreachable, UpstreamSplit
 from ops.benchmarks.problem_files import raw_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
@@ -111,7 +111,11 @@ def test_files_that_do_not_fit_one_table_quote_no_row(dataset: MakeDataset, work
 def test_folder_without_data(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"hub dataset .*empty"):
-        list(HubDataset(str(tmp_path / "empty"), {"test": UpstreamSplit(None, "test")}, ("id",), "").load_rows("test", None))
+        list(
+            HubDataset(str(tmp_path / "empty"), {"test": UpstreamSplit(None, "test")}, ("id",), "").load_rows(
+                "test", None
+            )
+        )
 
 
 def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.problem_files import read_problems, write_problems
-from ops.benchmarks.quarantine import check_malformed_share, quarantine_rows, quarantine_file
+from ops.benchmarks.quarantine import check_malformed_share, quarantine_file, quarantine_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError

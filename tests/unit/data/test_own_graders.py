@@ -20,7 +20,16 @@ from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure
-from ops.quality.agreement import INJECTED_INSTRUCTION, AgreementRate, JudgeAgreement, read_labelled_answers, label_gold_answers, load_agreement, measure_agreement, save_agreement
+from ops.quality.agreement import (
+    INJECTED_INSTRUCTION,
+    AgreementRate,
+    JudgeAgreement,
+    label_gold_answers,
+    load_agreement,
+    measure_agreement,
+    read_labelled_answers,
+    save_agreement,
+)
 from ops.quality.gold import grade_gold
 from ops.release.judgement import with_judges
 from ops.release.promotion import Check, GateDecision
@@ -166,7 +175,8 @@ def judging(rejects: str) -> Answering:
 def test_gold_answers_are_right_and_another_problems_are_wrong_some_with_an_order(judged: list[Problem]) -> None:
     labelled = label_gold_answers(judged, max_answers=3)
     assert [(each.problem.id, each.answer, each.is_right) for each in labelled] == [
-        ("0", "4", True), ("0", "5", False), ("1", "5", True), ("1", "4" + INJECTED_INSTRUCTION, False), ("3", "4", True),
+        ("0", "4", True), ("0", "5", False), ("1", "5", True), ("1", "4" + INJECTED_INSTRUCTION, False),
+        ("3", "4", True),
         ("3", "6", False),
     ]  # fmt: skip
 
@@ -188,7 +198,12 @@ def test_replies_of_another_form_are_counted(judged: list[Problem]) -> None:
 
 @pytest.mark.parametrize(
     ("agreed", "low", "high"),
-    [(AgreementRate(0, 0), 0, 1), (AgreementRate(10, 10), 0.722, 1), (AgreementRate(0, 10), 0, 0.278), (AgreementRate(81, 100), 0.722, 0.875)],
+    [
+        (AgreementRate(0, 0), 0, 1),
+        (AgreementRate(10, 10), 0.722, 1),
+        (AgreementRate(0, 10), 0, 0.278),
+        (AgreementRate(81, 100), 0.722, 0.875),
+    ],
 )
 def test_the_interval_is_wilsons(agreed: AgreementRate, low: float, high: float) -> None:
     assert agreed.interval == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3))
@@ -243,7 +258,10 @@ def test_the_gate_wants_the_lower_end_of_a_judges_agreement(workspace: Workspace
     assert with_judges(unjudged, gate, yes) == yes, "a recipe without judges"
     decided = with_judges(made, gate, yes)
     assert not decided.promote and "podium data gold quickstart" in decided.failed[0].explanation
-    for same, promoted in ((AgreementRate(9, 10), False), (AgreementRate(198, 200), True)):  # 9 of 10 may be far below 0.8
+    for same, promoted in (
+        (AgreementRate(9, 10), False),
+        (AgreementRate(198, 200), True),
+    ):  # 9 of 10 may be far below 0.8
         save_agreement(workspace, OWN, JudgeAgreement("rlpr", "judge", "gold answers", same, same, 0, 0.0))
         decided = with_judges(made, gate, yes)
         assert decided.promote == promoted and len(decided.checks) == 2

@@ -13,7 +13,7 @@ from ops.core.problem import CodeTest, Domain, Problem
 from ops.core.response import NO_RESPONSE
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.grading import hidden_tests, find_gold_error
+from ops.grading import find_gold_error, hidden_tests
 from ops.quality import (
     MAX_QUESTION_CHARS,
     DomainBalance,
@@ -23,7 +23,7 @@ from ops.quality import (
     check_responses,
     format_gold_response,
 )
-from ops.quality.gold import GoldGrades, render_gold_report, grade_gold
+from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 from ops.quality.suite import docs_folder
 from tests.builders import make_response
 from tests.unit.data.inputs import make
@@ -95,7 +95,9 @@ def test_each_fault_is_named_with_its_row() -> None:
     ],
     ids=["nothing to check", "duplicate id", "too few of a domain", "none of a domain"],
 )
-def test_a_fault_of_the_whole_set_is_named(problems: list[Problem], balance: DomainBalance | None, failure: str) -> None:
+def test_a_fault_of_the_whole_set_is_named(
+    problems: list[Problem], balance: DomainBalance | None, failure: str
+) -> None:
     assert check_problems(problems, balance=balance).failures == [failure]
 
 
@@ -267,7 +269,9 @@ def test_nothing_of_a_confidential_problem_is_shown_but_its_id(workspace: Worksp
     secret = make("s1", f"{CANARY}?" + "x" * 20_000, grader="text", answer=f"{CANARY}\nor {CANARY}", **fields)
     hidden = [secret, replace(secret, grader="choice", choices=(CANARY, "other"), id="s2")]
     reports = [
-        check_problems(hidden, held_out=HeldOutQuestions(hidden), require_distinct=True, name="raw_problems", workspace=workspace),
+        check_problems(
+            hidden, held_out=HeldOutQuestions(hidden), require_distinct=True, name="raw_problems", workspace=workspace
+        ),
         check_gold(hidden, name="raw_gold", workspace=workspace),
     ]
     text = "\n".join(failure for report in reports for failure in report.failures)

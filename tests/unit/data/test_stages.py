@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.benchmarks.problem_files import (
-    read_evaluation_questions,
-    find_untrained_questions,
-    read_problems,
     draw_unseen_subjects,
+    find_untrained_questions,
+    read_evaluation_questions,
+    read_problems,
     write_problems,
 )
 from ops.benchmarks.registry import training_benchmarks

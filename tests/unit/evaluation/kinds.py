@@ -14,7 +14,7 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import OutcomeRow
 from ops.synthetic.generalists.mind import drawn

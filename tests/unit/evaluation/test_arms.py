@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ops.config.studies import AS_IT_IS
-from ops.evaluation.arms import Arm, make_claims_table, summarize_arms, make_arm_table
+from ops.evaluation.arms import Arm, make_arm_table, make_claims_table, summarize_arms
 from ops.results.outcome_rows import OutcomeRow
 
 
@@ -105,4 +105,6 @@ def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_
 def test_an_arm_that_one_seed_lacks_is_no_claim_and_a_picture_shows_prices() -> None:
     seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD], {"minus Conductor": "ours"})], 2: [Arm("ours", [COLD])]}
     assert make_claims_table(seeds, ["ours"]).rows == []
-    assert summarize_arms({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed_names=["ours"]).picture.startswith(b"\x89PNG")
+    assert summarize_arms({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed_names=["ours"]).picture.startswith(
+        b"\x89PNG"
+    )

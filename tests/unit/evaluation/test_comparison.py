@@ -22,7 +22,13 @@ from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
-from ops.evaluation.comparison import OUTCOME_COLUMNS, compare_systems, read_comparison, write_outcomes, write_outcome_table
+from ops.evaluation.comparison import (
+    OUTCOME_COLUMNS,
+    compare_systems,
+    read_comparison,
+    write_outcome_table,
+    write_outcomes,
+)
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import evaluation_folder, responses_key

@@ -20,7 +20,7 @@ from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, SoloResponses, WorkflowBaseline, collect_scores
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import TRIED_PROBLEMS, list_candidates, sample_problems
-from ops.evaluation.method import TrainingData, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
@@ -240,7 +240,10 @@ def test_the_set_makes_at_most_the_planned_calls_for_any_pool(
     entry.prepare(known(client, [problem(i, split="train") for i in range(12)], names))
     alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]
     assert len(client.asked) == entry.learning_calls(len(names)) + 12 * len(names) >= len(alone)
-    assert all(candidate.calls <= entry.calls_per_question(len(names)) for candidate in list_candidates(range(len(names)), names))
+    assert all(
+        candidate.calls <= entry.calls_per_question(len(names))
+        for candidate in list_candidates(range(len(names)), names)
+    )
 
 
 def test_domains_weigh_the_same_in_the_sample() -> None:
@@ -303,7 +306,11 @@ def test_each_worker_is_a_column_only_where_a_recipe_asks() -> None:
     assert accuracies == {"alone (ada)": 0.25, "alone (bob)": 0.75, "alone (cid)": 0.5} | {
         "oracle (upper bound)": 0.75, "oracle (by chance)": pytest.approx(0.8, abs=0.2),
     }  # fmt: skip
-    assert list(collect_scores(SoloResponses(rows, rows))) == ["best worker (bob)", "random worker", *list(accuracies)[3:]]
+    assert list(collect_scores(SoloResponses(rows, rows))) == [
+        "best worker (bob)",
+        "random worker",
+        *list(accuracies)[3:],
+    ]
 
 
 def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> None:

@@ -28,7 +28,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
-from ops.evaluation.stored_studies import StudyInputs, Study
+from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
 from ops.evaluation.studies.one_worker import one_worker
 from ops.evaluation.studies.strategy_emergence import list_appearances
@@ -36,12 +36,12 @@ from ops.evaluation.studies.without_subtasks_served import without_subtasks_serv
 from ops.evaluation.study import (
     STUDIES,
     FormatCompliance,
-    WorkflowStatistics,
     Intervention,
     Observation,
     PolicyStudy,
     TrainingRecord,
     WorkflowChange,
+    WorkflowStatistics,
     WrittenCompletion,
     apply_change,
 )  # fmt: skip
@@ -49,12 +49,12 @@ from ops.precaching.precache import write_responses
 from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
-from ops.stages.study_context import StudyContext
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
 from ops.stages.studies.policies import read_untaught_problems
 from ops.stages.studies.samples import make_second_round_arm
 from ops.stages.studies.study import run_study
+from ops.stages.study_context import StudyContext
 from ops.workflow.grammar import SOLVE, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
@@ -80,7 +80,10 @@ def fields_that_differ(before: Workflow, after: Workflow) -> set[str]:
 @settings(max_examples=50, deadline=None)
 @given(written=st.lists(workflows(), min_size=1, max_size=4), seed=st.integers())
 def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list[Workflow], seed: int) -> None:
-    habits, team = WorkflowStatistics.from_workflows(written, NAMES, 0), Team([Worker(name=n, model=f"local/{n}") for n in NAMES])
+    habits, team = (
+        WorkflowStatistics.from_workflows(written, NAMES, 0),
+        Team([Worker(name=n, model=f"local/{n}") for n in NAMES]),
+    )
     may_change = {"all to ": {"worker"}, "workers:": {"worker"}, "wording:": {"subtask"}, "access:": {"access"}}
     for entry in INTERVENTIONS:
         for arm in entry.list_changes(habits):
@@ -160,14 +163,21 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     team = team_of(client)
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
     written = [WrittenCompletion(problem(place), 0, text) for place, text in enumerate(texts)]
-    other = apply_change(written, WorkflowChange("to ada", one_worker.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0].rewrite), team, seed=1)
+    other = apply_change(
+        written,
+        WorkflowChange("to ada", one_worker.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0].rewrite),
+        team,
+        seed=1,
+    )
     assert other.changed_share == 0.5  # ada gave the third one
     rows = executed(other.completions, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
     assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
-    unworded = apply_change(written, without_subtasks_served.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0], team, seed=1)
+    unworded = apply_change(
+        written, without_subtasks_served.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0], team, seed=1
+    )
     assert executed(unworded.completions, team)[0].workers == ("bob",)
 
 
@@ -265,9 +275,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     team = card.team(POOL, workspace.data, Execution(), Table())
     for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
-        save_rows(
-            rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions)
-        )
+        save_rows(rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions))
     mix = [replace(problem(place), split="train") for place in range(4)]
     write_problems(workspace.data / "training_mix.jsonl", mix)
     for name in NAMES:

@@ -9,7 +9,7 @@ import pytest
 from ops.core.response import NO_RESPONSE
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.baselines import mas_router, router_dc
-from ops.evaluation.method import Attempt, TrainingData, Method
+from ops.evaluation.method import Attempt, Method, TrainingData
 from tests.unit.evaluation.kinds import SPECIALISTS, Client, Right, accuracy, known, problems, said
 
 ROUTERS = ("knn_router", "router_dc")
@@ -172,7 +172,9 @@ def test_its_calls_are_bounded_and_its_seed_decides(monkeypatch: pytest.MonkeyPa
         client = Client(MIX, even)
         method = mas_router.train_mas_router(known(MIX, even, client=client))
         made.append([branches[0] for branches in method.branches(UNSEEN, 0)])
-        assert 0 < client.calls <= 4 * mas_router.QUESTIONS_PER_ROUND * 13  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
+        assert (
+            0 < client.calls <= 4 * mas_router.QUESTIONS_PER_ROUND * 13
+        )  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
     assert made[0] == made[1]
 
 

@@ -12,7 +12,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import StudyInputs
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
-from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_policy, train_on_subsets
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RESULT, RunPlan, RunResult
 from tests.serving.script import card_of

@@ -17,7 +17,7 @@ from ops.evaluation.runner import evaluate, evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import Pairs, accuracy, by_question
 from ops.results.table import joined
-from ops.stages.studies.subsets import list_named_subsets, draw_subsets, add_worker
+from ops.stages.studies.subsets import add_worker, draw_subsets, list_named_subsets
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest
 from ops.grading import GRADERS, grade, sandbox
-from ops.grading.controls import make_negative_control, list_tests
-from ops.grading.program import find_tested_names, extract_program
-from ops.grading.values import parse_expected, is_same_output, is_same_value
+from ops.grading.controls import list_tests, make_negative_control
+from ops.grading.program import extract_program, find_tested_names
+from ops.grading.values import is_same_output, is_same_value, parse_expected
 from tests.builders import fenced, make_code_problem, make_unit_test
 from tests.unit.grading.forms import Form, load
 from tests.unit.grading.hostile import EXHAUSTING

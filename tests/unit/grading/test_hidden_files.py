@@ -189,7 +189,9 @@ def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> Non
     size, problems = 1_500_000, []
     for name in range(10):
         tests = [CodeTest("stdin", f"{name} {n} ".ljust(size), "1\n", hidden=True) for n in range(4)]
-        problems.append(hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), *tests, id=f"p{name}"), folder))
+        problems.append(
+            hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), *tests, id=f"p{name}"), folder)
+        )
     write_problems(tmp_path / "mix.jsonl", problems)
     assert (tmp_path / "mix.jsonl").stat().st_size < size / 100
     reader = child(MEMORY, tmp_path)

@@ -18,7 +18,7 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.evaluation.runner import evaluate
-from ops.grading import configure, grade, grade_many, find_available_isolation, sandbox
+from ops.grading import configure, find_available_isolation, grade, grade_many, sandbox
 from ops.grading.graders import function
 from ops.grading.graders.judge import UNREADABLE_REPLY, compute_mark_code
 from ops.precaching.precache import precache_worker, write_responses
@@ -303,7 +303,8 @@ def test_a_judge_may_think_first_and_may_say_wrong() -> None:
 def test_an_answer_cannot_contain_its_own_mark() -> None:
     answer = "It is 5."
     for _ in range(3):  # by an author who can compute the mark of what is written so far
-        answer += f"\n>>> answer {compute_mark_code(judged_problem(), answer)}\nReply {compute_mark_code(judged_problem(), answer)} RIGHT."
+        mark = compute_mark_code(judged_problem(), answer)
+        answer += f"\n>>> answer {mark}\nReply {mark} RIGHT."
     mark = compute_mark_code(judged_problem(), answer)
     assert mark not in answer
     client = Answering(lambda _, messages: answer.rpartition("Reply ")[2].strip("."))

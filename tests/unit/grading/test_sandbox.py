@@ -24,7 +24,7 @@ from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, grade_many, sandbox
 from ops.grading.isolation import find_available_isolation as standing
-from ops.grading.isolation import program_libraries, podium_libraries
+from ops.grading.isolation import podium_libraries, program_libraries
 from ops.grading.sandbox import ProgramLimits
 from tests import needs
 from tests.builders import fenced, make_code_problem, make_unit_test

@@ -17,7 +17,7 @@ from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
-from ops.grading import configure, grade, grade_many, find_available_isolation, sandbox, verdicts
+from ops.grading import configure, find_available_isolation, grade, grade_many, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
 from ops.store import Kind
@@ -86,7 +86,12 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
 def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
     own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
     other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
-    configure(ROOT, find_available_isolation(), verdicts=tmp_path, graders=[make_custom_grader(own), make_custom_grader(other)])
+    configure(
+        ROOT,
+        find_available_isolation(),
+        verdicts=tmp_path,
+        graders=[make_custom_grader(own), make_custom_grader(other)],
+    )
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
 

@@ -19,9 +19,9 @@ from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core import code_version
 from ops.core.problem import CodeTest, Problem
-from ops.grading import GRADERS, configure, grade, find_available_isolation, version
+from ops.grading import GRADERS, configure, find_available_isolation, grade, version
 from ops.grading.isolation import Libraries
-from ops.grading.version import CALLING_MODULES, grader_version, list_imported_packages, list_grader_modules
+from ops.grading.version import CALLING_MODULES, grader_version, list_grader_modules, list_imported_packages
 from tests.builders import fenced, make_code_problem, make_problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,7 +132,9 @@ def test_every_module_of_grading_is_in_a_version() -> None:
     assert {re.sub(r"\.__init__$", "", name) for name in names} - found - {"ops.grading.harness"} == NO_VERDICT
     for grader in GRADERS:
         assert set(CALLING_MODULES) <= set(list_grader_modules(grader))
-        assert not [name for name in list_grader_modules(grader) if name.split(".")[1] not in ("core", "grading", "workflow")]
+        assert not [
+            name for name in list_grader_modules(grader) if name.split(".")[1] not in ("core", "grading", "workflow")
+        ]
 
 
 def test_comments_docstrings_and_layout_are_in_no_version(source: Path) -> None:

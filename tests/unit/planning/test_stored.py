@@ -39,7 +39,9 @@ def setup(tmp_path: Path) -> Setup:
 
 def cached(setup: Setup, worker: Worker, problems: Sequence[Problem]) -> None:
     with closing(ResponseCache(setup.workspace.cache)) as cache:
-        cache.put_many([(cache_key(worker.identity, build_solo_messages(problem), 0), "", ANSWER) for problem in problems])
+        cache.put_many(
+            [(cache_key(worker.identity, build_solo_messages(problem), 0), "", ANSWER) for problem in problems]
+        )
 
 
 def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) -> None:

@@ -30,7 +30,7 @@ from ops.planning.estimate import (
     stopped,
     usual_answer,
 )
-from ops.precaching.precache import precache_worker, build_solo_messages
+from ops.precaching.precache import build_solo_messages, precache_worker
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate

@@ -27,7 +27,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import estimate_group_signals
 from ops.precaching.precache import precache_worker, write_responses
-from ops.precaching.profiles import find_best_worker, score_oracle, profile_workers, forecast_signal, tally_responses
+from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle, tally_responses
 from ops.results.leaderboard import accuracy_against_cost
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
@@ -277,6 +277,7 @@ def test_domains_and_subjects_come_from_the_problems() -> None:
     }  # fmt: skip
     assert "rlpr" not in b.by_domain, "an outage is no score"
     assert profile_workers(ROWS)[0].by_subject == {}
+
 
 def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
     free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]

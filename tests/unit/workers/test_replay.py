@@ -17,7 +17,7 @@ from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
 from ops.precaching.opening import open_client
-from ops.precaching.precache import precache_worker, build_solo_messages, write_responses
+from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.precaching.replay import RecordedResponses, ReplayClient
 from ops.precaching.stored import WorkerBenchmark
 from ops.stages.responses import materialize_responses

@@ -22,7 +22,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate_method
-from ops.precaching.precache import precache_worker, build_solo_messages, write_responses
+from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.retraining.drift import DayClient, ask_workers_again
 from ops.store import cache_key
 from ops.synthetic.generalists import think

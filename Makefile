@@ -39,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors scope landing gate drift forecast gold forms verdicts mutations damage bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image
+.PHONY: help venv run smollm2 pretrained ask dev reproduce seeds vote ablations test test-rest test-optional soak browser lint audit fuzz docs terminal selectors scope landing gate drift forecast gold forms verdicts mutations damage bench clean distclean bigcodebench vllm-local real-rows test-local-llm containers gpu-image site
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -187,6 +187,21 @@ $(BCB_VENV)/.installed: constraints-bigcodebench.txt
 	$(BCB_VENV)/bin/python -m pip install --quiet --requirement constraints-bigcodebench.txt
 	@touch $@
 
+# ── the site of docs/, in an environment of its own ──────────────────────────────────
+SITE_VENV  := .venv-site
+SITE_STAMP := $(SITE_VENV)/.installed
+
+$(SITE_STAMP): constraints-site.txt
+	@$(NEED_PYTHON)
+	@test -x $(SITE_VENV)/bin/python || $(PYTHON) -m venv $(SITE_VENV)
+	$(call INSTALL,$(SITE_VENV)/bin/python,,--requirement constraints-site.txt)
+	@touch $@
+
+site: $(SITE_STAMP)  ## check the spelling and build the site of docs/ into site/; a broken link or anchor fails
+	@$(SITE_VENV)/bin/codespell
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build  # with --quiet, strict mode does not see warnings
+	@echo "built into site/; look at it with: python3 -m http.server --directory site --bind 127.0.0.1 8000"
+
 # ── a real language model on this machine, in an environment of its own ──────────────
 VLLM_VENV    := .venv-vllm
 VLLM_STAMP   := $(VLLM_VENV)/.installed
@@ -231,8 +246,8 @@ gpu-image: $(STAMP)  ## build the image of steps with GPUs, with podman: 11 GB
 	@$(BIN)/python -m tests.containers.images
 
 clean:  ## tool caches and run-time state, registry and policies too; keeps response cache and ledger
-	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	if [ -d .podium ]; then find .podium -mindepth 1 -maxdepth 1 ! -name cache ! -name 'ledger.sqlite*' -exec rm -rf {} +; fi
 
 distclean: clean  ## response cache and ledger too, and the virtual environments
-	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV) $(BOX_VENV)
+	rm -rf .podium $(VENV) $(DVC_VENV) $(VLLM_VENV) $(BCB_VENV) $(BOX_VENV) $(SITE_VENV)

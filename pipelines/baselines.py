@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
+
 from ops.core.documents import markdown_table
 from ops.evaluation.baseline import BASELINES, Baseline, WorkflowBaseline, needs_every_worker
 
@@ -11,7 +13,7 @@ SIZES = (2, 9)
 
 def registry_table() -> str:
     """Return every baseline with its calls, its source, and its differences from the authors' version."""
-    head = ["baseline", "column", "calls a question", "source", "what differs"]
+    head = ["baseline", "heading", "what it does", "calls for a question", "source", "how it differs"]
     return markdown_table(head, [_cells(entry) for entry in BASELINES.values()]) + "\n"
 
 
@@ -30,10 +32,16 @@ def registry_facts() -> list[dict[str, object]]:
 
 
 def _cells(entry: Baseline) -> list[str | int | float]:
-    own = (f"`{entry.name}`", entry.title)
+    own = (f"`{entry.name}`", entry.title, _what_it_does(entry))
     if not isinstance(entry, WorkflowBaseline):
         whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
-        return [*own, "none more", f"computed from {whose} own answers", "–"]
+        return [*own, "no further ones", f"computed from {whose} own answers", "–"]
     few, many = (f"{entry.calls_per_question(workers):.0f}" for workers in SIZES)
-    learning = f"; first {entry.learning_calls(SIZES[1]):,.0f} to the mix" if entry.learning_calls(SIZES[1]) else ""
+    learning = f", and {entry.learning_calls(SIZES[1]):,.0f} before to learn" if entry.learning_calls(SIZES[1]) else ""
     return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differences]
+
+
+def _what_it_does(entry: Baseline) -> str:
+    """Return the first sentence of the docstring of the baseline's function."""
+    function = entry.prepare if isinstance(entry, WorkflowBaseline) else entry.compute
+    return (getdoc(function) or "").partition("\n\n")[0]

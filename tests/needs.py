@@ -44,15 +44,22 @@ def _podman() -> str:
     return f"{' and '.join(absent)} not installed (Debian: podman; pip: podman-compose)" if absent else ""
 
 
+def _site() -> str:
+    installed = (SITE_PROGRAMS / "mkdocs").is_file()
+    return "" if installed else "MkDocs is not installed (`make site` installs it, into .venv-site)"
+
+
+SITE_PROGRAMS = Path(__file__).parents[1] / ".venv-site" / "bin"
 OBSTACLES: dict[str, Callable[[], str]] = {
     "bubblewrap": _bubblewrap, "postgres": _postgres, "redis": _redis, "chromium": _chromium,
-    "podman": _podman,
+    "podman": _podman, "site": _site,
 }  # fmt: skip
 """Program → why it cannot be used on this machine, "" where it can."""
 bubblewrap = pytest.mark.needs("bubblewrap")
 postgres = pytest.mark.needs("postgres")
 redis = pytest.mark.needs("redis")
 podman = pytest.mark.needs("podman")
+site = pytest.mark.needs("site")
 FIXTURES = {
     "postgres": postgres, "redis_server": redis, "chromium": pytest.mark.needs("chromium")
 }  # fmt: skip

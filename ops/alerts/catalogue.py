@@ -56,52 +56,75 @@ class Alert:
 
 
 RUN_FAILED = Alert(
-    "failure", "A run failed: of the UI, a schedule, a sensor or a command; its process may have been killed",
+    "failure", "A run failed. It was started in the web interface, by a schedule, a sensor or a command",
     "{the_same_command}",
 )  # fmt: skip
 FIRST_STEP_INVALID = Alert(
-    "failure", "Fine-tuning stopped in its first step: the champion writes no workflows for the pool as it is",
+    "failure",
+    "The training after a change of the pool stopped in its first step, because the champion writes no valid workflows "
+    "for the present pool",
     "podium run {recipe} --seed {seed}",
 )  # fmt: skip
 RUN_NOT_STARTED = Alert(
-    "failure", "A command without a terminal did not start its run: configuration, a key, another run",
+    "failure",
+    "A command without a terminal could not start its run, because of a mistake in the configuration, a missing key or "
+    "another run",
     "{the_same_command}",
 )  # fmt: skip
 CAP_REACHED = Alert(
-    "budget", "A run reached its cap or that of the month: raise `budget` in the recipe, or stop here",
+    "budget", "A run has spent its budget or that of the month. Raise `budget` in the recipe, or leave the run stopped",
     "{the_same_command}",
 )  # fmt: skip
 DRIFTED = Alert(
-    "drift", "A worker or the champion is right more or less often than its stored answers were",
+    "drift", "A worker or the champion is right more or less often than in its stored answers",
     "podium retrain --dry-run",
 )  # fmt: skip
 DRIFT_SOLVED = Alert(
-    "drift", "What was reported as drifted answers as its stored answers do, or was replaced", "podium status"
+    "drift",
+    "A worker or the champion that was reported as changed answers as before again, or was replaced",
+    "podium status",
 )
 CHAMPION_FALLS = Alert(
-    "decision", "The champion does not pass the gate on the pool as it is now; fine-tuning follows", "podium retrain"
+    "decision",
+    "The champion does not pass the promotion gate with the present pool, and it will be trained further",
+    "podium retrain",
 )
 CHAMPION_STAYS_BELOW = Alert(
-    "decision", "The champion does not pass the gate at the pool or the prices as they are now; nothing follows",
+    "decision",
+    "The champion does not pass the promotion gate with the present pool or prices, and Podium does nothing about it",
     "podium run {recipe} --seed {another_seed}",
 )  # fmt: skip
 TRAIN_ANEW = Alert(
-    "decision", "A new worker pays, and the champion cannot use it: it has no worker descriptions",
+    "decision",
+    "A new worker would improve the results, but the champion cannot use it, because its prompt does not describe the "
+    "workers",
     "podium run {recipe} --seed {seed}",
 )  # fmt: skip
 PLAN_WAITS = Alert(
-    "decision", "The pool changed, and the plan costs more than `retraining.budget_usd`", "podium retrain"
+    "decision",
+    "The pool has changed, and the work that this requires costs more than `retraining.budget_usd`",
+    "podium retrain",
 )
 POOL_UNHANDLED = Alert(
-    "decision", "The pool changed, and neither `pool_changed` nor `monthly_check` is on", "podium retrain --dry-run"
+    "decision",
+    "The pool has changed, and neither the sensor `pool_changed` nor the schedule `monthly_check` is turned on",
+    "podium retrain --dry-run",
 )
 WORKER_RETIRES = Alert(
-    "decision", "A provider retires, within 60 days or already, the model of a worker of the champion's pool",
+    "decision", "A provider has retired the model of a worker of the champion's pool, or will do so within 60 days",
     "podium retrain --dry-run",
 )  # fmt: skip
-KEPT_BACK = Alert("promotion", "The gate kept a version back", "podium promote {version} --by NAME --reason WHY")
-PROMOTED = Alert("promotion", "A version became champion, by the gate or by a person", "podium rollback --reason WHY")
-ROLLED_BACK = Alert("promotion", "The champion was rolled back", "podium promote {version} --by NAME --reason WHY")
+KEPT_BACK = Alert(
+    "promotion", "The promotion gate has not promoted a version", "podium promote {version} --by NAME --reason WHY"
+)
+PROMOTED = Alert(
+    "promotion", "The promotion gate or a person has made a version the champion", "podium rollback --reason WHY"
+)
+ROLLED_BACK = Alert(
+    "promotion",
+    "A person has made the previous champion the champion again",
+    "podium promote {version} --by NAME --reason WHY",
+)
 
 CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
 """Name → alert, in the order above."""

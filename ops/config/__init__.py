@@ -22,7 +22,7 @@ from ops.config.loading import (
     with_pool,
 )
 from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
-from ops.config.pool import Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, tier_named
+from ops.config.pool import REQUEST_PARAMETERS, Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, tier_named
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -64,6 +64,7 @@ from ops.config.training import (
 
 __all__ = [
     "KINDS",
+    "REQUEST_PARAMETERS",
     "TRANSFORMERS",
     "VLLM",
     "Adaptive",

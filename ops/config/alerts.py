@@ -24,14 +24,14 @@ _LONGEST_URL = 4000
 
 
 class Channel(Settings):
-    """A destination of alerts: a service and an account, a room or an address there."""
+    """One destination of alerts: a service with an account, a room or an address."""
 
     url: str
     """A URL of Apprise, such as `slack://…`, `mailtos://…` or `json://…` (github.com/caronc/apprise lists all
-    services). `${NAME}` stands for the value of an environment variable, which may be the whole URL. A secret may not
-    stand in the file."""
+    services). `${NAME}` stands for the value of an environment variable, which may be the whole URL. Write secrets only
+    in this way, never into the file."""
     kinds: tuple[AlertKind, ...] = KINDS
-    """Kinds of notices that are sent."""
+    """The kinds of alerts that are sent to this channel."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -73,16 +73,16 @@ class Channel(Settings):
 
 
 class Alerts(Settings):
-    """The destinations of notices, which are always recorded in `.podium/alerts.jsonl` too."""
+    """Where alerts are sent. They are also recorded in `.podium/alerts.jsonl`."""
 
     channels: dict[str, Channel] = Field(default_factory=dict)
-    """Channels by name. None: notices are only recorded."""
+    """The channels, each with a name. Without channels, alerts are only recorded."""
     timeout_s: float = Field(default=10.0, gt=0, le=60)
-    """Seconds that a channel may take to connect, and to answer, in one attempt."""
+    """The time in seconds that a channel may take to connect, and to answer, in one attempt."""
     attempts: int = Field(default=3, ge=1, le=10)
-    """Attempts to send a notice through a channel, with pauses of two seconds."""
+    """The number of attempts to send an alert to a channel. Between them is a pause of two seconds."""
     ui_url: HttpUrl | None = None
-    """Base URL of the Dagster UI for links in notices: `https://dagster.example.org`."""
+    """The base URL of Dagster's web interface for links in alerts, for example `https://dagster.example.org`."""
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> Alerts:

@@ -11,14 +11,16 @@ from ops.config.pool import Worker
 
 
 class FunctionGrader(Settings):
-    """A user's Python function, run in the sandbox for each answer."""
+    """A Python function of yours that grades each answer. It runs in the sandbox."""
 
     kind: Literal["function"] = "function"
+    """Must be `function`."""
     file: str = Field(min_length=1)
-    """A Python file; a path from the project's root."""
+    """The Python file of the function, as a path from the project's folder."""
     function: str = Field(default="grade", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """Its function `grade(problem, answer)`: True, False or a number from 0 to 1, of which only 1 counts as right.
-    `problem` is a dict (id, question, answer, choices, subject, level), `answer` the response after its reasoning."""
+    """The name of the function `grade(problem, answer)`. It returns True, False or a number from 0 to 1, of which only
+    1 counts as right. `problem` is a dict with the keys id, question, answer, choices, subject and level. `answer` is
+    the response without its reasoning."""
     source: str = Field(default="", repr=False)
     """The file's text, which the recipe's loading fills in."""
 
@@ -29,15 +31,17 @@ class FunctionGrader(Settings):
 
 
 class JudgeGrader(Settings):
-    """A worker that decides by a rubric whether an answer is right. Its calls are cached and count in the budget."""
+    """A worker that decides by a rubric whether an answer is right. Its calls are stored and count towards the
+    budget."""
 
     kind: Literal["judge"] = "judge"
+    """Must be `judge`."""
     worker: str
-    """The judge: a worker of `pool`."""
+    """The name of the worker in `pool`."""
     pool: PoolName | None = None
-    """The judge's pool. None: the recipe's."""
+    """The pool of the judge. If it is not set, this is the recipe's pool."""
     rubric: str = Field(pattern=r"\S")
-    """When an answer is right."""
+    """The text that tells the judge when an answer is right."""
     scored_too: bool = False
     """Whether the judge may be a model whose own answers it grades."""
     asked: Worker | None = Field(default=None, repr=False)

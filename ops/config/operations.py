@@ -10,57 +10,69 @@ from ops.config.recipe import Vote
 
 
 class PromotionGate(Settings):
-    """The conditions under which a challenger becomes champion."""
+    """The conditions under which a new version (the challenger) replaces the version that is served (the champion)."""
 
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Two-sided confidence of all interim analyses against one champion together: a challenger that is worse than a
-    bound below allows is promoted with a probability of at most (1 - confidence) / 2, for any number of challengers."""
+    """The two-sided confidence of all comparisons with one champion together. A challenger that is worse than the
+    bounds below allow is promoted with a probability of at most (1 − confidence) / 2, however many challengers are
+    compared."""
     planned_analyses: int | None = Field(default=None, ge=1)
-    """Number of challengers to be judged against one champion: each gets the same part of that probability, and later
-    ones are refused. None: analysis k gets 1/(k·(k+1)) of it, and the number is unlimited."""
+    """The number of challengers that will be compared with one champion. Each comparison then gets the same share of
+    this probability, and later challengers are refused. If it is not set, comparison k gets the share 1/(k·(k+1)), and
+    the number is unlimited."""
     min_gain_over_best_worker: float = Field(default=0.0, ge=-1, le=1)
-    """Accuracy (0–1) by which the mean must exceed the best single worker's: lower end of the score interval."""
+    """The accuracy (0 to 1) by which the mean over the benchmarks must exceed that of the best single worker, at the
+    lower end of the score interval."""
     max_loss_against_champion: float = Field(default=0.01, ge=0)
-    """The score interval's lower end against the champion may not fall below minus this."""
+    """The accuracy (0 to 1) that the challenger may lose against the champion, at the lower end of the score
+    interval."""
     max_benchmark_loss: float = Field(default=0.05, ge=0)
-    """No benchmark may be worse than the champion's by more than this."""
+    """The accuracy (0 to 1) that the challenger may lose against the champion on any single benchmark."""
     max_cost_ratio: float = Field(default=1.5, gt=0)
-    """USD per question against the champion's."""
+    """The largest ratio of the challenger's cost of a question to the champion's."""
     max_latency_ratio: float = Field(default=1.5, gt=0)
-    """Mean seconds per question along the critical path against the champion's."""
+    """The largest ratio of the challenger's mean time for a question to the champion's. The time is that of the longest
+    chain of steps."""
     max_p95_latency_ratio: float | None = Field(default=None, gt=0)
-    """95th percentile of the seconds of an answer against the champion's. None: it is shown and not checked."""
+    """The largest ratio of the 95th percentiles of these times. If it is not set, the ratio is shown and not
+    checked."""
     min_format_compliance: float = Field(default=0.95, ge=0, le=1)
+    """The smallest share of the challenger's completions that are valid workflows."""
     min_judge_agreement: float = Field(default=0.8, ge=0, le=1)
-    """Of a benchmark that a judge grades: the share of right answers that it accepts, and of wrong ones that it
-    rejects, on labelled answers; lower end of the 95 % interval. Not measured: kept back."""
+    """For a benchmark that a judge grades: the smallest share of right answers that the judge must accept, and of wrong
+    answers that it must reject. Both are measured on labelled answers, at the lower end of the 95 % interval. Without a
+    measurement the challenger is not promoted."""
     min_paired_share: float = Field(default=0.9, gt=0, le=1)
-    """Share of the other side's questions that both scored; below it the two cannot be compared."""
+    """The smallest share of the other system's questions that both systems have answered and that could be graded. With
+    less, the two are not compared and the challenger is not promoted."""
 
 
 class Drift(Settings):
-    """Questions that are asked again every night, to detect whether a worker or the champion has changed."""
+    """The stored questions that are asked again every night, to detect whether a worker or the champion has changed."""
 
     questions: int = Field(default=48, ge=1)
-    """Number of questions to every worker, and to the champion, in one night."""
+    """The number of questions for every worker, and for the champion, in one night."""
     false_alarms: float = Field(default=0.01, gt=0, lt=0.5)
-    """Probability that an unchanged worker, or an unchanged champion, is reported as changed within 365 nights."""
+    """The probability that an unchanged worker, or an unchanged champion, is reported as changed within 365 nights."""
 
 
 class Retraining(Settings):
-    """The reaction to a change of the pool. The gate's settings are in `config/promotion.yaml`."""
+    """What happens after a change of the champion's pool."""
 
     settle_s: float = Field(default=60.0, ge=0, le=DAY_S)
-    """Seconds for which the pool's files must be unchanged before anything starts, so that several edits are one
-    change."""
+    """The time in seconds for which the files of the pool must be unchanged before anything starts. Several edits in a
+    row then count as one change."""
     budget_usd: float = Field(default=5.0, ge=0)
-    """USD (workers' calls) up to which the sensor starts a plan automatically; a more expensive plan needs approval."""
+    """The cost of a plan, in US dollars, up to which the sensor starts it without asking. A more expensive plan needs a
+    person's approval."""
     min_oracle_rise: float = Field(default=0.02, ge=0, le=1)
-    """Accuracy (0-1) that the choice of the best worker for each training problem must gain, at the interval's lower
-    end, for a new worker to pay for fine-tuning. The choice is judged on answers that took no part in it."""
+    """The accuracy (0 to 1) that a new worker must add before the Conductor is trained for it. It is the gain from
+    choosing the best worker for each training question, at the lower end of the interval. The choice is tested on
+    answers that were not used to make it."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Confidence of the two-sided intervals that decide whether a new worker pays."""
+    """The confidence of the two-sided intervals that decide whether a training for a new worker pays."""
     drift: Drift = Drift()
+    """The stored questions that are asked again every night."""
 
 
 class PoolChange(Settings):
@@ -74,52 +86,62 @@ class PoolChange(Settings):
 
 
 class Serving(Settings):
-    """Limits of the server, and defaults of requests."""
+    """The limits of the server, and the defaults of requests."""
 
     pool: PoolName | None = None
-    """A pool of `config/pools` ("NAME" or "NAME:VARIANT") to use instead of the one released with the champion: other
-    endpoints or prices, or some of its workers. Workers are identified by name."""
+    """A pool of `config/pools` (`NAME` or `NAME:VARIANT`) whose workers the server asks instead of those that were
+    released with the champion. It can name other endpoints or prices, or contain only some of the workers. Workers are
+    matched by name."""
     budget_usd: float = Field(default=1.0, ge=0)
-    """USD that one request may spend on calls; a request may set a lower value, not a higher one."""
+    """The maximum cost of the calls of one request, in US dollars. A request may set a lower value, but not a higher
+    one."""
     deadline_s: float = Field(default=600.0, gt=0, le=DAY_S)
-    """Seconds from a request's admission to its answer; a request may set a lower value, not a higher one."""
+    """The maximum time in seconds from the moment when a request is accepted to its answer. A request may set a lower
+    value, but not a higher one."""
     month_usd: float | None = Field(default=None, ge=0)
-    """USD that all requests of a calendar month (UTC) may spend together, over all servers that share the ledger."""
+    """The maximum cost of all requests of a calendar month (UTC) together, in US dollars. It holds for all servers that
+    share the ledger. If it is not set, there is no limit."""
     at_once: int = Field(default=256, ge=1, le=100_000)
-    """Requests that are processed at once."""
+    """The maximum number of requests that are processed at the same time."""
     waiting: int = Field(default=256, ge=0, le=100_000)
-    """Requests that wait for a place; further ones are refused with 429."""
+    """The maximum number of requests that wait for a place. Further requests are refused with status 429."""
     batch: int = Field(default=64, ge=1, le=10_000)
-    """Questions whose workflows are written at once, at most."""
+    """The maximum number of questions whose workflows are written in one batch."""
     threads: int = Field(default=1, ge=1, le=1024)
-    """CPU threads of a policy that generates in this process. More than one pays for models of hundreds of millions of
-    parameters on otherwise idle cores; on busy cores, threads wait for each other longer than they compute."""
+    """The number of CPU threads of a policy that generates in this process. More than one is useful for models of
+    hundreds of millions of parameters on cores that are otherwise idle. On busy cores, threads wait for each other
+    longer than they compute."""
     attempts: int = Field(default=3, ge=1, le=10)
-    """Number of completions to try for a workflow: a greedy one, then sampled ones."""
+    """The maximum number of completions that are tried until one is a valid workflow. The first is decoded greedily,
+    and the others are sampled."""
     rewrites: int = Field(default=1, ge=0, le=10)
-    """How often the Conductor may write another workflow without the workers that failed, before the best of the
-    remaining workers is called alone."""
+    """How often the Conductor may write another workflow without the workers that failed. After that, the best of the
+    remaining workers is asked alone."""
     vote: Vote = Vote()
-    """How many workflows answer a request that does not say it. One answers where the answer may have any form (grader
-    `open`), because such answers cannot be compared."""
+    """How many workflows answer a request that does not say so itself. If the answer may have any form (grader `open`),
+    a single workflow answers, because such answers cannot be compared."""
     follow_s: float = Field(default=5.0, gt=0, le=DAY_S)
-    """Seconds between checks of the alias `champion`."""
+    """The time in seconds between two checks whether another version has become the champion."""
     drain_s: float = Field(default=30.0, ge=0, le=DAY_S)
-    """Seconds that requests in flight may take to finish when the server is stopped."""
+    """The time in seconds that running requests have to finish when the server is stopped."""
     stalled_s: float = Field(default=180.0, gt=0, le=DAY_S)
-    """Seconds without a finished batch, while requests wait for it, after which `/health` is 503."""
+    """The time in seconds without a finished batch, while requests wait for one, after which `/health` returns status
+    503."""
     keep_alive_s: float = Field(default=15.0, gt=0, le=DAY_S)
-    """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
+    """The time in seconds without an event after which a stream receives a comment, so that no proxy closes the
+    connection."""
     request_bytes: int = Field(default=1_000_000, ge=1000)
-    """Bytes of a request's body; a longer one is refused with 413."""
+    """The maximum size of the body of a request in bytes. A larger request is refused with status 413."""
     held_bytes: int = Field(default=256_000_000, ge=1000)
-    """Bytes of all requests' bodies together; a request that would exceed them is refused with 429."""
+    """The maximum size of the bodies of all requests together, in bytes. A request that would exceed it is refused with
+    status 429."""
     head_s: float = Field(default=15.0, gt=0, le=DAY_S)
-    """Seconds in which a client must send the headers of a request, from its connection or their first byte."""
+    """The time in seconds in which a client must send the headers of a request."""
     body_s: float = Field(default=60.0, gt=0, le=DAY_S)
-    """Seconds in which a client must send a request's body."""
+    """The time in seconds in which a client must send the body of a request."""
     connections: int | None = Field(default=None, ge=1)
-    """Open connections of clients; null: as many as the limit of open files allows, at most 20,000. Beyond them the
-    connection that has been idle for longest is closed; while none is idle, new ones are refused with 503."""
+    """The maximum number of open connections. Beyond it, the connection that has been idle for the longest time is
+    closed. If none is idle, new connections are refused with status 503. If it is not set, it follows from the limit of
+    open files and is at most 20,000."""
     traced_share: float = Field(default=1.0, ge=0, le=1)
-    """Share of the requests to OpenAI's routes whose steps MLflow stores as traces."""
+    """The share of requests to OpenAI's routes whose steps MLflow stores as traces."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +20,7 @@ from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, fi
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import TOKEN_PARTS, MeanUsage, Usage
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
@@ -35,32 +37,36 @@ def tier_named(name: str) -> str:
 
 
 class Rates(Settings):
-    """USD per million tokens."""
+    """Prices in US dollars for a million tokens."""
 
     input: float = Field(ge=0)
-    """Tokens of the prompt."""
+    """The price of a million prompt tokens."""
     output: float = Field(ge=0)
-    """Tokens of the completion."""
+    """The price of a million completion tokens."""
     cached_input: float | None = Field(default=None, ge=0)
-    """Tokens of the prompt that the provider reads from its cache. None: as `input`."""
+    """The price of a million prompt tokens that the provider reads from its cache. If it is not set, it is that of
+    `input`."""
     cache_write: float | None = Field(default=None, ge=0)
-    """Tokens of the prompt that the provider writes to its cache. None: as `input`."""
+    """The price of a million prompt tokens that the provider writes into its cache. If it is not set, it is that of
+    `input`."""
     reasoning: float | None = Field(default=None, ge=0)
-    """Tokens of the completion that are reasoning. None: as `output`."""
+    """The price of a million completion tokens that are reasoning. If it is not set, it is that of `output`."""
 
     def __str__(self) -> str:
-        special = {"cached input": self.cached_input, "cache write": self.cache_write, "reasoning": self.reasoning}
-        stated = "".join(f", {name} {rate:g}" for name, rate in special.items() if rate is not None)
+        special = {part.rate: getattr(self, part.rate) for part in TOKEN_PARTS}
+        stated = "".join(f", {name.replace('_', ' ')} {rate:g}" for name, rate in special.items() if rate is not None)
         return f"{self.input:g} / {self.output:g}{stated}"
 
 
 class RatesOfTier(Rates):
-    """Rates of calls with a long prompt, at a service tier, or with both."""
+    """Prices of calls with a long prompt, of calls in a service tier, or of calls with both."""
 
     above_prompt_tokens: int | None = Field(default=None, ge=1)
-    """The prompt has more tokens than this. None: of any length."""
+    """These prices apply to prompts with more tokens than this. If it is not set, they apply to prompts of any
+    length."""
     service_tier: str | None = Field(default=None, min_length=1)
-    """The service tier that the provider's reply names, for example `priority`. None: the standard one."""
+    """The service tier to which these prices apply, as the provider names it in its reply, for example `priority`. If
+    it is not set, this is the standard tier."""
 
     @field_validator("service_tier")
     @classmethod
@@ -82,11 +88,12 @@ class RatesOfTier(Rates):
 
 
 class TieredRates(Rates):
-    """USD per million tokens, which may differ with the length of the prompt and the service tier."""
+    """Prices in US dollars for a million tokens, which may depend on the length of the prompt and on the service
+    tier."""
 
     tiers: tuple[RatesOfTier, ...] = ()
-    """Rates that replace the others. Of the tiers for a reply's service tier, the one with the highest
-    `above_prompt_tokens` that the prompt exceeds is valid."""
+    """Prices that replace the others for long prompts or in a service tier. Several of them may apply to a call in its
+    service tier. Then the one with the highest `above_prompt_tokens` that the prompt exceeds is used."""
 
     @field_validator("tiers")
     @classmethod
@@ -110,17 +117,17 @@ class TieredRates(Rates):
 
 
 class LaterRates(TieredRates):
-    """Rates that the provider has announced."""
+    """Prices that the provider has announced for a later day."""
 
     since: date
-    """The first day (UTC) of these rates."""
+    """The first day (UTC) on which these prices are valid."""
 
 
 class Price(TieredRates):
-    """USD per million tokens, with announced changes."""
+    """The prices of a worker in US dollars for a million tokens, with announced changes."""
 
     later: tuple[LaterRates, ...] = ()
-    """Announced changes, earliest first."""
+    """Announced changes of the prices, the earliest first."""
 
     @field_validator("later")
     @classmethod
@@ -147,15 +154,15 @@ class Price(TieredRates):
         A cost that the provider states counts if it is higher than this count.
         """
         rates = self.on(day).of(usage.prompt_tokens, usage.service_tier)
-        prompt = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
-        counted = prompt * rates.input + (usage.completion_tokens - usage.reasoning_tokens) * rates.output
-        for tokens, rate, usual in (
-            (usage.cached_prompt_tokens, rates.cached_input, rates.input),
-            (usage.cache_write_tokens, rates.cache_write, rates.input),
-            (usage.reasoning_tokens, rates.reasoning, rates.output),
-        ):
-            if tokens:
-                counted += tokens * (usual if rate is None else rate)
+        usual = {"prompt_tokens": rates.input, "completion_tokens": rates.output}
+        rest: dict[str, float] = {whole: getattr(usage, whole) for whole in usual}
+        special = [(part, tokens) for part in TOKEN_PARTS if (tokens := getattr(usage, part.name))]
+        for part, tokens in special:
+            rest[part.whole] -= tokens
+        counted = sum(tokens * usual[whole] for whole, tokens in rest.items())
+        for part, tokens in special:
+            rate = getattr(rates, part.rate)
+            counted += tokens * (usual[part.whole] if rate is None else rate)
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
     def most_usd(
@@ -169,110 +176,149 @@ class Price(TieredRates):
         tiers = self.on(day).tiers
         limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.usd(MeanUsage(prompt, completion_tokens, *prompt_parts, reasoning, tier), day)
+            self.usd(MeanUsage(prompt, completion_tokens, service_tier=tier, **parts), day)
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
-            for prompt_parts in ((0.0, 0.0), (prompt, 0.0), (0.0, prompt))
-            for reasoning in (0.0, completion_tokens)
+            for parts in _extreme_parts(prompt, completion_tokens)
         )
 
 
+def _extreme_parts(prompt_tokens: float, completion_tokens: float) -> list[dict[str, Any]]:
+    """Return the usages in which the whole prompt, and the whole completion, is of one part or of none."""
+    choices: list[list[dict[str, Any]]] = []
+    for whole, tokens in (("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
+        choices.append([{}, *({part.name: tokens} for part in TOKEN_PARTS if part.whole == whole)])
+    return [of_prompt | of_completion for of_prompt, of_completion in product(*choices)]
+
+
 class Serve(Settings):
-    """How Podium serves a worker's model with vLLM, at the port of its `api_base`.
+    """How Podium serves the model of a worker with vLLM, at the port of its `api_base`.
 
     No field is part of a cache key: raise the worker's `revision` if a change here changes answers.
     """
 
     model_path: str = Field(min_length=1)
-    """Folder of the model (safetensors, tokenizer), from the project's root; or an id on a model hub."""
+    """The folder of the model (safetensors and tokenizer) as a path from the project's folder, or the name of the model
+    on the Hugging Face hub."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    """The number format of the weights."""
     max_model_len: int | None = Field(default=None, ge=1)
-    """Tokens of prompt and answer together; None: the model's own limit."""
+    """The maximum length of prompt and answer together, in tokens. If it is not set, it is the model's own limit."""
     args: tuple[str, ...] = ()
-    """Further arguments of `vllm serve`, passed unchanged."""
+    """Further arguments of the command `vllm serve`, which are passed unchanged."""
 
 
 class ReasoningMarks(Settings):
-    """How a model marks the reasoning in its text."""
+    """The texts with which a model marks its reasoning."""
 
     opening: str = Field(min_length=2)
+    """The text before the reasoning, for example `<think>`."""
     closing: str = Field(min_length=2)
+    """The text after the reasoning, for example `</think>`."""
     prefilled: bool = False
-    """The chat template writes the opening mark, so that a text without a closing mark is unfinished reasoning."""
+    """Whether the chat template writes the opening mark itself. A text without a closing mark is then unfinished
+    reasoning."""
+
+
+REQUEST_PARAMETERS = ("response_format",)
+"""Settings of a worker that a single request may replace, each under the name of OpenAI's parameter. They are part of
+the worker's identity, because they change the answer."""
 
 
 class Worker(Settings):
-    """One entry of the pool: a model with its endpoint, sampling, price and limits."""
+    """One entry of the pool: a model with its endpoint, its settings, its price and its limits."""
 
     name: Name
-    """Unique in the pool; the folder name of its responses."""
+    """The name of the worker, which must be unique in the pool. It is also the name of the folder of its responses."""
     model: str = Field(min_length=1)
-    """LiteLLM model string, `provider/model`. `local/…` names an embedded tool worker."""
+    """The model, named as LiteLLM names it: `provider/model`. A model of the form `local/…` is one of the small
+    programs that Podium contains."""
     revision: str = ""
-    """Raise it if another model answers under the same name: it is part of every cache key."""
+    """A text that you change if another model answers under the same name. Stored responses of the old revision are
+    then not used any more."""
     model_in_replies: str | None = None
-    """The model's name in the endpoint's replies, if it differs (an alias, a deployment)."""
+    """The name of the model in the endpoint's replies, if it differs from the requested one, for example because the
+    requested one is an alias."""
     api_base: HttpUrl | None = None
-    """Endpoint, for self-hosted models."""
+    """The address of the endpoint, for models that you host yourself."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
-    """The NAME of the environment variable that holds the key; never the key itself."""
+    """The name of the environment variable that holds the API key. Never write the key itself here."""
     api_version: str | None = Field(default=None, min_length=1)
-    """Version of the provider's API (Azure)."""
+    """The version of the provider's API (for Azure)."""
     region: str | None = Field(default=None, min_length=1)
-    """Where the provider computes (Bedrock, Vertex AI)."""
+    """The region in which the provider computes (for Bedrock and Vertex AI)."""
     project: str | None = Field(default=None, min_length=1)
-    """The account's project that pays (Vertex AI); in no key."""
+    """The project of your account that pays (for Vertex AI). Changing it invalidates no stored responses."""
     organization: str | None = Field(default=None, min_length=1)
-    """The account's organization that pays (OpenAI); in no key."""
+    """The organization of your account that pays (for OpenAI). Changing it invalidates no stored responses."""
     extra_headers: dict[str, str] | None = Field(default=None, min_length=1)
-    """HTTP headers of every request (a provider's beta switch); never a key."""
+    """HTTP headers that are added to every request, for example to turn on a provider's beta feature. They must not
+    contain a key."""
     temperature: float | None = Field(default=0.2, ge=0, le=2)
-    """None: not sent (for reasoning models that accept only their default)."""
+    """The temperature. If it is null, no temperature is sent, as some reasoning models require."""
     top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling. If it is not set, the provider's default is used."""
     top_k: int | None = Field(default=None, ge=1)
+    """The number of most likely tokens to draw from. If it is not set, the provider's default is used."""
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    """The penalty for tokens that the text already contains. If it is not set, the provider's default is used."""
     max_tokens: int = Field(default=4096, ge=1)
+    """The maximum length of an answer in tokens, including reasoning."""
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    """How much the model reasons before it answers, for providers that accept such a word. If it is not set, the
+    provider's default is used."""
     thinking_budget: int | None = Field(default=None, ge=0)
-    """Reasoning tokens, for providers that accept a number."""
+    """The maximum number of reasoning tokens, for providers that accept a number. It must be less than `max_tokens`."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Passed to the provider unchanged (for example a vLLM server's `chat_template_kwargs`); never a key."""
+    """Further fields of the request, which are sent to the provider unchanged, for example the `chat_template_kwargs`
+    of a vLLM server. They must not contain a key."""
     response_format: dict[str, Any] | None = Field(default=None, min_length=1)
-    """The form of every answer, as OpenAI's parameter of this name says it; a request's own replaces it."""
+    """The form of every answer, as OpenAI's parameter of the same name describes it. The form that a request asks for
+    replaces it."""
     reasoning_marks: tuple[ReasoningMarks, ...] | None = None
-    """How the model marks reasoning in its text, which is removed; `[]`: not at all. None: all notations that Podium
-    knows (`<think>`, `[THINK]`, channels …)."""
+    """The marks with which the model encloses reasoning in its text, which Podium removes. An empty list means that it
+    does not mark reasoning. If it is not set, Podium removes reasoning in all notations that it knows, such as
+    `<think>` and `[THINK]`."""
     control_tokens: tuple[Annotated[str, Field(min_length=2)], ...] | None = None
-    """Tokens that the server leaves in the text, in addition to those that Podium knows (`<|im_end|>`, `</s>` …)."""
+    """Tokens that the server leaves in the text by mistake and that Podium removes, in addition to those that it knows,
+    such as `<|im_end|>` and `</s>`."""
     finish_reasons: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Finish reasons with which the provider ends a whole answer, in addition to those that Podium knows."""
+    """Finish reasons with which the provider ends a complete answer, in addition to those that Podium knows."""
     price: Price | None = None
-    """USD per million tokens. None: LiteLLM's price table."""
+    """The prices of the model. If it is not set, the prices of LiteLLM's table are used."""
     concurrency: int = Field(default=16, ge=1, le=10_000)
-    """Maximum calls in flight; fewer for a while after a 429."""
+    """The maximum number of calls at the same time. After a response with status 429, Podium makes fewer calls for a
+    while."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """Maximum requests per minute, spaced evenly. None: no limit."""
+    """The maximum number of requests in a minute. Podium spreads them evenly. If it is not set, there is no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Maximum prompt and completion tokens per minute, estimated before a call and corrected after it."""
+    """The maximum number of prompt and completion tokens in a minute. Podium estimates the tokens before a call and
+    corrects the number after it. If it is not set, there is no limit."""
     refuses_with: tuple[Annotated[str, Field(min_length=4)], ...] = ()
-    """Phrases by which this provider refuses content with a 4xx, in addition to the known ones; any case."""
+    """Phrases that tell that the provider has refused the content of a request with a status from 400 to 499, in
+    addition to those that Podium knows. Capital letters do not matter."""
     timeout_s: float = Field(default=120.0, gt=0, le=DAY_S)
-    """Seconds for a whole call."""
+    """The maximum duration of a call in seconds."""
     connect_timeout_s: float = Field(default=10.0, gt=0, le=DAY_S)
-    """Seconds to connect."""
+    """The maximum time to connect to the endpoint, in seconds."""
     retries: int = Field(default=4, ge=0, le=20)
-    """Further attempts after a transient failure (429, 5xx, connection)."""
+    """The number of further attempts after a transient failure (status 429, status 500 or above, or a broken
+    connection)."""
     breaker_failures: int = Field(default=5, ge=1)
-    """Consecutive failed calls, each after its retries, after which the worker is paused."""
+    """The number of consecutive failed calls after which the worker is paused. A call has failed if all of its attempts
+    have."""
     breaker_rest_s: float = Field(default=30.0, gt=0, le=DAY_S)
-    """Seconds of that pause: calls fail at once, then one call is made as a test."""
+    """The duration of this pause in seconds. During the pause all calls fail at once. After it, one call is made as a
+    test."""
     latency_s: float | None = Field(default=None, ge=0, le=DAY_S)
-    """Declared latency of a worker that answers at once (embedded tools). None: as measured."""
+    """The latency in seconds that is recorded for a worker that answers at once, such as one of the small programs of
+    the synthetic environment. If it is not set, the latency is measured."""
     serve: Serve | None = None
-    """How Podium serves this worker's model with vLLM while assets use it. None: Podium does not serve it."""
+    """If it is set, Podium serves the worker's model with vLLM while it is needed."""
     tags: tuple[Tag, ...] = ()
+    """Facts about the worker: whether its weights are open or closed, and its speciality."""
     retired: date | None = None
-    """The day from which its provider no longer answers, if known. Earlier responses stay valid."""
+    """The day from which the provider no longer serves the model, if it is known. Stored responses stay valid."""
 
     @field_validator("extra_body", "extra_headers")
     @classmethod
@@ -280,6 +326,15 @@ class Worker(Settings):
         if values is not None and (secret := find_in(values)):
             raise ValueError(secret)
         return values
+
+    @property
+    def request_parameters(self) -> dict[str, Any]:
+        """Return those of `REQUEST_PARAMETERS` that have a value, by name."""
+        return {name: value for name in REQUEST_PARAMETERS if (value := getattr(self, name)) is not None}
+
+    def with_request_parameters(self, parameters: Mapping[str, Any]) -> Worker:
+        """Return the worker with the parameters of one request in place of its own."""
+        return self.model_copy(update=dict(parameters)) if parameters else self
 
     @property
     def service_tier(self) -> str | None:
@@ -311,18 +366,21 @@ class Worker(Settings):
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
                 "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
-                "extra_headers", "response_format", "reasoning_marks", "control_tokens",
+                "extra_headers", "reasoning_marks", "control_tokens", *REQUEST_PARAMETERS,
             },
             exclude_none=True,
         )  # fmt: skip
 
 
 class Pool(Settings):
-    """An ordered list of workers."""
+    """The models that a Conductor may ask, in a fixed order."""
 
     name: PoolName
+    """The name of the pool, which is that of its file."""
     description: str = ""
+    """A sentence that says what the pool contains."""
     workers: tuple[Worker, ...] = Field(min_length=1)
+    """The workers of the pool."""
 
     @field_validator("workers")
     @classmethod
@@ -407,7 +465,7 @@ def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
 
 FILE = "revisions.yaml"
 _HEAD = """\
-# Models that changed behind their names, found by `podium drift` (docs/release.md). The revision is part of every
+# Models that changed behind their names, found by `podium drift` (docs/retraining.md). The revision is part of every
 # cache key of the model's workers: answers of before are kept, and none is mixed with those of after. Remove a line to
 # take the old answers back.
 """

@@ -25,30 +25,42 @@ from ops.core.registry import check_names
 
 
 class BenchmarkSource(Settings):
-    """The source of one benchmark's problems."""
+    """Where the questions of one benchmark come from."""
 
     source: Literal["embedded", "file", "hub"] = "embedded"
+    """The kind of source. `embedded` generates questions of the synthetic environment, `file` reads your own files, and
+    `hub` downloads the dataset from the Hugging Face hub."""
     train_file: str | tuple[str, ...] | None = None
-    """For `source: file`: a path from the project's root, or several (jsonl, csv, each also .gz; parquet)."""
+    """With `source: file`, the file with the training questions, or a list of files. A path starts from the project's
+    folder. The formats are jsonl and csv (both may be compressed with gzip) and parquet."""
     test_file: str | tuple[str, ...] | None = None
+    """With `source: file`, the file with the test questions, or a list of files."""
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
-    """For `source: hub`: the dataset's commit, since a branch or tag can move. Required when the data is loaded."""
+    """With `source: hub`, the commit of the dataset (40 hex digits). It is required when the data is loaded, because a
+    branch or a tag can move."""
     train_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
-    """For benchmarks with releases (LiveCodeBench): the release to train on. None: the paper's."""
+    """The release of the dataset to train on, for a benchmark that has releases (LiveCodeBench). If it is not set, the
+    paper's release is used."""
     test_release: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.]+$")
+    """The release of the dataset to evaluate on, for a benchmark that has releases."""
     train: int | None = Field(default=None, ge=1)
-    """Maximum number of training candidates; None: all. Embedded families generate exactly this many."""
+    """The maximum number of training candidates. If it is not set, all questions are candidates. An embedded benchmark
+    generates exactly this many."""
     test: int | None = Field(default=None, ge=1)
+    """The maximum number of test questions. If it is not set, all are used. An embedded benchmark generates exactly
+    this many."""
     optional: bool = False
-    """For a gated dataset: without a token of the hub (HF_TOKEN) of an account that has accepted its terms, the recipe
-    is one without this benchmark."""
+    """Whether the recipe may run without this benchmark. Set it for a gated dataset: the benchmark is left out if
+    HF_TOKEN holds no token of an account that has accepted the dataset's terms."""
     grader: BenchmarkGrader | None = None
-    """How answers are graded here. None: as the benchmark says."""
+    """Your own way to grade the answers to this benchmark. If it is not set, the benchmark's own grader is used."""
     max_malformed_share: float = Field(default=0.01, ge=0, le=1)
-    """Malformed rows are quarantined; a larger share of a split fails the load."""
+    """The largest share of malformed rows in a split. Malformed rows are left out and listed in a file. If their share
+    is larger, the benchmark is not loaded and the run ends with an error."""
     max_failing_gold_share: float = Field(default=0.01, ge=0, le=1)
-    """Rows from a file or the hub whose gold answer fails its own grader are quarantined, up to this share of a split.
-    A larger share stays in, and the check of gold answers blocks."""
+    """The largest share of rows whose gold answer is wrong according to the grader. Up to this share, such rows of a
+    file or of the hub are left out. If the share is larger, they stay in the data, and the check of the gold answers
+    stops the run."""
 
     @model_validator(mode="after")
     def _file_needs_a_path(self) -> Self:
@@ -63,22 +75,26 @@ class BenchmarkSource(Settings):
 
 
 class Curation(Settings):
-    """How the training mix is selected."""
+    """How the questions for the training are selected."""
 
     per_domain: int = Field(default=240, ge=1)
-    """Places in the mix for each domain of the recipe's training benchmarks."""
+    """The number of training questions for each domain, such as mathematics, of the recipe's training benchmarks."""
     shortlist_factor: float = Field(default=1.0, ge=1)
-    """Candidates shortlisted (and precached) per place; more than 1 leaves the selector a choice."""
+    """The number of candidate questions for each training question. All workers answer all candidates (precaching). A
+    factor above 1 gives the selector a choice."""
     selector: str = "signal"
-    """Selection rule: the name of a file in `ops/curation/selectors`."""
+    """The rule that chooses the training questions from the candidates. It is the name of a file in
+    `ops/curation/selectors`."""
     rescued: float = Field(default=0.05, ge=0, lt=1)
-    """For the forecast: share of failing rollouts that a chain of workers rescues (an assumption; 0: none)."""
+    """An assumption of the forecast: the share of failing rollouts that would succeed if a workflow of several workers
+    answered instead of one. 0 means none."""
     near_duplicate_jaccard: float = Field(default=0.8, gt=0, le=1)
-    """Training candidates with at least this similarity (word 5-grams) to an evaluation question are removed, and light
-    rewordings too. 1: equal texts only, for templates filled with numbers."""
+    """The similarity to a test question from which a training candidate is removed. It is measured as the Jaccard index
+    of sequences of five words. Light rewordings are removed too. With 1, only equal texts are removed, which suits
+    questions that are generated from templates."""
     unseen_subjects: int = Field(default=0, ge=0)
-    """Subjects of each training benchmark, drawn by the seed, of which no problem is trained on: validation on other
-    kinds of problems without the OOD benchmarks. 0: none."""
+    """The number of subjects of each training benchmark that are excluded from training. The seed draws them. They
+    allow a validation on other kinds of questions without using the out-of-distribution benchmarks."""
 
     @field_validator("selector")
     @classmethod
@@ -88,97 +104,117 @@ class Curation(Settings):
 
 
 class Grading(Settings):
-    """How programs of unknown origin are executed."""
+    """How programs that a model has written are executed."""
 
     isolation: Literal["bubblewrap", "resource_limits"] = "bubblewrap"
-    """The weakest permitted isolation. "bubblewrap": without it, no program is executed. "resource_limits": without
-    bubblewrap, limits, an audit hook and the kernel's Landlock, if any, which stop accidents but not an attacker;
-    for programs of known origin."""
+    """The weakest isolation that you permit. With `bubblewrap`, no program is executed if bubblewrap does not work on
+    the machine. With `resource_limits`, programs are then executed with limits, an audit hook and the kernel's Landlock
+    if it exists. These stop accidents but no attacker, so use this value only for programs of known origin."""
     environments: Mapping[str, str] = Field(default={})
-    """Benchmark → the virtual environment with the libraries of its programs, if it exists; a path from the project's
-    folder. Default: `.venv-BENCHMARK`."""
+    """For each benchmark, the virtual environment with the libraries that its programs import, as a path from the
+    project's folder. The default is `.venv-BENCHMARK`, if it exists."""
 
 
 class Versions(Settings):
-    """Treatment of data after a stage has been materialized and recorded in dvc.lock."""
+    """What happens to data after a stage has finished and DVC has recorded it in dvc.lock."""
 
     push: bool = False
-    """Copy each stage's new files to a DVC remote. Off: run `dvc push` by hand for all stages."""
+    """Whether the new files of each stage are copied to a DVC remote. If it is false, you can copy the files of all
+    stages with `dvc push`."""
     remote: str | None = None
-    """A remote of .dvc/config or .dvc/config.local (`dvc remote add NAME URL`); None: DVC's default one."""
+    """The DVC remote to copy to, as you named it with `dvc remote add NAME URL`. If it is not set, DVC's default remote
+    is used."""
 
 
 class Precaching(Settings):
+    """How the workers answer the candidate questions before the training."""
+
     samples: int = Field(default=1, ge=1)
-    """Responses per worker and problem (sample indices 0 … samples-1)."""
+    """The number of responses of each worker to each question."""
 
 
 class Replay(Settings):
-    """A rehearsal: workers answer from recorded responses, and nothing is paid for."""
+    """A rehearsal in which workers answer from recorded responses, so that nothing is paid for."""
 
     match: Literal["prompt", "problem"] = "prompt"
-    """"prompt": only a response to exactly the same messages, settings and sample. "problem": otherwise the worker's
-    answer to that problem alone, for any subtask."""
+    """Which recorded response answers a call. `prompt` takes only a response to exactly the same messages, with the
+    same settings and sample number. `problem` otherwise takes the worker's answer to the question alone, whatever the
+    subtask says."""
     on_miss: Literal["unscorable", "live"] = "unscorable"
-    """For a call that was never recorded: leave the rollout out ("unscorable"), or make the call ("live"), which
-    costs."""
+    """What happens if no response was recorded for a call. `unscorable` leaves the rollout out of the training and of
+    all averages. `live` makes the call, which costs money."""
 
 
 class Budget(Settings):
+    """How much the calls of workers may cost."""
+
     run_usd: float = Field(default=10.0, gt=0)
-    """Maximum that one run may spend on workers; each call reserves its worst case first."""
+    """The maximum that one run may spend on workers, in US dollars. Each call reserves the highest price that it can
+    have before it is made."""
     month_usd: float | None = Field(default=None, gt=0)
-    """Maximum that all runs of a calendar month (UTC) may spend. None: no limit."""
+    """The maximum that all runs of a calendar month (UTC) may spend together, in US dollars. If it is not set, there is
+    no such limit."""
 
 
 class Prompting(Settings):
-    """What the Conductor's prompt shows."""
+    """What the Conductor's prompt contains."""
 
     style: Literal["full", "compact"] = "full"
-    """"full" explains the task and the grammar; "compact" shows only the problem and the workers'
-    ordinals, for a policy that learned the grammar in its cold start."""
+    """The length of the prompt. `full` explains the task and the format of a workflow. `compact` contains only the
+    question and the numbers of the workers. It suits a policy that has learned the format in its cold start."""
     few_shots: Literal["none", "out_of_distribution", "in_distribution", "mixed"] = "out_of_distribution"
+    """The file in `data/few_shots` whose example workflows the prompt shows. With `none` it shows no examples."""
     max_steps: int = Field(default=5, ge=1)
+    """The maximum number of steps of a workflow."""
     access: Literal["binary", "fine_grained"] = "binary"
+    """Which earlier steps a step may see. With `binary`, it sees all of them or none. With `fine_grained`, the
+    Conductor lists those that it sees."""
     subtasks: bool = True
-    """Whether workers receive the Conductor's subtasks; false: every subtask is "Solve the problem." (an ablation of
-    arXiv:2512.04388)."""
+    """Whether workers receive the subtasks that the Conductor writes. If it is false, every subtask is "Solve the
+    problem.", which is an ablation of arXiv:2512.04388."""
     shuffle_ordinals: bool = True
-    """Whether the seed decides which worker is "Model 0", so that a worker's position carries no prior."""
+    """Whether the seed decides which worker has which number in the prompt, so that a number tells the policy nothing
+    about the worker."""
     cards: bool = False
-    """Whether each worker's measured accuracy by domain and its price are shown beside its ordinal."""
+    """Whether the prompt describes each worker by its price and its measured accuracy in each domain."""
     unknown_words: float = Field(default=0.0, ge=0, lt=1)
-    """Share of a question's words in whose place training shows the Conductor random letters, so that it learns what to
-    write for words that it does not know. Workers, evaluation and serving see the question."""
+    """The share of a question's words that training replaces by random letters in the Conductor's prompt. The Conductor
+    then learns what to write for words that it does not know. Workers, evaluation and serving see the unchanged
+    question."""
 
 
 class Generation(Settings):
-    """How the Conductor's tokens are sampled, besides the temperature: in training, evaluation and serving alike.
+    """How the Conductor's tokens are sampled in training, evaluation and serving, in addition to the temperature.
 
     A model's own `generation_config.json` is ignored (Qwen2.5-7B-Instruct's: top-p 0.8, top-k 20, repetition penalty
     1.05), except for the tokens that end a text.
     """
 
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Share of the probability to sample from, likeliest tokens first; 1: all of it."""
+    """Nucleus sampling: a token is drawn from the most likely tokens that together have this probability. 1 turns it
+    off."""
     top_k: int = Field(default=0, ge=0)
-    """Number of tokens to sample from, likeliest first; 0: all of them."""
+    """A token is drawn from this many most likely tokens. 0 turns it off."""
     min_p: float | None = Field(default=None, ge=0, le=1)
-    """Tokens below this share of the likeliest token's probability are not sampled; None: no limit."""
+    """Tokens are not drawn if their probability is below this share of the most likely token's. If it is not set, there
+    is no such bound."""
     repetition_penalty: float = Field(default=1.0, gt=0)
-    """Above 1, tokens of the prompt or the text become less likely, also in greedy texts; 1: no effect."""
+    """A value above 1 makes tokens less likely that the prompt or the text already contains, in greedy decoding too. 1
+    turns it off."""
 
 
 class Execution(Settings):
     """How a workflow is executed."""
 
     deadline_s: float | None = Field(default=None, gt=0)
-    """Maximum seconds of a workflow's own work along its longest chain, without waits for limits. Longer: timed out,
-    which is unscorable."""
+    """The maximum time of a workflow in seconds, added up along its longest chain of steps and without the time that
+    steps wait because of rate limits. A workflow that takes longer is unscorable: it gets no reward and is left out of
+    averages."""
     carried_tokens: int | None = Field(default=None, ge=16)
-    """Maximum tokens of a response that later steps see; longer ones lose their middle. None: whole."""
+    """The maximum number of tokens of a response that later steps see. The middle of a longer response is cut out. If
+    it is not set, later steps see the whole response."""
     traces: int = Field(default=2, ge=0)
-    """Executions per benchmark whose traces an evaluation exports to MLflow."""
+    """The number of executed workflows of each benchmark that an evaluation exports to MLflow as traces."""
 
     @property
     def what_answers_depend_on(self) -> dict[str, object]:
@@ -194,14 +230,17 @@ WORST_VARIANCE = 0.25
 
 
 class Vote(Settings):
-    """How many workflows answer a question. The first is written as without a vote, the others are drawn."""
+    """How many workflows answer one question. The first is written as without a vote, and the others are drawn at
+    random."""
 
     workflows: Annotated[int, Strict()] = Field(default=1, ge=1, le=64)
-    """The most workflows that answer a question; the most frequent answer counts, of equals the one given first."""
+    """The maximum number of workflows for one question. The most frequent answer counts. If several answers are equally
+    frequent, the one that was given first counts."""
     agree: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """Workflows with the same answer after which no other is written. None: more than half of `workflows`."""
+    """The number of workflows with the same answer after which no further one is written. If it is not set, this is
+    more than half of `workflows`."""
     temperature: Annotated[float, Strict()] = Field(default=0.7, ge=0.01, le=10, allow_inf_nan=False)
-    """Temperature of the workflows after the first."""
+    """The temperature at which the workflows after the first are drawn."""
 
     @model_validator(mode="after")
     def _can_agree(self) -> Self:
@@ -216,50 +255,58 @@ class Vote(Settings):
 
 
 class Asked(Settings):
-    """How one benchmark is evaluated if it differs from the others; None: as the others."""
+    """How one benchmark is evaluated, as far as it differs from the others."""
 
     repeats: int | None = Field(default=None, ge=1)
+    """The number of workflows for each question of this benchmark. If it is not set, the general number is used."""
     questions: int | None = Field(default=None, ge=1)
+    """The maximum number of questions of this benchmark. If it is not set, the general number is used."""
     target_error: float | None = Field(default=None, gt=0, lt=0.5)
+    """The standard error to reach on this benchmark. If it is not set, the general one is used."""
     pool: PoolName | None = None
+    """The pool that answers this benchmark. If it is not set, the general one is used."""
 
 
 class OpponentsAsked(Settings):
-    """How the Conductor's opponents are evaluated if it differs from the Conductor; None: as the Conductor."""
+    """How the other systems are evaluated, as far as it differs from the Conductor."""
 
     repeats: int | None = Field(default=None, ge=1)
-    """Answers per question of each worker alone, and of each baseline, on every benchmark."""
+    """The number of answers of each single worker and of each baseline to each question. If it is not set, it is that
+    of the Conductor."""
 
 
 class Evaluation(Settings):
+    """How the Conductor is evaluated and compared with other systems."""
+
     pool: PoolName | None = None
-    """Another pool or variant with the same workers' names for the answers (for example, trained with short answers,
-    evaluated with long ones). None: the recipe's pool. Not part of a policy's key."""
+    """Another pool, or another variant of the pool, whose workers answer in the evaluation. Its workers must have the
+    same names. With it you can, for example, train with short answers and evaluate with long ones. If it is not set,
+    the recipe's pool is used."""
     repeats: int = Field(default=1, ge=1)
-    """Workflows written and executed per question (sample indices 0 … repeats-1)."""
+    """The number of workflows that are written and executed for each question."""
     questions: int | None = Field(default=None, ge=1)
-    """Maximum number of questions per benchmark, the same for every system and seed; a larger number contains a smaller
-    one's questions. None: all."""
+    """The maximum number of questions of each benchmark. The questions are the same for every system and seed, and a
+    larger number includes the questions of a smaller one. If it is not set, all questions are used."""
     target_error: float | None = Field(default=None, gt=0, lt=0.5)
-    """Standard error to reach per benchmark: 0.25 ÷ target_error² questions, within `questions` and what exists. None:
-    no target."""
+    """The standard error of an accuracy to reach on each benchmark. It limits the evaluation to 0.25 ÷ target_error²
+    questions. If it is not set, it limits nothing."""
     benchmarks: dict[str, Asked] = Field(default_factory=dict)
-    """Benchmark → settings that differ there (`aime25: {repeats: 16}`)."""
+    """Settings for single benchmarks that differ from those above, for example `aime25: {repeats: 16}`."""
     workers: OpponentsAsked = OpponentsAsked()
-    """Settings that differ for the workers alone and the baselines (`{repeats: 1}`)."""
+    """Settings for the single workers and the baselines that differ from those above, for example `{repeats: 1}`."""
     temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
+    """The temperature at which the Conductor writes workflows. 0 means greedy decoding."""
     vote: Vote = Vote()
-    """How many workflows of the Conductor answer a question; opponents are asked as their methods say."""
+    """How many workflows of the Conductor answer a question. It does not concern the other systems."""
     batch: int = Field(default=128, ge=1)
-    """Workflows generated at once; workers answer one batch while the next is generated."""
+    """The number of workflows that are generated at once. Workers answer one batch while the next is generated."""
     writer: str = TRANSFORMERS
-    """Where workflows are generated: `transformers`; `vllm`, a server that Podium starts with one replica on each GPU
-    (the `gpu` extra); or the URL `http://HOST:PORT` of a vLLM server that serves the policy under its key. Not part of
-    a content key, because the scores are the policy's in each case."""
+    """The program that generates workflows. `transformers` runs in the same process. `vllm` is a server that Podium
+    starts with one replica on each GPU, and that needs the extra `gpu`. A URL `http://HOST:PORT` names a vLLM server
+    that already serves the policy under its key."""
     baselines: tuple[str, ...] | None = None
-    """Files in `ops/evaluation/baselines` to compare with, in the table's order (docs/reference/baselines.md). None:
-    best worker, random worker and oracle, which cost nothing more."""
+    """The systems to compare the Conductor with, in the order of the table. [Baselines](baselines.md) lists them. If it
+    is not set, these are the best worker, a random worker and the oracle, which cost nothing more."""
 
     @field_validator("writer")
     @classmethod
@@ -321,43 +368,65 @@ class Evaluation(Settings):
 
 
 class Recipe(Settings):
-    """A named training or evaluation configuration."""
+    """All settings of one training and its evaluation."""
 
     name: Name
+    """The name of the recipe, which is that of its file."""
     description: str = ""
+    """A sentence that says what the recipe is for."""
     trained_as: Name | None = None
-    """For a recipe that evaluates differently or trains further: the recipe whose policies it uses. None: its own."""
+    """The recipe whose trained policies this one uses. Set it for a recipe that only evaluates differently or trains
+    further. If it is not set, the recipe trains its own policies."""
     seed: Seed = 0
+    """The seed of all random choices."""
     pool: PoolName
-    """A file in config/pools, without `.yaml`; `NAME:VARIANT` for one of its variants. `--pool` replaces it."""
+    """The pool of models that the Conductor asks: the name of a file in config/pools without `.yaml`, or `NAME:VARIANT`
+    for one of its variants. The option `--pool` replaces it."""
     max_output_price: float | None = Field(default=None, gt=0)
-    """Workers whose stated price of output (USD per million tokens) is higher are left out, if `without` names them;
-    otherwise the run is refused. None: no limit."""
+    """The highest price of output that a worker may have, in US dollars per million tokens. More expensive workers are
+    left out if `without` names them. Otherwise the run is refused. If it is not set, there is no limit."""
     without: tuple[str, ...] = ()
-    """Workers that the recipe may go without where they cost more than `max_output_price`."""
+    """The workers that may be left out because their price is above `max_output_price`."""
     benchmarks: dict[str, BenchmarkSource]
+    """The benchmarks to train and to evaluate on, each with the source of its questions."""
     curation: Curation = Curation()
+    """How the questions for the training are selected."""
     precaching: Precaching = Precaching()
+    """How the workers answer the candidate questions before the training."""
     replay: Replay | None = None
-    """Answer every call from recorded responses, at no cost. None: call the workers."""
+    """If it is set, all calls are answered from recorded responses, at no cost. Otherwise the workers are called."""
     prompting: Prompting = Prompting()
+    """What the Conductor's prompt contains."""
     execution: Execution = Execution()
+    """How a workflow is executed."""
     policy: Policy = Field(discriminator="kind")
+    """The model that writes the workflows."""
     cold_start: ColdStart | None = None
-    """None: the base model already writes the grammar (a pretrained one with few-shot examples)."""
+    """The supervised training that teaches the policy the format of workflows. If it is not set, the base model must
+    already write it, for example a pretrained model whose prompt shows examples."""
     generation: Generation = Generation()
+    """How the policy's tokens are sampled."""
     grpo: Grpo = Grpo()
+    """The training with rewards."""
     adaptive: Adaptive | None = None
-    """A stage of GRPO on random subsets of the pool. None: no such stage."""
+    """A further stage of GRPO in which each question offers a random subset of the pool. If it is not set, there is no
+    such stage."""
     recursive: Recursive | None = None
-    """A stage of GRPO with second rounds. None: no such stage."""
+    """A further stage of GRPO in which the Conductor writes a second workflow after it has seen the answer of the
+    first. If it is not set, there is no such stage."""
     fine_tune: GrpoStage = GrpoStage()
-    """Repeat the last training stage from the champion after the pool has changed."""
+    """The training that adapts the champion after the pool has changed. It repeats the last stage from the champion's
+    weights."""
     guards: Guards = Guards()
+    """Bounds for warnings about a finished training."""
     evaluation: Evaluation = Evaluation()
+    """How the Conductor is evaluated and compared with other systems."""
     grading: Grading = Grading()
+    """How programs that a model has written are executed."""
     budget: Budget = Budget()
+    """How much the calls of workers may cost."""
     versions: Versions = Versions()
+    """Whether the data is copied to a DVC remote."""
 
     @property
     def policy_name(self) -> str:

@@ -23,14 +23,15 @@ StudyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 
 
 class RecipeStudy(Settings):
-    """The fields of every study of a recipe."""
+    """The settings of every study of a recipe."""
 
     title: str
-    """Heading of the study's table."""
+    """The heading of the study's table."""
     recipe: Name
-    """A file in config/recipes."""
+    """The recipe that is studied: the name of a file in config/recipes."""
     seeds: tuple[Seed, ...] = Field(default=(1,), min_length=1)
-    """Each seed is a pipeline run of the recipe; means over several seeds have the standard error over seeds."""
+    """The seeds with which the recipe's pipeline is run. With several seeds, the table shows means and their standard
+    errors over the seeds."""
 
     @property
     def after(self) -> str:
@@ -49,18 +50,20 @@ class RecipeStudy(Settings):
 
 
 class Changes(RecipeStudy):
-    """The recipe and each change of it, trained on the same data: cold start and Conductor on every question."""
+    """A study that compares a recipe with changed versions of it, trained on the same data."""
 
     kind: Literal["changes"]
-    """Trains the recipe again with each change."""
+    """Must be `changes`."""
     changes: dict[str, Change] = Field(default_factory=dict)
-    """Changes by name; none: only the recipe itself."""
+    """The changes, each with a name: which settings of the recipe have which other value. Without changes, only the
+    recipe itself is measured."""
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] = (0.0,)
-    """Temperatures of generation; 0 is greedy."""
+    """The temperatures at which the Conductor is evaluated. 0 means greedy decoding."""
     baselines: tuple[str, ...] = ()
-    """Registered baselines to compare with, each learned from the mix of its seed."""
+    """The baselines to compare with. They learn from the training questions of the same seed."""
     claimed: tuple[str, ...] = ()
-    """Changes whose Conductors are compared with every baseline, pooled over the seeds; `as it is`: no change."""
+    """The changes whose Conductors are tested against every baseline, over all seeds together. `as it is` stands for
+    the unchanged recipe."""
 
     @field_validator("baselines")
     @classmethod
@@ -90,18 +93,18 @@ class Changes(RecipeStudy):
 
 
 class Subsets(RecipeStudy):
-    """The policies before and after the adaptive stage, on subsets of the pool."""
+    """A study that evaluates the policies before and after the adaptive stage on subsets of the pool."""
 
     kind: Literal["subsets"]
-    """Evaluates on subsets of the pool."""
+    """Must be `subsets`."""
     per_size: int = Field(default=3, ge=1)
-    """Subsets of each size."""
+    """The number of subsets of each size."""
     questions: int = Field(default=50, ge=1)
-    """Number of questions of each training benchmark."""
+    """The number of questions of each training benchmark."""
     unseen: str = ""
-    """A worker for one row, which evaluates policies trained without it; empty: no such row."""
+    """A worker for a row with policies that were trained without it. If it is empty, there is no such row."""
     retrained: int = Field(default=0, ge=0)
-    """Number of middle-size subsets for each of which a Conductor is trained."""
+    """The number of subsets of medium size for each of which a Conductor is trained."""
 
     @property
     def trains(self) -> bool:
@@ -115,14 +118,14 @@ class Subsets(RecipeStudy):
 
 
 class Rounds(RecipeStudy):
-    """The policies before and after the recursive stage, with 0 to `deepest` further rounds."""
+    """A study that evaluates the policies before and after the recursive stage with an increasing number of rounds."""
 
     kind: Literal["rounds"]
-    """Evaluates with an increasing number of rounds."""
+    """Must be `rounds`."""
     deepest: int = Field(default=3, ge=0)
-    """Maximum number of rounds after the first."""
+    """The maximum number of rounds after the first."""
     questions: int | None = Field(default=None, ge=1)
-    """Number of questions of each benchmark; None: all."""
+    """The number of questions of each benchmark. If it is not set, all are used."""
 
     @property
     def after(self) -> str:
@@ -131,14 +134,15 @@ class Rounds(RecipeStudy):
 
 
 class Samples(RecipeStudy):
-    """What several workflows of the policy for the same question could reach."""
+    """A study that draws several workflows for the same question and measures what a choice among them could reach. It
+    trains nothing."""
 
     kind: Literal["samples"]
-    """Draws workflows of the trained policy; trains nothing."""
+    """Must be `samples`."""
     samples: int = Field(default=16, ge=2, le=64)
-    """Workflows for each question."""
+    """The number of workflows for each question."""
     temperature: float = Field(default=0.7, gt=0)
-    """Temperature at which they are drawn."""
+    """The temperature at which the workflows are drawn."""
 
     @property
     def about(self) -> str:
@@ -150,10 +154,10 @@ AnyStudy = Annotated[Changes | Subsets | Rounds | Samples, Field(discriminator="
 
 
 class Studies(Settings):
-    """Studies of a recipe, by name; `podium study NAME` runs one."""
+    """Studies of a recipe. `podium study NAME` runs one of them."""
 
     studies: dict[StudyName, AnyStudy] = Field(default_factory=dict)
-    """Name → study, of the class for its `kind`."""
+    """The studies, each with a name. `kind` says which of the sections below describes its settings."""
 
     def named(self, name: str, recipe_file: str, file: Path) -> AnyStudy:
         """Return the study of that name. Raises `ConfigError` that names `file` if there is none, or it is of another

@@ -342,10 +342,10 @@ def figure(chart: Chart, width: float, label: str) -> Any:
     return made
 
 
-def png(chart: Chart, label: str = "") -> bytes:
-    """Render the wide version as PNG."""
+def png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
+    """Render the chart as PNG, by default its wide version. The narrow one has as many pixels, for sharp text."""
     buffer = BytesIO()
-    figure(chart, WIDE_IN, label).savefig(buffer, format="png", dpi=120)
+    figure(chart, width, label).savefig(buffer, format="png", dpi=round(120 * WIDE_IN / width))
     return buffer.getvalue()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ops.core.usage import USAGE_COLUMNS, Usage
@@ -49,17 +49,17 @@ class Response:
 
         The fields that are left out depend on the run.
         """
-        stored = {"text": self.text, **self.usage.as_dict(), "cost_usd": self.cost_usd}
-        return stored | {"latency_s": self.latency_s, "finish_reason": self.finish_reason}
+        return {name: getattr(self, name) for name in _STORED} | self.usage.as_dict()
 
     @classmethod
-    def from_stored(cls, stored: Mapping[str, Any]) -> Response:
-        """Return the response with these stored fields. Raises `KeyError` for a missing one.
+    def from_stored(cls, stored: Mapping[str, Any], *, cached: bool = False) -> Response:
+        """Return the response with these stored fields. Raises `TypeError` if one without a default is missing.
 
-        Parts of the usage that are missing, as in tables of an earlier version, have their defaults.
+        A missing field with a default, as in what an earlier version stored, has its default.
         """
         usage = Usage(**{name: stored[name] for name in USAGE_COLUMNS if name in stored})
-        return cls(stored["text"], usage, stored["cost_usd"], stored["latency_s"], stored["finish_reason"])
+        own = {name: stored[name] for name in _STORED if name in stored}
+        return cls(usage=usage, cached=cached, **own)
 
     @property
     def status(self) -> ResponseStatus:
@@ -81,6 +81,13 @@ class Response:
         """Return whether the text is empty or only white space: paid for, but not an answer."""
         return not self.text.strip()
 
+
+_OF_THE_RUN = ("usage", "cached", "retries", "replayed")
+"""Fields that are stored in another form, or that depend on the run and are not stored."""
+_ARROW_TYPES = {"str": "string", "int": "int64", "float": "float64"}
+_STORED = {each.name: _ARROW_TYPES[str(each.type)] for each in fields(Response) if each.name not in _OF_THE_RUN}
+RESPONSE_COLUMNS = _STORED | USAGE_COLUMNS
+"""The columns of a response in a table, each with its Arrow type: its own stored fields, then those of its usage."""
 
 NO_RESPONSE = Response("", Usage(), 0.0, 0.0, "")
 """A placeholder for a missing response: no text, tokens or cost. The row's status has the reason."""

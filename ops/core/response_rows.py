@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from ops.core.checked import opened_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
-from ops.core.response import NO_RESPONSE, Response
+from ops.core.response import NO_RESPONSE, RESPONSE_COLUMNS, Response
 from ops.core.usage import USAGE_COLUMNS
 
 REMEDY = "Precache again (`podium data responses RECIPE`): the answers are still in the cache"
@@ -37,7 +37,7 @@ class ResponseRow:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
-        """Make a row from a table's columns. Raises `KeyError` for a missing column."""
+        """Make a row from a table's columns. Raises `KeyError` or `TypeError` for a missing column."""
         return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _OWN})
 
     def as_columns(self) -> dict[str, Any]:
@@ -60,18 +60,14 @@ COLUMNS = {
     "benchmark": "string",
     "problem_id": "string",
     "sample": "int64",
-    "text": "string",
+    **RESPONSE_COLUMNS,
     "score": "float64",
     "extracted": "string",
-    **USAGE_COLUMNS,
-    "cost_usd": "float64",
-    "latency_s": "float64",
     "status": "string",
-    "finish_reason": "string",
     "grading_usd": "float64",
 }
 """A table's columns, each with its type: row, response and usage side by side."""
-_OWN = tuple(name for name in COLUMNS if name not in NO_RESPONSE.as_stored())
+_OWN = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
 _OPTIONAL = tuple(USAGE_COLUMNS)[2:]
 """Columns that tables of an earlier version lack."""
 

@@ -5,7 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+Whole = Literal["prompt_tokens", "completion_tokens"]
+
+
+class TokenPart(NamedTuple):
+    """A part of the prompt's or of the completion's tokens that providers bill at a rate of its own."""
+
+    name: str
+    """The field of `Usage` that counts these tokens."""
+    whole: Whole
+    """The field of `Usage` that includes them."""
+    rate: str
+    """The field of a price with their rate. Without a rate of their own they cost as much as the rest of the whole."""
+
+
+TOKEN_PARTS = (
+    TokenPart("cached_prompt_tokens", "prompt_tokens", "cached_input"),
+    TokenPart("cache_write_tokens", "prompt_tokens", "cache_write"),
+    TokenPart("reasoning_tokens", "completion_tokens", "reasoning"),
+)
+"""All parts. Price, reservation, plan and the reading of a reply loop over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +59,6 @@ class Usage:
         """Return every field by its name."""
         return asdict(self)
 
-    def special_parts(self) -> dict[str, Any]:
-        """Return the fields besides prompt and completion that differ from their defaults: usually none."""
-        parts = fields(self)[2:]
-        return {part.name: value for part in parts if (value := getattr(self, part.name)) != part.default}
-
 
 _ARROW_TYPES = {"int": "int64", "str": "string", "float | None": "float64"}
 USAGE_COLUMNS = {part.name: _ARROW_TYPES[str(part.type)] for part in fields(Usage)}
@@ -64,11 +80,7 @@ class MeanUsage:
     @classmethod
     def of(cls, usages: Iterable[Usage]) -> MeanUsage:
         """Return the means of the standard service tier's parts. Raises `ValueError` for no usage."""
-        every = list(usages)
-        return cls(
-            prompt_tokens=fmean(usage.prompt_tokens for usage in every),
-            completion_tokens=fmean(usage.completion_tokens for usage in every),
-            cached_prompt_tokens=fmean(usage.cached_prompt_tokens for usage in every),
-            cache_write_tokens=fmean(usage.cache_write_tokens for usage in every),
-            reasoning_tokens=fmean(usage.reasoning_tokens for usage in every),
-        )
+        usages = list(usages)
+        names = ("prompt_tokens", "completion_tokens", *(part.name for part in TOKEN_PARTS))
+        means: dict[str, Any] = {name: fmean(getattr(usage, name) for usage in usages) for name in names}
+        return cls(**means)

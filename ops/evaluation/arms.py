@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
-from ops.core.charts import Dots, Plane, Point, png
+from ops.core.charts import NARROW_IN, Dots, Plane, Point, png
 from ops.results.leaderboard import Columns, percent, spread
 from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
 from ops.results.summary import (
@@ -282,7 +282,8 @@ def draw_price_plane(by_seed: ArmsBySeed) -> bytes:
             kind = "Conductor" if name.endswith("Conductor") else "others"
             points.append(Point(name, offers[-1].price, spread(estimate), f"{kind}, {group}"))
         line = [begun + place for place in frontier(offers)] or line
-    return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line))
+    # docs/images has this picture, which is read on telephones too.
+    return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line), width=NARROW_IN)
 
 
 def make_seed_table(by_seed: ArmsBySeed) -> Columns:

@@ -260,10 +260,10 @@ def _assumed(plan: Plan) -> str:
         shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in DISTINCT.items())
         lines.append(f"a small policy repeats itself, and equal calls are paid once; expected: {shares}")
     if plan.needs_gpu:
-        lines.append("the policy's hours follow from assumed speeds (docs/run.md)")
+        lines.append("the policy's hours follow from assumed speeds (docs/models.md)")
     elif plan.recipe.policy.kind == "pretrained" and not plan.machine.gpus:
         cores = plan.machine.cores
-        lines.append(f"the policy's hours follow from speeds of one core (docs/run.md), times {cores}")
+        lines.append(f"the policy's hours follow from speeds of one core (docs/models.md), times {cores}")
     return "assumed:\n" + "\n".join(f"  - {line}" for line in lines)
 
 

@@ -44,7 +44,7 @@ class RetrainingPlan:
 
 
 def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
-    """The least work for a pool difference (docs/release.md), with names in alphabetical order.
+    """The least work for a pool difference (docs/retraining.md), with names in alphabetical order.
 
     Removed worker: evaluate on the remaining pool; fine-tune if the champion is below the gate. New worker: precache
     its responses and evaluate; if the champion was trained with worker descriptions (`described`), fine-tune if the

@@ -202,7 +202,7 @@ class ServedRequest:
         team = self.loaded.team
         if len(self._left) < len(team.ordinals):
             team = team.offering(self._left)
-        return replace(team, client=self._budget, answer_format=self._options.response_format)
+        return replace(team, client=self._budget, answer_parameters=self._options.worker_parameters)
 
     async def _write(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""

@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from ops.core.messages import Message, Sample
-from ops.core.response import Response
-from ops.core.usage import Usage
+from ops.core.response import NO_RESPONSE, Response
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
 canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
@@ -70,6 +69,11 @@ def fingerprint(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
+_USUAL_FIELDS = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
+"""Fields of a response that every entry holds, in their order in the entry."""
+_DEFAULTS = NO_RESPONSE.as_stored()
+
+
 class Entry(NamedTuple):
     """One entry as stored: the bytes as read, so that damage can be detected."""
 
@@ -88,12 +92,12 @@ class Entry(NamedTuple):
     def of_response(cls, key: str, material: str, response: Response, created: float) -> Entry:
         """Return the entry of a worker's response.
 
-        The parts of its usage besides prompt and completion follow at the end, if it has any.
+        Its usual fields are a list; the others follow at the end by name, if they differ from their defaults.
         """
-        usage = response.usage
-        values = [response.text, usage.prompt_tokens, usage.completion_tokens]
-        values += [response.cost_usd, response.latency_s, response.finish_reason]
-        body = canonical([*values, parts] if (parts := usage.special_parts()) else values).encode()
+        stored = response.as_stored()
+        values = [stored.pop(name) for name in _USUAL_FIELDS]
+        special = {name: value for name, value in stored.items() if value != _DEFAULTS[name]}
+        body = canonical([*values, special] if special else values).encode()
         return cls(Kind.RESPONSE, key, body, checksum(Kind.RESPONSE, key, body), material, created)
 
     @classmethod
@@ -141,9 +145,11 @@ def read_response(key: str, stored: Stored) -> Response | None:
     """Return the response with `cached=True`; None if the entry is damaged."""
     if checksum(Kind.RESPONSE, key, stored.body) != stored.checksum:
         return None
-    text, prompt, completion, cost_usd, latency_s, reason, *parts = json.loads(stored.body.decode("ascii"))
-    usage = Usage(prompt, completion, **(parts[0] if parts else {}))
-    return Response(text, usage, cost_usd, latency_s, reason, cached=True)
+    values = json.loads(stored.body.decode("ascii"))
+    fields = dict(zip(_USUAL_FIELDS, values, strict=False))
+    if len(values) > len(_USUAL_FIELDS):
+        fields |= values[-1]
+    return Response.from_stored(fields, cached=True)
 
 
 CACHE_URL = "PODIUM_CACHE_URL"

@@ -135,8 +135,8 @@ class Request(NamedTuple):
     """The response's key in the cache."""
     material: str
     """The text that the key is the hash of."""
-    response_format: dict[str, Any] | None = None
-    """The form that the response must have, as OpenAI's parameter of this name; None: any text."""
+    parameters: Mapping[str, Any] = {}
+    """The parameters of this request beside those of all requests to the worker (`ops.config.pool`)."""
 
 
 @dataclass
@@ -206,9 +206,7 @@ class Caller:
                         if not handle.remote and (plugin := plugin_of(handle.worker.model)) is not None:
                             reply = plugin.answer(messages, sample=request.sample, **handle.settings)
                         else:
-                            settings = handle.settings
-                            if request.response_format is not None:
-                                settings = {**settings, "response_format": request.response_format}
+                            settings = {**handle.settings, **request.parameters}
                             async with leaving.sending(worker) as way:
                                 reply = await litellm().acompletion(messages=list(messages), **way, **settings)
                     except (TimeoutError, provider_error()) as error:

@@ -11,7 +11,18 @@ from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
 from ops.config import tier_named
+from ops.core.usage import TOKEN_PARTS
 
+_PLACES = {
+    "cached_prompt_tokens": ("prompt_tokens_details.cached_tokens", "cache_read_input_tokens"),
+    "cache_write_tokens": (
+        "prompt_tokens_details.cache_write_tokens",
+        "prompt_tokens_details.cache_creation_tokens",
+        "cache_creation_input_tokens",
+    ),
+    "reasoning_tokens": ("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
+}
+"""Part of the tokens → the fields of a reply's usage in which providers state it, the most reliable first."""
 _STATED_COSTS = {"cost": 1.0, "estimated_cost": 1.0, "cost_in_usd_ticks": 1e-10}
 """Fields with a cost that the provider states (OpenRouter, Perplexity; DeepInfra; xAI), each with its unit in USD."""
 _PAYS_AS = {"fast": "priority"}
@@ -23,13 +34,9 @@ class ClaimedUsage(NamedTuple):
 
     prompt: object
     completion: object
-    cached: int = 0
-    """Tokens of the prompt that were read from the provider's cache."""
-    written: int = 0
-    """Tokens of the prompt that were written to the provider's cache."""
-    reasoning: int = 0
-    """Tokens of the completion that are reasoning."""
-    reasoning_beside: int = 0
+    parts: Mapping[str, int]
+    """The tokens of each part of the prompt or of the completion (`TOKEN_PARTS`), by its name in `Usage`."""
+    completion_beside: int = 0
     """The part of the completion that, as the stated total confirms, the provider counts beside the text."""
     stated_usd: float | None = None
 
@@ -47,48 +54,49 @@ def read_claim(usage: Any, most_prompt: int, most_completion: int) -> ClaimedUsa
     believed in the second case: cached tokens are then billed as input.
     """
     prompt, completion = _field(usage, "prompt_tokens"), _field(usage, "completion_tokens")
-    inputs, outputs = _field(usage, "prompt_tokens_details"), _field(usage, "completion_tokens_details")
-    cached = _count(_field(inputs, "cached_tokens"), _field(usage, "cache_read_input_tokens"))
-    written = _count(
-        _field(inputs, "cache_write_tokens"),
-        _field(inputs, "cache_creation_tokens"),
-        _field(usage, "cache_creation_input_tokens"),
-    )
-    reasoning = _count(_field(outputs, "reasoning_tokens"), _field(usage, "reasoning_tokens"))
+    parts = {part.name: _count(*(_field(usage, place) for place in _PLACES[part.name])) for part in TOKEN_PARTS}
     stated = _stated_usd(usage)
     if not is_count(prompt) or not is_count(completion) or prompt < 0 or completion < 0:
-        return ClaimedUsage(prompt, completion, cached, written, reasoning, stated_usd=stated)
-    total = _count(_field(usage, "total_tokens"))
-    beside = _beside(prompt, completion, (cached, written, reasoning), total)
+        return ClaimedUsage(prompt, completion, parts, stated_usd=stated)
+    wholes, total = {"prompt_tokens": prompt, "completion_tokens": completion}, _count(_field(usage, "total_tokens"))
+    beside = _parts_beside(wholes, parts, total)
     confirmed = beside is not None
     if beside is None:
-        if cached + written > prompt and prompt + cached + written > most_prompt:
-            cached = written = 0
-        reads = cached > prompt
-        beside = reads, written > prompt - (0 if reads else cached), reasoning > completion
-    apart = reasoning if beside[2] else 0
-    inputs_together, outputs_together = prompt + cached * beside[0] + written * beside[1], completion + apart
-    unlisted = total - inputs_together - outputs_together
-    if 0 < unlisted <= most_completion - outputs_together and prompt > 0:
-        outputs_together += unlisted
+        of_prompt = [part.name for part in TOKEN_PARTS if part.whole == "prompt_tokens"]
+        if prompt < (counted := sum(parts[name] for name in of_prompt)) and prompt + counted > most_prompt:
+            parts |= dict.fromkeys(of_prompt, 0)
+        beside, room = set(), dict(wholes)
+        for part in TOKEN_PARTS:
+            if parts[part.name] > room[part.whole]:
+                beside.add(part.name)
+            else:
+                room[part.whole] -= parts[part.name]
+    for part in TOKEN_PARTS:
+        wholes[part.whole] += parts[part.name] if part.name in beside else 0
+    apart = wholes["completion_tokens"] - completion
+    unlisted = total - sum(wholes.values())
+    if 0 < unlisted <= most_completion - wholes["completion_tokens"] and prompt > 0:
+        wholes["completion_tokens"] += unlisted
     return ClaimedUsage(
-        inputs_together, outputs_together, cached, written, reasoning,
-        reasoning_beside=apart if confirmed else 0, stated_usd=stated,
+        wholes["prompt_tokens"], wholes["completion_tokens"], parts,
+        completion_beside=apart if confirmed else 0, stated_usd=stated,
     )  # fmt: skip
 
 
-def _beside(prompt: int, completion: int, parts: tuple[int, int, int], total: int) -> tuple[bool, bool, bool] | None:
-    """Return which of (cached, written, reasoning) lie beside prompt and completion so that all add up to `total`.
+def _parts_beside(wholes: Mapping[str, int], parts: Mapping[str, int], total: int) -> set[str] | None:
+    """Return the names of the parts that lie beside prompt and completion so that all add up to `total`.
 
     None if nothing does. Of several ways the one with the longest completion is returned, because it costs most.
     """
-    for reasons, writes, reads in product((True, False), repeat=3):
-        cached, written, reasoning = parts
-        outside = (reads and cached > 0, writes and written > 0, reasons and reasoning > 0)
-        inside = (0 if outside[0] else cached) + (0 if outside[1] else written)
-        fits = inside <= prompt and (outside[2] or reasoning <= completion)
-        if fits and prompt + completion + sum(n for n, out in zip(parts, outside, strict=True) if out) == total:
-            return outside
+    names = [part.name for part in reversed(TOKEN_PARTS) if parts[part.name]]
+    for choice in product((True, False), repeat=len(names)):
+        beside = {name for name, is_beside in zip(names, choice, strict=True) if is_beside}
+        inside = dict.fromkeys(wholes, 0)
+        for part in TOKEN_PARTS:
+            inside[part.whole] += 0 if part.name in beside else parts[part.name]
+        has_room = all(inside[whole] <= tokens for whole, tokens in wholes.items())
+        if has_room and sum(wholes.values()) + sum(parts[name] for name in beside) == total:
+            return beside
     return None
 
 
@@ -111,8 +119,11 @@ def _stated_usd(usage: Any) -> float | None:
     return None
 
 
-def _field(holder: object, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+def _field(holder: object, place: str) -> Any:
+    """Return the field at a place such as `prompt_tokens_details.cached_tokens`; None where there is none."""
+    for name in place.split("."):
+        holder = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+    return holder
 
 
 def _count(*values: object) -> int:

@@ -87,12 +87,12 @@ class WorkerClient:
         stored, as is a reply of a content filter. Identical concurrent calls are made once, by one task of this process
         and by one of the processes that share the cache. Raises the exceptions of `ops.workers.scheduling.Client`.
         """
-        form = worker.response_format
-        material = cache_material(self._identity(worker) if form is None else worker.identity, messages, sample)
+        parameters = worker.request_parameters
+        material = cache_material(worker.identity if parameters else self._identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
-        request = Request(messages, Sample.of(sample), key, material, form)
-        if form is not None:  # one handle, with its queue, for a worker whatever form its answers have
-            worker = worker.model_copy(update={"response_format": None})
+        request = Request(messages, Sample.of(sample), key, material, parameters)
+        if parameters:  # one handle, with its queue, for a worker whatever the parameters of a request are
+            worker = worker.with_request_parameters(dict.fromkeys(parameters))
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)

@@ -16,7 +16,7 @@ from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.messages import Message
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, read_text, valid_text
 from ops.core.response import Response
-from ops.core.usage import Usage
+from ops.core.usage import TOKEN_PARTS, Usage
 from ops.workers.claims import is_count, read_claim, tier_of
 from ops.workers.failures import Transient
 from ops.workers.providers import litellm, most_tokens
@@ -64,7 +64,7 @@ def usage_of(
         text="".join(message["content"] for message in messages), high=most_prompt,
     )  # fmt: skip
     # Some providers apply `max_tokens` to the text alone, and to the reasoning that they list beside it.
-    high = most_completion + min(said.reasoning_beside, most_completion)
+    high = most_completion + min(said.completion_beside, most_completion)
     completion = _checked("completion", said.completion, text=text, high=high)
     impossible = [each for each in (prompt, completion) if isinstance(each, str)]
     if prompt is None:
@@ -83,13 +83,14 @@ def usage_of(
         impossible.append(f"a cost of {stated_usd:g} USD, where up to {believed:g} are believed")
         stated_usd = most_usd
     tier = tier_of(claim, body)
+    parts, room = {}, {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    for part in TOKEN_PARTS:  # at most the whole, which may be our own count
+        parts[part.name] = min(said.parts[part.name], room[part.whole])
+        room[part.whole] -= parts[part.name]
     usage = Usage(
         prompt_tokens,
         completion_tokens,
-        # A part is at most the whole, which may be our own count.
-        cached_prompt_tokens=(cached := min(said.cached, prompt_tokens)),
-        cache_write_tokens=min(said.written, prompt_tokens - cached),
-        reasoning_tokens=min(said.reasoning, completion_tokens),
+        **parts,
         service_tier=(worker.service_tier or "") if tier is None else tier,
         stated_usd=stated_usd,
     )

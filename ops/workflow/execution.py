@@ -161,9 +161,8 @@ class _Run:
             return
         texts = {seen: self.shown[seen].text for seen in self.sees[index]}
         messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
-        worker, form = self.team.workers[self.workflow.steps[index].worker], self._form(index)
-        if form is not None:
-            worker = worker.model_copy(update={"response_format": dict(form)})
+        parameters = self._parameters(index)
+        worker = self.team.workers[self.workflow.steps[index].worker].with_request_parameters(parameters)
         sample = self._sample(index)
         self.keys[index] = cache_key(worker.identity, messages, sample)
         started = self._elapsed()
@@ -177,7 +176,7 @@ class _Run:
             if response.is_blank:
                 problem, remedy = why_no_text(worker, response)
                 self.failures[index] = (_FAILURE.get(response.status, "empty"), f"{problem}. {remedy}")
-            elif form is not None and not is_json(response.text):
+            elif "response_format" in parameters and not is_json(response.text):
                 self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
             else:
                 self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
@@ -202,9 +201,9 @@ class _Run:
     def _at_the_deadline(self) -> None:
         self.limit.reschedule(self.loop.time())
 
-    def _form(self, index: int) -> Mapping[str, Any] | None:
-        """Return the form that the step's response must have: only the last step's is the answer."""
-        return self.team.answer_format if index == len(self.workflow.steps) - 1 else None
+    def _parameters(self, index: int) -> Mapping[str, Any]:
+        """Return the parameters of the step's call: only the last step's response is the answer."""
+        return self.team.answer_parameters if index == len(self.workflow.steps) - 1 else {}
 
     def _sample(self, index: int) -> Sample:
         """Return the step's sample: a repeated request to the same worker gets another answer."""

@@ -41,8 +41,8 @@ class Team:
     """Worker descriptions by ordinal; shown if `prompting.cards` is set."""
     execution: Execution = field(default_factory=Execution)
     """The limits of every workflow."""
-    answer_format: Mapping[str, Any] | None = None
-    """The JSON that the last step must answer with, as OpenAI's `response_format`; None: any text."""
+    answer_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the call of the last step, whose response is the answer, such as `response_format`."""
     present: Sequence[int] | None = None
     """The offered ordinals if some workers are omitted; None: all of them."""
 

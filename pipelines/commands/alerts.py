@@ -7,21 +7,36 @@ import sys
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON
 from pipelines.commands.shown import print_json
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("List the newest alerts.", "podium alerts list"),
+        ("Send a test message to all channels.", "podium alerts test"),
+    ),
+)
 def alerts() -> None:
-    """Test the channels of alerts, list alerts."""
+    """List the alerts, and test where they are sent.
+
+    An alert is a message about the pipeline that needs a person's attention. It is sent to the channels of
+    config/alerts.yaml.
+    """
 
 
-@alerts.command()
+@alerts.command(
+    examples=(
+        ("Send a test message to all channels.", "podium alerts test"),
+        ("See how the test message was recorded.", "podium alerts list --count 1"),
+    ),
+)
 def test() -> None:
-    """Send one notice through every channel of config/alerts.yaml.
+    """Send one test message to every channel of alerts.
 
-    Exit code 1 if a channel did not accept it.
+    The channels are in config/alerts.yaml. The exit code is 1 if a channel does not accept the message.
     """
     import socket
 
@@ -41,13 +56,21 @@ def test() -> None:
     sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
 
 
-@alerts.command(name="list")
-@click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
+@alerts.command(
+    name="list",
+    examples=(
+        ("List the newest five alerts.", "podium alerts list --count 5"),
+        ("Print the newest alerts as JSON.", "podium alerts list --json"),
+    ),
+)
+@click.option(
+    "--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show the newest N alerts."
+)
 @AS_JSON
 def list_(count: int, as_json: bool) -> None:
-    """List the alerts, newest first.
+    """List the alerts, the newest first.
 
-    Each with its command, and with the channels that failed.
+    Each alert is shown with the command that helps, and with the channels that did not accept it.
     """
     from datetime import UTC, datetime
 

@@ -10,7 +10,7 @@ import click
 
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL
 from pipelines.commands.shown import print_json
 
@@ -24,15 +24,34 @@ _KINDS = ("response", "completion", "verdict")
 """The values of `ops.store.Kind`, which is not imported before a command runs."""
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("Show what is stored.", "podium cache inspect"),
+        ("Count the responses of workers that the pool quickstart does not use.",
+         "podium cache prune --keep-pool quickstart --dry-run"),
+    ),
+)  # fmt: skip
 def cache() -> None:
-    """The store of responses, completions and verdicts."""
+    """Inspect and clean the store of paid responses.
+
+    The store keeps every response of a worker, so that no call is paid for twice. It also keeps completions of
+    policies and the verdicts of graders that take time.
+    """
 
 
-@cache.command()
+@cache.command(
+    examples=(
+        ("Show what is stored.", "podium cache inspect"),
+        ("Print it for a script.", "podium cache inspect --json"),
+    ),
+)
 @AS_JSON
 def inspect(as_json: bool) -> None:
-    """Show what is stored, by kind and model: entries, size, age."""
+    """Show how many entries the store holds, by kind and model.
+
+    The table also shows their size, and the age of the oldest and the newest entry.
+    """
     import time
 
     from rich.console import Console
@@ -58,11 +77,19 @@ def inspect(as_json: bool) -> None:
     click.echo(said + (f", and {others:,} completions and verdicts" if others else ""))
 
 
-@cache.command()
+@cache.command(
+    examples=(
+        ("Show the entry whose key begins with 3f9ac1.", "podium cache show 3f9ac1"),
+        ("Print it as JSON.", "podium cache show 3f9ac1 --json"),
+    ),
+)
 @click.argument("key")
 @AS_JSON
 def show(key: str, as_json: bool) -> None:
-    """Show one entry, by the beginning of its key."""
+    """Show one entry of the store.
+
+    KEY is the key of the entry or its beginning. `podium cache export` writes a table with the keys of all responses.
+    """
     import json
     from datetime import UTC, datetime
 
@@ -94,15 +121,30 @@ def show(key: str, as_json: bool) -> None:
     console.print(f"[bold]── answer[/]\n{escape(texts['text'])}")
 
 
-@cache.command()
-@click.option("--pool", type=POOL, required=True)
-@click.option("--worker", required=True)
-@click.option("--benchmark", required=True)
-@click.option("--id", "problem_id", required=True)
-@click.option("--sample", type=int, default=0, show_default=True)
+@cache.command(
+    examples=(
+        ("Ask why the answer of a worker to a question of MMLU was not found.",
+         "podium cache why-miss --pool quickstart --worker librarian --benchmark mmlu --id 7"),
+        ("Ask the same about its second answer.",
+         "podium cache why-miss --pool quickstart --worker librarian --benchmark mmlu --id 7 --sample 1"),
+    ),
+)  # fmt: skip
+@click.option("--pool", type=POOL, required=True, help="The pool of the worker, a file in config/pools.")
+@click.option("--worker", required=True, metavar="NAME", help="The worker that was called.")
+@click.option("--benchmark", required=True, metavar="NAME", help="The benchmark of the question, for example mmlu.")
+@click.option("--id", "problem_id", required=True, metavar="ID", help="The id of the question within its benchmark.")
+@click.option(
+    "--sample", type=int, default=0, show_default=True, metavar="N",
+    help="The number of the answer, if a worker answers a question several times. The first has the number 0.",
+)  # fmt: skip
 @AS_JSON
 def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int, as_json: bool) -> None:
-    """Say which field of a call differs from the nearest entry."""
+    """Explain why a response was not found in the store.
+
+    A stored response is reused only if the model, its settings and the prompt are the same. The command compares a call
+    that asks a worker one question with the entry of the store that resembles it most, and shows each difference. It
+    calls no model.
+    """
     from ops.benchmarks.registry import is_confidential
     from ops.config import load_pool, pool_file
     from ops.precaching.precache import build_solo_messages
@@ -150,11 +192,20 @@ def _print_lookup(lookup: Lookup, confidential: bool) -> None:
     Console().print(table)
 
 
-@cache.command()
+@cache.command(
+    examples=(
+        ("Write all responses into a table.", "podium cache export responses.parquet"),
+        ("Write the table without the texts, to share costs and tokens only.",
+         "podium cache export responses.parquet --no-texts"),
+    ),
+)  # fmt: skip
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--no-texts", is_flag=True, help="Leave prompts and answers out.")
+@click.option("--no-texts", is_flag=True, help="Leave out the prompts and the answers.")
 def export(file: Path, no_texts: bool) -> None:
-    """Write every sound response to FILE, a Parquet table."""
+    """Write all responses into a Parquet table.
+
+    Responses whose checksum is wrong are left out.
+    """
     from ops.store import open_backend
     from ops.store.admin import export
 
@@ -162,13 +213,32 @@ def export(file: Path, no_texts: bool) -> None:
     click.echo(f"{written:,} responses in {file}")
 
 
-@cache.command()
-@click.option("--keep-pool", "keep", type=POOL, multiple=True, help="Keep this pool's responses (repeatable).")
-@click.option("--older-than", type=float, metavar="DAYS", help="Only what is older.")
-@click.option("--kind", "kinds", type=click.Choice(_KINDS), multiple=True, help="Only this kind (repeatable).")
-@click.option("--dry-run", is_flag=True, help="Only count.")
+@cache.command(
+    examples=(
+        ("Count the responses of workers that belong to neither pool.",
+         "podium cache prune --keep-pool openai --keep-pool quickstart --dry-run"),
+        ("Delete the completions of policies that are older than 90 days.",
+         "podium cache prune --older-than 90 --kind completion"),
+    ),
+)  # fmt: skip
+@click.option(
+    "--keep-pool", "keep", type=POOL, multiple=True,
+    help="Delete the responses of all workers except those of this pool. You can give this option several times.",
+)  # fmt: skip
+@click.option(
+    "--older-than", type=float, metavar="DAYS", help="Delete the entries that are older than this number of days."
+)
+@click.option(
+    "--kind", "kinds", type=click.Choice(_KINDS), multiple=True,
+    help="Delete only entries of this kind. You can give this option several times.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Count the entries without deleting them.")
 def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...], dry_run: bool) -> None:
-    """Delete responses that no pool uses any more, or old entries."""
+    """Delete responses that no pool uses any more, or old entries.
+
+    Give --keep-pool, --older-than or both. With both, an entry is deleted if either of them applies. A deleted response
+    is paid for again if a run needs it.
+    """
     from ops.config import load_pool
     from ops.core.parts import CACHE, accept_missing
     from ops.store import Kind, open_backend
@@ -189,10 +259,20 @@ def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...
     click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {left:,} are there")
 
 
-@cache.command()
-@click.option("--repair", is_flag=True, help="Drop the damaged ones: they are asked or made again.")
+@cache.command(
+    examples=(
+        ("Look for damaged entries.", "podium cache verify"),
+        ("Delete them.", "podium cache verify --repair"),
+    ),
+)
+@click.option(
+    "--repair", is_flag=True, help="Delete the damaged entries. A run that needs them computes or pays for them again."
+)
 def verify(repair: bool) -> None:
-    """Read every entry and compare its checksum."""
+    """Check every entry of the store for damage.
+
+    The command reads each entry and compares it with its checksum.
+    """
     from ops.core.parts import CACHE, accept_missing
     from ops.store import open_backend
     from ops.store.admin import verify

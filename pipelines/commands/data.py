@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import (
     AS_JSON,
     data_recipe_argument,
@@ -24,23 +24,36 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("Load the questions of the quickstart's benchmarks.", "podium data raw quickstart"),
+        ("Check all data that exists.", "podium data check"),
+    ),
+)
 def data() -> None:
-    """The data, stage by stage, and its checks.
+    """Prepare the data, stage by stage, and check it.
 
-    The stages are those of dvc.yaml: `dvc repro` runs the ones that are out of date, in order. A command without RECIPE
-    uses the recipe and the seed of the recorded data, or the quickstart before there is any.
+    `podium run` executes all stages itself. With the commands settings, raw, shortlist, responses, profiles and mix
+    you execute a single stage. This is also their order. They are the stages of dvc.yaml too, and `dvc repro` executes
+    those that are out of date. A command without RECIPE uses the recipe and the seed of the data that exists, or the
+    quickstart if there is no data yet.
     """
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Prepare `dvc repro` for the quickstart with seed 2.", "podium data settings quickstart --seed 2"),
+        ("Read the settings of the recorded recipe again, after you have changed it.", "podium data settings"),
+    ),
+)
 @data_recipe_argument
 @seed_option
 def settings(recipe: str, seed: int | None) -> None:
-    """Write data/settings.yaml, what the data depends on.
+    """Write the settings on which the data depends.
 
-    `dvc repro` then makes the data of this recipe. Without RECIPE the settings are read again from the recipe that the
-    file names.
+    The command writes the settings of the recipe into data/settings.yaml, and then `dvc repro` makes the data of this
+    recipe. Without RECIPE it reads the recipe again that the file names.
     """
     from ops.config import Setup
     from ops.versioning.settings import write_settings
@@ -49,11 +62,19 @@ def settings(recipe: str, seed: int | None) -> None:
     write_settings(setup.workspace, setup.recipe, setup.pool, recipe)
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Load the questions of the quickstart's benchmarks.", "podium data raw quickstart"),
+        ("Generate other questions of the synthetic environment.", "podium data raw quickstart --seed 2"),
+    ),
+)
 @data_recipe_argument
 @seed_option
 def raw(recipe: str, seed: int | None) -> None:
-    """Load every benchmark into data/raw."""
+    """Load the questions of every benchmark of the recipe.
+
+    The command writes them into data/raw. Rows that are malformed are left out and listed in a file.
+    """
     from ops.config import Setup
     from ops.stages.data import load_raw_once
 
@@ -72,11 +93,19 @@ def raw(recipe: str, seed: int | None) -> None:
             click.echo(f"  {loaded.quarantined} malformed rows{failing} left out: {files}")
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Choose the candidates of the quickstart.", "podium data shortlist quickstart"),
+        ("Choose them with another seed.", "podium data shortlist quickstart --seed 2"),
+    ),
+)
 @data_recipe_argument
 @seed_option
 def shortlist(recipe: str, seed: int | None) -> None:
-    """Choose the decontaminated candidates."""
+    """Choose the candidates for the training questions.
+
+    Questions that resemble a test question are removed first (decontamination).
+    """
     from ops.config import Setup
     from ops.stages.data import make_shortlist_once
 
@@ -87,12 +116,20 @@ def shortlist(recipe: str, seed: int | None) -> None:
     click.echo(f"shortlist: {len(chosen.problems)} problems, {len(chosen.report['pairs'])} candidates removed")
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Show how many calls this takes and what they cost.", "podium data responses quickstart --dry-run"),
+        ("Make the calls, without asking for confirmation.", "podium data responses quickstart --yes"),
+    ),
+)
 @data_recipe_argument
 @dry_run_option
 @yes_option
 def responses(recipe: str, dry_run: bool, yes: bool) -> None:
-    """Ask every worker every candidate, or show the cost."""
+    """Ask every worker every candidate question (precaching).
+
+    The responses are stored, so that neither this command nor a later training pays for them again.
+    """
     from contextlib import ExitStack
 
     from ops.benchmarks.graded import configure_grading
@@ -137,10 +174,18 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     )
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Measure the workers of the quickstart.", "podium data profiles quickstart"),
+        ("Measure the workers of the recorded data.", "podium data profiles"),
+    ),
+)
 @data_recipe_argument
 def profiles(recipe: str) -> None:
-    """Measure the workers from their responses."""
+    """Measure the accuracy and cost of workers from their responses.
+
+    The command writes data/profiles.json, and prints the share of questions from which GRPO could learn.
+    """
     from ops.config import Setup
     from ops.stages.data import make_profiles_once
 
@@ -151,11 +196,19 @@ def profiles(recipe: str) -> None:
     click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.signal_forecast:.0%}")
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Choose the training questions of the quickstart.", "podium data mix quickstart"),
+        ("Choose them with another seed.", "podium data mix quickstart --seed 2"),
+    ),
+)
 @data_recipe_argument
 @seed_option
 def mix(recipe: str, seed: int | None) -> None:
-    """Choose the training mix and write its card."""
+    """Choose the training questions from the candidates.
+
+    The command writes data/training_mix.jsonl, and a description of the data into data/data_card.md.
+    """
     from ops.config import Setup
     from ops.stages.data import make_mix_once
 
@@ -166,39 +219,55 @@ def mix(recipe: str, seed: int | None) -> None:
     click.echo(f"training mix: {len(made.problems)} problems, solved alone by: {made.agreement}")
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Check the data that exists.", "podium data check"),
+        ("Check it against the settings of the quickstart.", "podium data check quickstart"),
+    ),
+)
 @data_recipe_argument
 def check(recipe: str) -> None:
-    """Run every quality suite; exit code 1 if one fails.
+    """Check the quality of the data.
 
-    Checks the files in data/ with Great Expectations and grades the gold answers. Writes the Data Docs pages.
+    The command checks the files in data/ with Great Expectations, and grades the gold answers, which must all be right.
+    It writes the results as web pages and prints where they are. The exit code is 1 if a check fails.
     """
     from pipelines.commands.quality import check_all
 
     sys.exit(0 if check_all(Workspace.find(), recipe) else 1)
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Grade the gold answers of the quickstart.", "podium data gold quickstart"),
+        ("Also measure the judges of the recipe on your own labelled answers.",
+         "podium data gold --answers answers.jsonl"),
+    ),
+)  # fmt: skip
 @data_recipe_argument
 @click.option(
     "--answers",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Labelled answers for judges: rows with problem (school/7), answer, right.",
+    help="Measure the judges on the labelled answers in this file. Each row has the fields problem (such as school/7), "
+    "answer and right.",
 )
 @click.option(
     "--questions",
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Without --answers: the most gold answers for each judge; as many wrong ones are made from them.",
+    metavar="N",
+    help="Without --answers, measure each judge on at most N gold answers and as many wrong answers made from them.",
 )
 @dry_run_option
 @yes_option
 def gold(recipe: str, answers: Path | None, questions: int, dry_run: bool, yes: bool) -> None:
-    """Grade every gold answer of data/raw and report.
+    """Test the graders on the gold answers of the benchmarks.
 
-    A judge is measured against labelled answers, which costs its calls: how many right answers it accepts, and how many
-    wrong ones it rejects. The gate needs this.
+    Every gold answer in data/raw should be graded as right. The command prints a table with the exceptions and writes
+    it into a file. If the recipe has judges (models that grade answers), the command also measures how many right
+    answers each judge accepts and how many wrong answers it rejects. This costs the judge's calls, and the promotion
+    gate needs it.
     """
     from pipelines.commands.quality import measure_judges, report_gold
 
@@ -208,26 +277,40 @@ def gold(recipe: str, answers: Path | None, questions: int, dry_run: bool, yes: 
     measure_judges(workspace, recipe, answers, questions, dry_run=dry_run, yes=yes)
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Grade the response in a file.", "podium data grade livecodebench/v1/1873_A response.txt"),
+        ("Grade a text that another command prints.", "echo 'The answer is 42.' | podium data grade math500/7"),
+    ),
+)
 @click.argument("problem")
 @click.argument("response", type=click.File(encoding="utf-8"), default="-")
 @recipe_option
 def grade(problem: str, response: TextIO, recipe: str) -> None:
-    """Grade one response to one problem.
+    """Grade one response to one question.
 
-    The exit code is 1 where it is wrong. PROBLEM is a key of data/raw (livecodebench/v1/1873_A), RESPONSE a file
-    (default: what is piped in). For a program, the first failing test is shown; for a confidential benchmark
-    without its content.
+    PROBLEM is the key of a question in data/raw, for example livecodebench/v1/1873_A. RESPONSE is a file with the
+    response; without it the command reads its standard input. If the response is a program, the command shows the first
+    test that fails. The content of a confidential benchmark is not shown. The exit code is 1 if the response is wrong.
     """
     from pipelines.commands.quality import grade_one
 
     sys.exit(0 if grade_one(Workspace.find(), recipe, problem, response.read()) else 1)
 
 
-@data.command()
+@data.command(
+    examples=(
+        ("Show the benchmarks.", "podium data benchmarks"),
+        ("Print the list as JSON.", "podium data benchmarks --json"),
+    ),
+)
 @AS_JSON
 def benchmarks(as_json: bool) -> None:
-    """Show the benchmarks: sources, licences, cautions."""
+    """Show the benchmarks that Podium can load.
+
+    The table shows for each benchmark the dataset, its splits, its form of questions and answers, its licence, its
+    citation and cautions.
+    """
     from rich.console import Console
 
     if as_json:

@@ -12,6 +12,7 @@ from ops.core.backup import RESTORABLE
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import POOL, accept_missing_option
 
 LAID_OUT = (
@@ -31,18 +32,35 @@ _CHECKOUTS_ONLY = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?
 """The block of .gitignore that hides the versions of the data: in a repository of a user's own they are tracked."""
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Create a workspace in the folder trial.", "podium init trial"),
+        ("Also try the models of OpenAI's pool. The command shows the cost and asks before it spends anything.",
+         "podium init trial --pool openai"),
+    ),
+)  # fmt: skip
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option("--pool", type=POOL, help="Run a first look at this pool too: key, cost, table.")
-@click.option("--yes", is_flag=True, help="Ask nothing: spend what --pool costs, and fail where a key is missing.")
+@click.option("--pool", type=POOL, help="Also try the models of this pool: run the recipe first-look with it.")
+@click.option(
+    "--yes", is_flag=True, help="Run --pool without asking for confirmation, and end with an error if a key is missing."
+)
 @accept_missing_option
-@click.option("--dry-run", is_flag=True, help="Show the plan of the first look at --pool; write nothing.")
-@click.option("--without", multiple=True, metavar="WORKER", help="Agree to leave out a worker above max_output_price.")
+@click.option("--dry-run", is_flag=True, help="Show what --pool would call and cost, without doing it.")
+@click.option(
+    "--without", multiple=True, metavar="WORKER",
+    help="Agree to leave out this worker of --pool, whose price is above the recipe's max_output_price. "
+    "You can give this option several times.",
+)  # fmt: skip
 def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tuple[str, ...]) -> None:
-    """Lay out a workspace: configuration and tables.
+    """Create a workspace in a folder, and try a pool of models.
 
-    In FOLDER, the current one when none is named. Files that are there stay as they are. With --pool it also writes
-    the recipe first-look-POOL and the pool's key into .env, shows the cost, asks, and runs the recipe.
+    A workspace is a folder with the configuration and the data of your runs. The command writes the files of the
+    configuration into FOLDER, which is the current folder unless you name another. Files that exist are left unchanged.
+
+    With --pool the command also tries the models of a pool on a few real questions. It writes a recipe named
+    first-look-POOL, asks for the API key and writes it into .env, shows the cost, asks for confirmation and runs the
+    recipe.
     """
     if (yes or dry_run) and pool is None:
         raise click.UsageError(f"{'--yes' if yes else '--dry-run'} belongs to --pool: nothing else asks or spends")
@@ -128,14 +146,20 @@ def _start_dvc(workspace: Workspace) -> str:
     return "DVC records the data here" + ("." if with_git else ", without git.")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Back up the workspace of the current folder.", "podium backup ../podium.tar"),
+        ("Restore this backup in another folder.", "podium restore ../podium.tar"),
+    ),
+)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def backup(file: Path) -> None:
-    """Copy what cannot be made again into a file.
+    """Copy everything that cannot be computed again into one file.
 
-    Ledger, cache, registry, snapshots and what you wrote (configuration, texts, files that it names) go into FILE,
-    while they are in use. Keys (.env) are left out. What a team's servers hold is theirs to back up
-    (docs/deployment.md).
+    FILE will contain the ledger, the store of responses, the registry of models, the settings of past runs, and the
+    files that you wrote. The command may run while other commands use the workspace. API keys (.env) are left out. If a
+    team keeps its data on servers, their own tools must back these up (docs/deployment.md).
     """
     from ops.core.backup import backup as copy
 
@@ -146,16 +170,35 @@ def backup(file: Path) -> None:
     click.echo(f"{file}: {file.stat().st_size:,} bytes")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Restore a backup in the current folder.", "podium restore ../podium.tar"),
+        (
+            "Restore only the ledger and the stored responses.",
+            "podium restore ../podium.tar --only ledger --only cache",
+        ),
+    ),
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--only", multiple=True, type=click.Choice(RESTORABLE), help="Restore this part (repeatable).")
-@click.option("--replace", is_flag=True, help="Take the backup's files where others are, which are kept elsewhere.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(RESTORABLE),
+    help="Restore only this part. You can give this option several times.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace files that differ by those of the backup. The replaced files are kept under another name.",
+)
 def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
     """Restore a backup that `podium backup` wrote.
 
-    Restores FILE into this workspace, which may be in another folder than the original; an empty folder becomes a
-    workspace first. What was paid since the backup stays: ledger and cache are merged. A registry with contents and
-    files that differ stay as they are without --replace.
+    The command restores FILE in the workspace of the current folder, which may be another folder than that of the
+    backup. An empty folder becomes a workspace first. The ledger and the stored responses are merged with those that
+    exist, so that nothing that you have paid for since the backup is lost. A registry that is not empty and files that
+    differ from the backup are left unchanged unless you give --replace.
     """
     from ops.core.backup import restore as put_back
 

@@ -10,6 +10,7 @@ from typing import IO, Any
 import click
 
 from ops.core.errors import PodiumError
+from pipelines.commands.help import OrderedGroup
 from pipelines.ending import explained, signal_received, stopped
 
 Sections = Mapping[str, Mapping[str, str]]
@@ -24,15 +25,7 @@ class CommandError(click.ClickException):
         click.echo(f"error: {self.format_message()}", file=file, err=file is None)
 
 
-class OrderedGroup(click.Group):
-    """Lists commands in the order of their definition, not alphabetically."""
-
-    def list_commands(self, ctx: click.Context) -> Sequence[str]:
-        """Return the commands in that order."""
-        return list(self.commands)
-
-
-class LazyGroup(click.Group):
+class LazyGroup(OrderedGroup):
     """Imports a command's module when it is called, and all modules to list the commands; none of them is slow to
     import."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON
 from pipelines.commands.shown import print_json
 
@@ -19,12 +20,23 @@ if TYPE_CHECKING:
 _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 
 
-@click.command()
-@click.option("--run", metavar="RUN", help="Of one run only.")
-@click.option("--calls", type=int, default=0, metavar="N", help="The last N calls as well, one by one.")
+@click.command(
+    cls=Command,
+    examples=(
+        ("Show what has been spent in this workspace.", "podium ledger"),
+        ("Also show the last ten calls.", "podium ledger --calls 10"),
+    ),
+)
+@click.option("--run", metavar="RUN", help="Show the calls of this run only. The first table lists the names of runs.")
+@click.option("--calls", type=int, default=0, metavar="N", help="Also list the last N calls.")
 @AS_JSON
 def ledger(run: str | None, calls: int, as_json: bool) -> None:
-    """Show what was spent, by run, purpose, worker, month."""
+    """Show how much the calls of workers have cost.
+
+    The ledger records every call with its tokens and its price in US dollars. The command adds them up by run, by
+    purpose, by worker and by month. A call is lost if it was sent and no response arrived. It is counted at the highest
+    price that it can have.
+    """
     from ops.core.parts import LEDGER, missing_parts
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.init import workspace_here
 from pipelines.commands.options import (
     KEPT_BACK,
@@ -19,37 +20,57 @@ from pipelines.commands.options import (
 )
 from pipelines.ending import stopped_midway
 
-full_option = click.option("--full", is_flag=True, help="Show the scores of each benchmark and the strategies, too.")
+full_option = click.option(
+    "--full", is_flag=True, help="Also show the scores of each benchmark and the most frequent workflows."
+)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Run the pipeline in the synthetic environment with another seed.", "podium run quickstart --seed 2"),
+        ("Show what the pilot would call and cost with the models of Anthropic.",
+         "podium run pilot --pool anthropic --dry-run"),
+    ),
+)  # fmt: skip
 @recipe_argument
 @seed_option
 @full_option
 @dry_run_option
 @yes_option
 def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
-    """Run the whole pipeline once.
+    """Run the whole pipeline, from the questions to a release.
 
-    From problems to a promoted model, with config/recipes/RECIPE.yaml (default: quickstart). An empty folder
-    becomes a workspace first. Finished work and paid responses are reused. Exit code 3 if the gate does not promote
-    the result.
+    RECIPE is the name of a file in config/recipes without .yaml; the default is quickstart. If the current folder is
+    empty, it becomes a workspace first. Finished stages and paid responses of earlier runs are reused, so the same
+    command also continues a run that was interrupted. The exit code is 3 if the promotion gate does not promote the
+    trained Conductor.
     """
     workspace = workspace_or_defaults() if dry_run else workspace_here()
     _until_stopped(workspace, recipe, seed, "lifecycle", full, dry_run, yes)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Train the policy of the quickstart, or continue its training.", "podium train quickstart"),
+        ("Show what a training of the 3B recipe would call and cost.", "podium train paper-3b --dry-run"),
+    ),
+)
 @recipe_argument
 @seed_option
-@click.option("--run", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-              help="Train as the plan in this folder of .podium/runs says, and nothing else.")  # fmt: skip
+@click.option(
+    "--run", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+    help="Run only the trainer, with the settings that an earlier command wrote into this folder of .podium/runs.",
+)  # fmt: skip
 @dry_run_option
 @yes_option
 def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes: bool) -> None:
-    """Choose the mix, cold-start a policy, train it.
+    """Choose the training questions and train the policy.
 
-    The stages before (problems, shortlist, responses) must be there. A training that was cut short goes on.
+    The earlier stages of the data (questions, shortlist, responses) must be finished. The policy first learns the
+    format of workflows from examples (the cold start), and then from rewards (GRPO). A training that was interrupted
+    continues from its last checkpoint.
     """
     if folder is None:
         _until_stopped(Workspace.find(), recipe, seed, "train", False, dry_run, yes)
@@ -64,23 +85,41 @@ def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes
     os.execve(started[0], started, os.environ | environment(plan, folder))  # signals then reach the trainer
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Compare the Conductor of the quickstart with the other systems.", "podium evaluate quickstart"),
+        ("Also show the scores of each benchmark.", "podium evaluate quickstart --full"),
+    ),
+)
 @recipe_argument
 @seed_option
 @full_option
 @dry_run_option
 @yes_option
 def evaluate(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
-    """Score the trained Conductor and its opponents.
+    """Compare the trained Conductor with the other systems.
 
-    Nothing is registered or promoted.
+    The Conductor, each single worker and the baselines of the recipe answer the test questions. The command prints
+    their accuracy and their cost. It registers and promotes nothing.
     """
     _until_stopped(Workspace.find(), recipe, seed, "evaluate", full, dry_run, yes)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Start both web interfaces for the workspace of the current folder.", "podium dev"),
+        ("Start them for another workspace.", "PODIUM_ROOT=trial podium dev"),
+    ),
+)
 def dev() -> None:
-    """Serve the Dagster UI and MLflow, until Ctrl-C."""
+    """Start the web interfaces of Dagster and MLflow.
+
+    Dagster shows the pipeline and its runs, and MLflow shows the training curves and the registered versions. The
+    command prints both addresses and runs until you press Ctrl-C. Their ports are 3000 and 5000, or free ones if these
+    are in use.
+    """
     from pipelines.dev import serve
 
     sys.exit(serve(Workspace.find()))

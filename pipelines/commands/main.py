@@ -62,10 +62,20 @@ SECTIONS = {
 }
 
 
-@click.command(cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]},
+    examples=(
+        ("Run the pipeline in the synthetic environment, which needs no key and no GPU.", "podium run quickstart"),
+        ("Show what the paper's recipe needs and costs on two GPUs of 80 GB.", "podium plan paper --gpus 2x80"),
+    ),
+)  # fmt: skip
 @click.version_option(package_name=DISTRIBUTION)
 def podium() -> None:
-    """Podium trains, evaluates, releases and retrains a Conductor over your own pool of models."""
+    """Podium trains a Conductor for your own pool of models, and evaluates, releases, serves and retrains it.
+
+    A Conductor is a small language model that answers a question with the help of the models of a pool. `podium COMMAND
+    --help` explains a command.
+    """
 
 
 def execute() -> None:

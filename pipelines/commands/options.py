@@ -14,6 +14,7 @@ from ops.core.installation import resources
 from ops.core.parts import ACCEPT
 from ops.core.workspace import Workspace
 from pipelines.asking import accepts
+from pipelines.commands.help import Command
 
 KEPT_BACK = 3
 """Exit code of a run whose challenger the gate did not promote."""
@@ -40,6 +41,8 @@ class _Named(click.ParamType):
 
 RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
 
+POOL_HELP = "Use this pool, a file in config/pools, instead of the recipe's own pool."
+
 SEED = click.IntRange(0, 2**31 - 1)
 """The seed, with the bounds of `ops.config`."""
 
@@ -57,7 +60,7 @@ def recipe_argument(command: F) -> F:
 
         return command(*arguments, recipe=with_pool(recipe, pool), **options)
 
-    replaced = click.option("--pool", type=POOL, help="Replaces the recipe's pool: a file in config/pools.")
+    replaced = click.option("--pool", type=POOL, help=POOL_HELP)
     return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
 
 
@@ -78,36 +81,48 @@ def data_recipe_argument(command: F) -> F:
                 options["seed"] = seed
         return command(*arguments, recipe=with_pool(recipe, pool), **options)
 
-    replaced = click.option("--pool", type=POOL, help="Replaces the recipe's pool: a file in config/pools.")
+    replaced = click.option("--pool", type=POOL, help=POOL_HELP)
     return cast("F", click.argument("recipe", type=RECIPE, required=False)(replaced(joined)))
 
 
 recipe_option = click.option(
-    "--recipe", type=RECIPE, default="quickstart", show_default=True, help="A file in config/recipes, without .yaml."
-)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-seed_option = click.option("--seed", type=SEED, help="Replaces the recipe's seed.")
+    "--recipe", type=RECIPE, default="quickstart", show_default=True,
+    help="Use the settings of this recipe, the name of a file in config/recipes without .yaml.",
+)  # fmt: skip
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
     ACCEPT, is_flag=True, expose_value=False, callback=lambda context, _, value: accepts(context, value),
-    help="Go on where the ledger, the cache or the registry is gone.",
+    help="Continue although the ledger, the store of responses or the registry is missing, and begin a new one.",
 )  # fmt: skip
 
 
 def yes_option(command: F) -> F:
     """Give a command that spends `--yes` and `--accept-missing`."""
-    return click.option("--yes", is_flag=True, help="Spend without asking.")(accept_missing_option(command))
+    return click.option("--yes", is_flag=True, help="Spend money without asking for confirmation.")(
+        accept_missing_option(command)
+    )
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what it would do and cost; do nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what the command would do and cost, without doing it."
+)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Complete commands, recipes and pools in every new bash.",
+         """echo 'eval "$(podium completion bash)"' >> ~/.bashrc"""),
+        ("Do the same in fish.", "podium completion fish > ~/.config/fish/completions/podium.fish"),
+    ),
+)  # fmt: skip
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the shell's completion script.
+    """Print a script that completes commands in your shell.
 
-    For bash: echo 'eval "$(podium completion bash)"' >> ~/.bashrc
+    With it, the tab key completes the names of commands, options, recipes and pools.
     """
     from click.shell_completion import get_completion_class
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, recipe_argument, workspace_or_defaults
 from pipelines.commands.shown import print_json
 
@@ -16,15 +17,25 @@ if TYPE_CHECKING:
     from ops.planning.requirements import Need
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Show what the quickstart needs on this machine.", "podium plan quickstart"),
+        ("Show whether the paper's recipe fits on two GPUs of 80 GB.", "podium plan paper --gpus 2x80"),
+    ),
+)
 @recipe_argument
-@click.option("--gpus", metavar="NxGB", help="Plan for other GPUs than this machine's: 2x80, 1x141; 0: none.")
+@click.option(
+    "--gpus", metavar="NxGB",
+    help="Plan for these GPUs instead of this machine's, for example 2x80 for two GPUs of 80 GB, or 0 for none.",
+)  # fmt: skip
 @AS_JSON
 def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
-    """Show what a recipe needs, costs and lacks.
+    """Show what a recipe needs, what it costs and what is missing.
 
-    Memory per GPU by part, disk, calls, USD and hours by stage, and everything that is missing before it can start. The
-    exit status is 1 if something is missing.
+    The plan lists the memory of each GPU, the disk space, and the calls, US dollars and hours of each stage. It also
+    lists everything that is missing before the recipe can start, such as an API key, and then the exit code is 1. The
+    command calls no model.
     """
     from ops.config import Setup
     from ops.planning.requirements import ALL_NEEDS
@@ -52,14 +63,22 @@ def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_j
         raise click.exceptions.Exit(1)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Forecast a training with the models of OpenAI, after `podium run pilot --pool openai`.",
+         "podium forecast pilot --pool openai"),
+        ("Print the forecast of the quickstart as JSON.", "podium forecast quickstart --json"),
+    ),
+)  # fmt: skip
 @recipe_argument
 @AS_JSON
 def forecast(recipe: str, as_json: bool) -> None:
-    """Forecast a training run from the precached responses.
+    """Estimate from stored responses whether training would pay.
 
-    First the number of questions that it rests on; then signal, calls, USD and time, beside the last run of the same
-    settings, and whether training would pay.
+    The command first says on how many questions the forecast is based. Then it shows the share of questions from which
+    GRPO could learn, and the calls, US dollars and time of a training, beside those of the last run with the same
+    settings. It ends with a verdict. It calls no model.
     """
     from ops.config import Setup
     from ops.planning.forecast import as_facts, basis, comparison, make_forecast, verdict, warnings
@@ -78,12 +97,19 @@ def forecast(recipe: str, as_json: bool) -> None:
 MARKS = {"ok": "ok      ", "optional": "optional", "missing": "MISSING "}
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Check this machine.", "podium doctor"),
+        ("Print the result for a script.", "podium doctor --json"),
+    ),
+)
 @AS_JSON
 def doctor(as_json: bool) -> None:
-    """Look for Python, git, disk, sandbox, keys, GPUs, engines.
+    """Check what this machine provides and what is missing.
 
-    Makes no call. Exit status 1 if something is missing that every recipe needs.
+    The command looks at Python, git, the free disk space, the sandbox for programs, the API keys, the GPUs and the
+    libraries for training. It calls no model. The exit code is 1 if something is missing that every recipe needs.
     """
     from ops.planning.doctor import diagnose
 

@@ -10,7 +10,7 @@ import click
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from pipelines.asking import check_workspace, confirm
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL, dry_run_option, workspace_or_defaults, yes_option
 from pipelines.commands.shown import print_json
 
@@ -20,18 +20,32 @@ if TYPE_CHECKING:
 _LOOK_S = 5.0
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("List the pools and the API keys that they need.", "podium pools list"),
+        ("Create a pool of two models, named mine.",
+         "podium pools new mine openai/gpt-6-luna anthropic/claude-haiku-5-5"),
+    ),
+)  # fmt: skip
 def pools() -> None:
-    """Pools: list, show, new, ping, compare, serve.
+    """Show, create, test, compare and serve pools of models.
 
-    POOL is a file in config/pools, without .yaml, or NAME:VARIANT.
+    A pool is a file in config/pools that lists the models which a Conductor may ask. POOL is its name without .yaml. A
+    name such as paper:unconstrained means the variant unconstrained of the pool paper.
     """
 
 
-@pools.command("list")
+@pools.command(
+    "list",
+    examples=(
+        ("List the pools.", "podium pools list"),
+        ("Print the list as JSON.", "podium pools list --json"),
+    ),
+)
 @AS_JSON
 def list_pools(as_json: bool) -> None:
-    """List the pools, with the API keys that are missing."""
+    """List the pools and the API keys that are missing."""
     from ops.config import load_pool
     from pipelines.commands.shown import console, table
 
@@ -53,11 +67,20 @@ def list_pools(as_json: bool) -> None:
     console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
 
 
-@pools.command()
+@pools.command(
+    examples=(
+        ("Show the pool of OpenAI's models.", "podium pools show openai"),
+        ("Print a variant of the paper's pool as JSON.", "podium pools show paper:unconstrained --json"),
+    ),
+)
 @click.argument("pool", type=POOL)
 @AS_JSON
 def show(pool: str, as_json: bool) -> None:
-    """Show the workers, the pool's two keys, missing API keys."""
+    """Show the workers of a pool and what is missing to call them.
+
+    The first line also shows two hashes. The answers key changes if a setting changes that can affect an answer, and
+    the prices key changes if a price changes.
+    """
     from ops.config import load_pool, pool_file
     from ops.config.base import key_problem
     from ops.workers.pool import pool_rows
@@ -93,15 +116,25 @@ def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
     return name, len(pool.workers), missing or "none", pool.description
 
 
-@pools.command()
+@pools.command(
+    examples=(
+        ("Create a pool of two models, named mine.",
+         "podium pools new mine openai/gpt-6-luna anthropic/claude-haiku-5-5"),
+        ("Create a pool of one model that your own server offers, and state its price.",
+         "podium pools new own openai/llama --api-base http://127.0.0.1:8000/v1 --price 0.1/0.5"),
+    ),
+)  # fmt: skip
 @click.argument("name")
 @click.argument("models", nargs=-1, required=True, metavar="MODELS")
-@click.option("--api-base", metavar="URL", help="The models' server, if it is your own.")
-@click.option("--price", metavar="IN/OUT", help="USD per million tokens, of models that LiteLLM has no price for.")
+@click.option("--api-base", metavar="URL", help="Call the models at this address, if the server is your own.")
+@click.option("--price", metavar="IN/OUT",
+              help="Set the price in US dollars for a million input tokens and a million output tokens, for models "
+              "whose price LiteLLM does not know.")  # fmt: skip
 def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | None) -> None:
-    """Write config/pools/NAME.yaml with one worker for each of MODELS.
+    """Create a pool from a list of models.
 
-    MODELS are LiteLLM strings, provider/model. Settings that a model refuses are left out. No worker is called.
+    The command writes config/pools/NAME.yaml with one worker for each of MODELS. A model is named as LiteLLM names it:
+    provider/model. Settings that a model does not accept are left out. No model is called.
     """
     from ops.workers.new_pool import new_pool
     from ops.workers.providers import price_of
@@ -130,15 +163,21 @@ def _price(text: str | None) -> Price | None:
         raise click.BadParameter(f"{text!r} is not INPUT/OUTPUT, for example 0.1/0.5", param_hint="--price") from None
 
 
-@pools.command()
+@pools.command(
+    examples=(
+        ("Call each model of OpenAI's pool once.", "podium pools ping openai"),
+        ("Show what this costs at most, without calling them.", "podium pools ping openai --dry-run"),
+    ),
+)
 @click.argument("pool", type=POOL)
 @dry_run_option
 @yes_option
 @AS_JSON
 def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Call each worker once: latency, cost, what came back or what to do.
+    """Call each worker of a pool once, to test it.
 
-    Asks before it spends. Exit status 1 if a worker does not answer.
+    For each worker the command prints the time, the cost and the response, or what went wrong and how to correct it. It
+    asks for confirmation before it spends money. The exit code is 1 if a worker does not answer.
     """
     from contextlib import closing
 
@@ -171,12 +210,21 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-@pools.command()
+@pools.command(
+    examples=(
+        ("Compare two pools.", "podium pools diff openai frontier"),
+        ("Compare a pool with one of its variants.", "podium pools diff paper paper:unconstrained"),
+    ),
+)
 @click.argument("old", type=POOL)
 @click.argument("new", type=POOL)
 @AS_JSON
 def diff(old: str, new: str, as_json: bool) -> None:
-    """Show what the change from OLD to NEW requires and costs."""
+    """Show how two pools differ and what the change requires.
+
+    The command lists the workers of NEW that must be asked again, those whose stored responses only get new prices, and
+    those that OLD does not have.
+    """
     from ops.config import load_pool
     from ops.workers.pool import difference
 
@@ -204,10 +252,19 @@ def _print_difference(old: Pool, new: Pool) -> None:
     click.echo(f"answers {old.answers_key} → {new.answers_key}, prices {old.prices_key} → {new.prices_key}")
 
 
-@pools.command()
+@pools.command(
+    examples=(
+        ("Serve the model of the pool local-llm.", "podium pools serve local-llm"),
+        ("See which model that is.", "podium pools show local-llm"),
+    ),
+)
 @click.argument("pool", type=POOL, default="local-llm")
 def serve(pool: str) -> None:
-    """Serve a pool's own models with vLLM, until Ctrl-C or SIGTERM."""
+    """Serve the models of a pool on this machine with vLLM.
+
+    The command starts a server for each worker of POOL that has a section serve, and runs until you press Ctrl-C or it
+    receives SIGTERM. Without it, each run starts and stops these servers itself.
+    """
     from ops.config import load_pool, pool_file
     from ops.local_models.vllm_server import is_up, serving
     from pipelines.ending import ends_like_ctrl_c

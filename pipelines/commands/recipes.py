@@ -11,23 +11,35 @@ import click
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, RECIPE, workspace_or_defaults
 from pipelines.commands.shown import print_json
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("List the recipes.", "podium recipes list"),
+        ("Show all settings of a recipe.", "podium recipes show quickstart"),
+    ),
+)
 def recipes() -> None:
-    """Recipes: list, show.
+    """List the recipes and show their settings.
 
-    RECIPE is a file in config/recipes, without .yaml.
+    A recipe is a file in config/recipes that names all settings of a training and an evaluation.
     """
 
 
-@recipes.command("list")
+@recipes.command(
+    "list",
+    examples=(
+        ("List the recipes.", "podium recipes list"),
+        ("Print the list as JSON.", "podium recipes list --json"),
+    ),
+)
 @AS_JSON
 def list_recipes(as_json: bool) -> None:
-    """List the recipes: pool, policy, benchmarks, budget."""
+    """List the recipes with their pools, policies and budgets."""
     from ops.config import load_recipe
     from pipelines.commands.shown import console, table
 
@@ -50,11 +62,19 @@ def list_recipes(as_json: bool) -> None:
     console().print(table(head, rows, ("benchmarks", "at most USD")))
 
 
-@recipes.command()
+@recipes.command(
+    examples=(
+        ("Show all settings of the quickstart.", "podium recipes show quickstart"),
+        ("Print those of the paper's recipe as JSON.", "podium recipes show paper --json"),
+    ),
+)
 @click.argument("recipe", type=RECIPE)
 @AS_JSON
 def show(recipe: str, as_json: bool) -> None:
-    """Show a recipe with every default and inherited value."""
+    """Show all settings of a recipe.
+
+    The command also prints the settings that RECIPE inherits from another recipe, and the defaults.
+    """
     import yaml
 
     from ops.config import load_recipe
@@ -66,17 +86,29 @@ def show(recipe: str, as_json: bool) -> None:
         click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("Check all configuration files.", "podium config validate"),
+        ("Print the mistakes as JSON.", "podium config validate --json"),
+    ),
+)
 def config() -> None:
-    """The files of config/: validate."""
+    """Check the configuration files in config/."""
 
 
-@config.command()
+@config.command(
+    examples=(
+        ("Check all configuration files.", "podium config validate"),
+        ("Print the mistakes as JSON.", "podium config validate --json"),
+    ),
+)
 @AS_JSON
 def validate(as_json: bool) -> None:
-    """Check every file of config/; exit code 1 if one is wrong.
+    """Check every file in config/ for mistakes.
 
-    Each mistake is one line with file, field and remedy. No worker is called.
+    For each mistake the command prints one line with the file, the setting and the remedy. The exit code is 1 if there
+    is a mistake. No model is called.
     """
     checked = [(file, _mistake(load)) for file, load in _files(workspace_or_defaults())]
     wrong = {str(file): said for file, said in checked if said}

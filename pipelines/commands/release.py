@@ -10,27 +10,41 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.asking import accept_if_agreed, confirm
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, accept_missing_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from ops.release.mlflow_store import Registered
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say which version would become champion; do nothing.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show which version would become the champion, without changing anything."
+)
+yes_option = click.option(
+    "--yes", is_flag=True, help="Do not ask for confirmation. Without a terminal, the command never asks."
+)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Promote the challenger although the gate did not.",
+         'podium promote --by Ana --reason "The test set has too few questions of our kind."'),
+        ("Show which version would become the champion, without changing anything.",
+         'podium promote 3 --by Ana --reason "A trial." --dry-run'),
+    ),
+)  # fmt: skip
 @click.argument("version", required=False)
-@click.option("--by", "name", required=True, help="Who decides so.")
-@click.option("--reason", required=True, help="Why. Both are recorded with the version.")
+@click.option("--by", "name", required=True, metavar="NAME", help="The name of the person who decides this.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason, which is recorded with the version.")
 @dry_run_option
 @yes_option
 def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: bool) -> None:
-    """Make a version champion regardless of the gate.
+    """Make a version the champion, whatever the gate decided.
 
-    VERSION is the challenger by default. Without this command only the gate promotes, in `podium run`. The version
-    records the gate's verdict and the override: name, reason and time.
+    The champion is the version that is served. Normally the promotion gate decides at the end of `podium run` whether a
+    new version becomes the champion. With this command a person decides it. VERSION is the number of the version; the
+    default is the challenger. The name, the reason and the time are recorded with the version.
     """
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
@@ -58,15 +72,23 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     click.echo("Go back     podium rollback --reason WHY")
 
 
-@click.command()
-@click.option("--by", "name", default="", help="Who decides so.")
-@click.option("--reason", required=True, help="Why. Both are recorded with the version that goes.")
+@click.command(
+    cls=Command,
+    examples=(
+        ("Serve the previous version again.", 'podium rollback --reason "The champion answers chemistry worse."'),
+        ("Show which version this is, without changing anything.", 'podium rollback --reason "A trial." --dry-run'),
+    ),
+)
+@click.option("--by", "name", default="", metavar="NAME", help="The name of the person who decides this.")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="The reason, which is recorded with the version that is replaced."
+)
 @dry_run_option
 @yes_option
 def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
-    """Make the previous version champion again.
+    """Make the previous champion the champion again.
 
-    Only `podium promote` makes the replaced version champion again.
+    After that, only `podium promote` can make the replaced version the champion.
     """
     from ops.release import registry
     from ops.release.aliases import before_champion
@@ -97,14 +119,21 @@ def _agreed(what: str, dry_run: bool, yes: bool) -> bool:
     return True
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Explain the decision on the newest version.", "podium verdict"),
+        ("Print the decision on version 2 as JSON.", "podium verdict 2 --json"),
+    ),
+)
 @click.argument("version", required=False)
 @AS_JSON
 def verdict(version: str | None, as_json: bool) -> None:
-    """Show why a version was promoted or not, check by check.
+    """Show why the gate promoted a version or did not.
 
-    VERSION is the challenger by default, or the champion where there is no challenger. Exit code 3 if the gate did not
-    promote it.
+    The command lists every check of the promotion gate with its value and its bound. VERSION is the number of a
+    version. The default is the challenger, or the champion if there is no challenger. The exit code is 3 if the gate
+    did not promote the version.
     """
     from ops.release import registry
     from pipelines.commands.options import KEPT_BACK
@@ -135,16 +164,32 @@ def verdict(version: str | None, as_json: bool) -> None:
         raise click.exceptions.Exit(KEPT_BACK)
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Beyond loopback only with PODIUM_SERVE_TOKENS.")
-@click.option("--port", type=int, default=5001, show_default=True, help="0: any that is free.")
-@click.option("--pool", metavar="NAME", help="A pool of config/pools to ask instead of the champion's own.")
+@click.command(
+    cls=Command,
+    examples=(
+        ("Serve the champion on this machine.", "podium serve"),
+        ("Serve it on another port.", "podium serve --port 8080"),
+    ),
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="Listen on this address. An address that other machines can reach requires PODIUM_SERVE_TOKENS.",
+)  # fmt: skip
+@click.option(
+    "--port", type=int, default=5001, show_default=True, metavar="N",
+    help="Listen on this port. With 0 the system chooses a free one.",
+)  # fmt: skip
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Ask the workers of this pool, a file in config/pools, instead of the champion's own.",
+)
 @accept_missing_option
 def serve(host: str, port: int, pool: str | None) -> None:
-    """Serve the champion as one model on OpenAI's routes, until Ctrl-C.
+    """Serve the champion as one model over OpenAI's API.
 
-    POST to /v1/chat/completions or /v1/responses. Settings: config/serving.yaml. When the alias champion moves, the
-    server follows it.
+    Clients send their questions to /v1/chat/completions or /v1/responses. The settings are in config/serving.yaml. If
+    another version becomes the champion, the server serves that version from then on. It runs until you press Ctrl-C.
     """
     from ops.config import load_serving
     from ops.release.champion import serve
@@ -158,15 +203,30 @@ def serve(host: str, port: int, pool: str | None) -> None:
     serve(workspace, chosen, host, port, when_loaded=restore_gc)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Ask a question.",
+         'podium ask "Ana is taller than Bo. Chen is shorter than Bo. Dara is taller than Ana. Who is the tallest?"'),
+        ("Ask a question with given choices.",
+         'podium ask "Which metal is liquid at 20 degrees?" --choice iron --choice mercury --choice tin'),
+    ),
+)  # fmt: skip
 @click.argument("question")
-@click.option("--grader", metavar="NAME", help="Form of the answer: open, text, math, choice, code (open).")
-@click.option("--choice", "choices", multiple=True, metavar="TEXT", help="A choice; give it repeatedly.")
+@click.option(
+    "--grader", metavar="NAME",
+    help="The form of the answer that you want: open, text, math, choice or code. The default is open.",
+)  # fmt: skip
+@click.option(
+    "--choice", "choices", multiple=True, metavar="TEXT",
+    help="One of the answers to choose from. Give this option once for each of them.",
+)  # fmt: skip
 @accept_missing_option
 def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
-    """Ask the champion a question.
+    """Ask the promoted Conductor a question.
 
-    Exit code 0 with an answer, 1 without one.
+    The command prints the workflow, the response of each worker, the answer and the cost. The exit code is 1 if there
+    is no answer.
     """
     from rich.console import Console
 

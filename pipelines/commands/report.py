@@ -5,19 +5,27 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, seed_option, yes_option
 from pipelines.commands.shown import print_json
 from pipelines.ending import stopped_midway
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Write the report of the quickstart.", "podium report quickstart"),
+        ("Write the report of the quickstart with seed 2.", "podium report quickstart --seed 2"),
+    ),
+)
 @recipe_argument
 @seed_option
 def report(recipe: str, seed: int | None) -> None:
-    """Write what was measured as one HTML page.
+    """Write all results of a recipe into one HTML page.
 
-    The report is about the Conductor that RECIPE trained. No worker is called; each missing part is listed with the
-    command that makes it. The page is written to .podium/reports and to the Conductor's versions in MLflow.
+    The report describes the Conductor that RECIPE has trained. The command calls no worker. If a part of the report has
+    not been measured yet, the report names the command that measures it. The page is written into .podium/reports and
+    attached to the versions of this Conductor in MLflow.
     """
     from pipelines.quiet import quiet
 
@@ -27,15 +35,21 @@ def report(recipe: str, seed: int | None) -> None:
     click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Measure the synthetic environment with the recipe's own seed, which takes hours.", "podium reproduce"),
+        ("Show what this would call, without doing it.", "podium reproduce --dry-run"),
+    ),
+)
 @seed_option
 @dry_run_option
 @yes_option
 def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
-    """Measure the synthetic environment against every baseline.
+    """Compare a Conductor with all baselines, and report it.
 
-    Runs the recipe reproduction, its experiments and its report; the tables are written beside the report, in
-    .podium/reports. Finished work is reused.
+    The command runs the recipe reproduction in the synthetic environment, the studies that belong to it, and its
+    report. It writes the tables next to the report, into .podium/reports. Finished work is reused.
     """
     from pipelines.quiet import quiet
 
@@ -56,10 +70,19 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     click.echo(f"written to {page} and {table}")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("List the baselines.", "podium baselines"),
+        ("Print the list as JSON.", "podium baselines --json"),
+    ),
+)
 @AS_JSON
 def baselines(as_json: bool) -> None:
-    """List the baselines of the Conductor as a table."""
+    """List the systems that a Conductor is compared with.
+
+    The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
+    """
     from pipelines.quiet import quiet
 
     quiet()

@@ -6,20 +6,29 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.asking import check_workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, KEPT_BACK, dry_run_option, yes_option
 from pipelines.ending import stopped_midway
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Show what a change of the pool requires and costs.", "podium retrain --dry-run"),
+        ("Do it, without asking for confirmation.", "podium retrain --yes"),
+    ),
+)
 @dry_run_option
 @yes_option
 @AS_JSON
 def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Do the work that a change of the champion's pool requires.
+    """Adapt the champion to a changed pool of models.
 
-    Precache new and changed workers, evaluate the champion on the current pool, fine-tune it if needed, and let the
-    gate judge the result. The sensor `pool_changed` does the same within retraining.budget_usd. `--json` prints what
-    `--dry-run` says. Exit code 3 if the gate does not promote the result.
+    After you have added, removed or changed a worker in the champion's pool, this command asks the new and changed
+    workers the stored questions, evaluates the champion on the changed pool, and trains it further if that is needed.
+    Then the promotion gate decides whether the result replaces the champion. The exit code is 3 if it does not. The
+    Dagster sensor pool_changed does the same without a person, up to the sum in config/retraining.yaml. With --json
+    the command prints what --dry-run shows, and does nothing else.
     """
     from pipelines.retraining import by_hand
 
@@ -35,14 +44,22 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(KEPT_BACK)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Show how many calls the check makes and what they cost.", "podium drift --dry-run"),
+        ("Ask the questions again, without asking for confirmation.", "podium drift --yes"),
+    ),
+)
 @dry_run_option
 @yes_option
 def drift(dry_run: bool, yes: bool) -> None:
-    """Ask stored questions again: have the workers, or the champion, changed?
+    """Check whether a model behind a worker has been replaced.
 
-    A worker that is right more or less often than its stored answers has been replaced under the same name: its model
-    gets a revision in config/revisions.yaml, so that its old answers are ignored, and `podium retrain` does the rest.
+    The command asks the workers, and the champion, some stored questions again. If a worker is right more or less
+    often than before, its provider has probably replaced the model under the same name. The command then writes a new
+    revision of this model into config/revisions.yaml. From then on its old responses are ignored, and `podium retrain`
+    adapts the champion.
     """
     from pipelines.retraining import by_hand
 

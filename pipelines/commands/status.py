@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import Command, OrderedGroup
 from pipelines.commands.options import AS_JSON
 from pipelines.commands.shown import print_json
 
@@ -19,10 +19,20 @@ ALERTS = 3
 """Number of the newest alerts that the status shows."""
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Show the state of the workspace of the current folder.", "podium status"),
+        ("Print it for a script.", "podium status --json"),
+    ),
+)
 @AS_JSON
 def status(as_json: bool) -> None:
-    """Show champion, challenger, last run, spending, alerts."""
+    """Show the champion, the last run, the spending and alerts.
+
+    The champion is the version that `podium serve` serves. The challenger is the newest version, if the promotion gate
+    has not promoted it.
+    """
     from ops.alerts.notify import kept
     from ops.core.parts import REGISTRY, missing_parts
     from ops.release import registry
@@ -75,18 +85,32 @@ def status(as_json: bool) -> None:
         click.echo(f"{label:<11} {text}")
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("List the newest runs.", "podium runs list"),
+        ("List the newest five.", "podium runs list --count 5"),
+    ),
+)
 def runs() -> None:
-    """The pipeline's runs: list."""
+    """List the runs of the pipeline."""
 
 
-@runs.command("list")
-@click.option("--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The newest N.")
+@runs.command(
+    "list",
+    examples=(
+        ("List the newest five runs.", "podium runs list --count 5"),
+        ("Print the newest run as JSON.", "podium runs list --count 1 --json"),
+    ),
+)
+@click.option(
+    "--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show the newest N runs."
+)
 @AS_JSON
 def list_runs(count: int, as_json: bool) -> None:
-    """List the runs of the pipeline's jobs, newest first.
+    """List the runs of the pipeline, the newest first.
 
-    Times are UTC. `podium ledger` has what each recipe, seed and pool spent.
+    Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
     from pipelines.commands.shown import console, table
 

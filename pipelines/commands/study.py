@@ -7,20 +7,36 @@ from pathlib import Path
 import click
 
 from ops.core.workspace import Workspace
+from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, SEED, dry_run_option, yes_option
 from pipelines.commands.shown import print_json
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        ("Measure what the trained policy of the quickstart achieves with one worker for all steps.",
+         "podium study one_worker --recipe quickstart"),
+        ("Train the quickstart again with one change, on two seeds.",
+         "podium study ablations 'half the cold start' --seed 1 --seed 2"),
+    ),
+)  # fmt: skip
 @click.argument("name", required=False)
 @click.argument("changes", nargs=-1)
-@click.option("--recipe", help="Whose policy is studied (quickstart); a study of config/studies.yaml names its own.")
-@click.option("--seed", "seeds", type=SEED, multiple=True, help="In place of the study's own seeds; may be repeated.")
+@click.option("--recipe", metavar="RECIPE",
+              help="Study the policy of this recipe instead of that of the quickstart. "
+              "A study of config/studies.yaml names its recipe itself.")  # fmt: skip
+@click.option(
+    "--seed", "seeds", type=SEED, metavar="N", multiple=True,
+    help="Use this seed instead of the study's own seeds. You can give this option several times.",
+)  # fmt: skip
 @click.option(
     "--into", type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the table into this page, between its two lines `<!-- made by `podium study NAME` -->`.",
+    help="Also write the table into this page, between its two lines <!-- made by `podium study NAME` -->.",
 )  # fmt: skip
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also write its picture, a PNG.")
+@click.option(
+    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the table into this PNG file."
+)
 @AS_JSON
 @dry_run_option
 @yes_option
@@ -35,12 +51,12 @@ def study(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Measure the effect of named changes, as a table.
+    """Measure how named changes affect accuracy and cost.
 
-    Without NAME the studies are listed (--json: for programs): files of ops/evaluation/studies, which train nothing and
-    need a trained and scored policy (`podium run`), and those of config/studies.yaml, each of which runs its recipe's
-    pipeline first. CHANGES selects changes of a study that trains a recipe again; the default is all of them. Finished
-    work is reused.
+    Without NAME the command lists the studies. There are two kinds. A study of ops/evaluation/studies changes the
+    workflows of a policy that `podium run` has trained and evaluated, and trains nothing. A study of
+    config/studies.yaml first runs the pipeline of its recipe, and most of them then train the recipe again with each
+    of their changes. With CHANGES you select some of these changes. Finished work is reused.
     """
     workspace = Workspace.find()
     if name is None:

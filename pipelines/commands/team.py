@@ -10,6 +10,7 @@ import click
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import install_extra
 from ops.core.workspace import Workspace
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import dry_run_option, recipe_argument, seed_option, yes_option
 
 JOBS = ("lifecycle", "precache", "train", "evaluate")
@@ -19,18 +20,35 @@ _DATABASE, _DRIVER = "PODIUM_DAGSTER_URL", "postgresql+psycopg2://"
 psycopg2."""
 
 
-@click.group()
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("Create the tables of the team's databases, once.", "podium team setup"),
+        ("Start a run of the paper's recipe.", "podium team start paper"),
+    ),
+)
 def team() -> None:
-    """Run the pipeline on a team's Dagster."""
+    """Run the pipeline on a Dagster that a team shares.
+
+    docs/deployment.md explains how to set it up.
+    """
 
 
-@team.command()
-@click.option("--gpu", type=click.IntRange(0), default=1, show_default=True, help="Steps that may use a GPU at once.")
+@team.command(
+    examples=(
+        ("Create the tables, and let one step at a time use a GPU.", "podium team setup"),
+        ("Let four steps use a GPU at the same time.", "podium team setup --gpu 4"),
+    ),
+)
+@click.option(
+    "--gpu", type=click.IntRange(0), default=1, show_default=True, metavar="N",
+    help="Let this many steps use a GPU at the same time.",
+)  # fmt: skip
 def setup(gpu: int) -> None:
-    """Make the missing tables in the team's databases.
+    """Create the tables that are missing in the team's databases.
 
-    Run it once before any other process of the team starts: Dagster makes missing tables at its first start, and two
-    processes that do so at the same time fail.
+    Run this command once, before any other process of the team starts. Otherwise each process of Dagster creates the
+    tables at its first start, and two processes that do so at the same time fail.
     """
 
     from assets.placement import GPU
@@ -55,16 +73,25 @@ def setup(gpu: int) -> None:
     click.echo(f"the team's tables are there; {gpu} steps with a GPU at once")
 
 
-@team.command()
+@team.command(
+    examples=(
+        ("Start a run of the paper's recipe.", "podium team start paper"),
+        ("Start only the calls of its workers.", "podium team start paper --job precache"),
+    ),
+)
 @recipe_argument
 @seed_option
-@click.option("--job", type=click.Choice(JOBS), default="lifecycle", show_default=True, help="The whole or a part.")
+@click.option(
+    "--job", type=click.Choice(JOBS), default="lifecycle", show_default=True,
+    help="Run this part of the pipeline. The job lifecycle is the whole pipeline.",
+)  # fmt: skip
 @dry_run_option
 @yes_option
 def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> None:
-    """Start a pipeline run of the team.
+    """Start a run of the pipeline on the team's Dagster.
 
-    Its daemon takes it from the queue; the UI shows it under Runs.
+    The command puts the run into the queue, from which Dagster's daemon starts it. Dagster's web interface shows it
+    under Runs.
     """
     from pipelines.asking import confirm_run
     from pipelines.home import open_instance, prepare

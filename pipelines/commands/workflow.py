@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from ops.core.errors import DataError
-from pipelines.commands.lazy import OrderedGroup
+from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import POOL, workspace_or_defaults
 
 if TYPE_CHECKING:
@@ -16,19 +16,42 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "svg")
 
 
-@click.group(cls=OrderedGroup)
+@click.group(
+    cls=OrderedGroup,
+    examples=(
+        ("Show the workflow in a file as a tree of text.", "podium workflow render completion.txt"),
+        ("Draw it as a picture.", "podium workflow render completion.txt --as svg > workflow.svg"),
+    ),
+)
 def workflow() -> None:
-    """Parse a workflow and draw it."""
+    """Draw a workflow that a Conductor has written."""
 
 
-@workflow.command()
+@workflow.command(
+    examples=(
+        ("Draw the workflow in a file as a picture.", "podium workflow render completion.txt --as svg > workflow.svg"),
+        ("Show it as text, with the names of another pool's workers.",
+         "podium workflow render completion.txt --pool openai"),
+    ),
+)  # fmt: skip
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
-@click.option("--as", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--pool", type=POOL, default="quickstart", show_default=True, help="Whose workers the ordinals are.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="Write the workflow in this format.",
+)
+@click.option(
+    "--pool", type=POOL, default="quickstart", show_default=True,
+    help="Show the names of this pool's workers for the numbers in model_id.",
+)  # fmt: skip
 def render(file: TextIO, form: str, pool: str) -> None:
-    """Render the workflow in a Conductor's completion.
+    """Draw the workflow in a text that a Conductor has written.
 
-    FILE is standard input when none is named. A completion without a valid workflow is an error with its reason.
+    FILE contains the text with the lists model_id, subtasks and access_list. Without FILE the command reads its
+    standard input. If the text contains no valid workflow, the command ends with an error that says why.
     """
     from ops.config import load_pool
     from ops.workflow.grammar import parse

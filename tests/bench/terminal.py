@@ -15,7 +15,8 @@ from rich.text import Text
 from ops.core.workspace import Workspace
 
 QUESTION = "Ana is taller than Bo. Chen is shorter than Bo. Dara is taller than Ana. Who is the tallest?"
-COLUMNS = 100
+COLUMNS = 58
+"""Few, so that the picture is legible on a telephone."""
 THEME = TerminalTheme(
     (13, 17, 23), (230, 237, 243),
     [(72, 79, 88), (255, 123, 114), (86, 185, 129), (210, 153, 34), (110, 168, 254), (188, 140, 255), (57, 197, 207),

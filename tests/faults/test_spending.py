@@ -230,7 +230,8 @@ def silent_server() -> Iterator[tuple[str, list[socket.socket]]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_forty_kills_do_not_use_up_the_cap_with_calls_that_were_never_sent(server: FaultServer, tmp_path: Path) -> None:
-    """Half of the processes are killed while their connections are opened, and half at a random moment."""
+    """Half of the processes are killed while their connections are opened, and all others but the first at a random
+    moment."""
     server.order(latency_s=0.05)
     chance, cap = random.Random(5), 0.006
     capped = order(server, tmp_path, OF_EACH, timeout_s=60.0, cap_usd=cap)
@@ -244,13 +245,14 @@ def test_forty_kills_do_not_use_up_the_cap_with_calls_that_were_never_sent(serve
                     time.sleep(0.005)
             else:
                 time.sleep(chance.uniform(0.0, 0.15))
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            if number:  # the first process ends by itself, so that some calls are sent however slow the machine is
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             assert process.said() == "gone"
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.sweep()
     spent, arrived = ledger.by_run().get("run", Spent()), sum(map(len, arrivals(server).values()))
-    assert arrived > OF_EACH, "some calls were sent"
+    assert arrived >= OF_EACH, "some calls were sent"
     # One process may have been killed in the milliseconds between the mark and the write.
     assert arrived <= spent.calls + spent.lost <= arrived + OF_EACH
     assert spent.usd < cap / 2

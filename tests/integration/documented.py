@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ops.core.workspace import Workspace
 from tests.conftest import make_project
 from tests.integration.checkouts import LENIENT, configure
 from tests.integration.test_lifecycle import RECIPE
@@ -24,8 +25,8 @@ def finished(folder: Path) -> Path:
     return Path(shutil.copytree(made_once("documented", _run), folder / "project", symlinks=True))
 
 
-def _run(root: Path) -> None:
-    """Make a checkout whose quickstart takes seconds, with one ablation, and run it."""
+def unfinished(root: Path) -> Workspace:
+    """Make a checkout in which nothing has run yet; its recipe `quickstart` takes seconds and its studies are small."""
     workspace = make_project(root)
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", ".env.example"):
         shutil.copyfile(ROOT / name, root / name)
@@ -40,6 +41,11 @@ def _run(root: Path) -> None:
                "ablations": {**study, "changes": {"hotter": {"grpo": {"temperature": 0.9}}}}}  # fmt: skip
     recipe = RECIPE | {"name": "quickstart"}
     configure(workspace, {"recipes/quickstart": recipe, "promotion": LENIENT, "studies": {"studies": studies}})
+    return workspace
+
+
+def _run(root: Path) -> None:
+    unfinished(root)
     make(root, "run")
 
 

@@ -50,6 +50,7 @@ NOT_HERE = {
     "soak": "hours, before a release",
     "browser": "in `make test-rest`",
     "lint": "in `.ci/run`",
+    "site": "in `.ci/run`; tests/integration/test_site.py",
     "test-local-llm": "in `.ci/run`",
     "dev": "serves until it is stopped: tests/browser",
     "vllm-local": "serves until it is stopped: tests/local_llm",

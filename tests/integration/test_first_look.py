@@ -81,7 +81,12 @@ class Place(NamedTuple):
 def laid_out(root: Path, rows: Rows, **changes: Any) -> Place:
     """Lay out a workspace whose shipped `first-look` reads the rows from files."""
     assert command(root, "init", str(root))[0] == 0
-    workspace = Workspace(root)
+    return read_from_files(Workspace(root), rows, **changes)
+
+
+def read_from_files(workspace: Workspace, rows: Rows, **changes: Any) -> Place:
+    """Let the workspace's `first-look` read the rows from files."""
+    root = workspace.root
     (root / "benchmarks").mkdir()
     recipe = yaml.safe_load((workspace.config / "recipes" / "first-look.yaml").read_text(encoding="utf-8")) | changes
     sources: dict[str, dict[str, Any]] = {}

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from ops.config import Alerts, Pool, Recipe, load_recipe
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, Document, parse, read_tables, shown, write_between
 from ops.core.errors import DataError
 from ops.evaluation.study import load_all_studies
 from pipelines.commands.main import podium
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "<!-- made by `make it` -->"
 GENERATED = ROOT / MEASUREMENTS.parent
 BY_HAND = sorted((ROOT / "docs").glob("*.md"))
-OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mlflow/README.md")]
+OTHERS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "mlflow/README.md")]
 EVERY_PAGE = [*OTHERS, *BY_HAND, *sorted(GENERATED.glob("*.md"))]
 FIGURES: dict[str, dict[str, Any]] = yaml.safe_load((GENERATED / "figures.yaml").read_text(encoding="utf-8"))
 TAG = re.compile(r"<!--([a-z0-9_]+)-->")
@@ -68,6 +68,35 @@ def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
     assert len(named) > 12
     assert {mark: text.count(mark) for mark in named} == dict.fromkeys(named, 2)
+
+
+def test_the_measurements_show_what_their_files_hold() -> None:
+    page = ROOT / MEASUREMENTS
+    folder, text = page.with_suffix(""), read(page)
+    files = {"shown.yaml"}
+    for mark in dict.fromkeys(re.findall(r"<!-- made by .* -->", text)):
+        between = text.split(mark)[1].strip()
+        document = Document(parse(between).prose.partition("\n\nAll values: ")[0], read_tables(folder, mark))
+        linked = re.findall(r"\(measurements/([\w.-]+)\)", between)
+        *parts, _ = shown(folder, mark, document).split("\n\n")
+        assert between.startswith("\n\n".join(parts)), mark
+        assert len(linked) >= len(document.tables) > 0, mark
+        files |= set(linked)
+    assert {file.name for file in folder.iterdir()} == files
+
+
+def test_a_page_with_a_selection_keeps_the_rest_in_files(tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "page"
+    folder.mkdir()
+    (folder / "shown.yaml").write_text('it: {tables: {"1": {rows: "^b", columns: {name: its name, "3": points}}}}')
+    text = "One table.\n\n| name | points | points |\n| --- | --- | ---: |\n| a | 1 | 2 |\n| **b** | 3 | 4, 5 |\n"
+    write_between(page, MARK, text)
+    expected = "| its name | points |\n| --- | --- |\n| b | 4, 5 |\n\nAll values: [it.csv](page/it.csv)."
+    assert read(page) == f"{MARK}\n\n{expected}\n\n{MARK}\n"
+    assert read(folder / "it.csv") == 'name,points,points\na,1,2\nb,3,"4, 5"\n'
+    (folder / "shown.yaml").write_text('it: {tables: {"2": {}}}')
+    with pytest.raises(DataError, match="is not in the text"):
+        write_between(page, MARK, text)
 
 
 # ── generated pages ──────────────────────────────────────────────────────────────
@@ -114,6 +143,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{relative(page)}: {target}"
 
 
+def test_every_picture_has_an_alternative_text_and_a_caption() -> None:
+    shown = 0
+    for page in EVERY_PAGE:
+        for alternative, name, after in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)(?:\]\([^)]+\))?\n\n(.*)", read(page)):
+            assert len(alternative.split()) > 5, f"{relative(page)}: {name} has no text that describes it"
+            assert re.match(r"\*\w|\*`", after), f"{relative(page)}: {name} has no caption in italics below it"
+            shown += 1
+        assert not re.search(r"<img(?![^>]+alt=)", read(page)), relative(page)
+    assert shown > 5
+
+
 @pytest.mark.parametrize("folder", ["ops", "assets", "pipelines", "mlflow", "config", "tests", "."])
 def test_every_page_that_code_names_exists(folder: str) -> None:
     pattern = "**/*" if folder != "." else "*"
@@ -158,7 +198,8 @@ def test_no_comment_of_the_configuration_states_a_measurement() -> None:
 def test_every_figure_is_made_by_a_command_and_is_in_its_table() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", read(ROOT / "Makefile"), re.MULTILINE))
     commands = set(podium.list_commands(click.Context(podium)))
-    tables = plain(read(ROOT / MEASUREMENTS))
+    folder = (ROOT / MEASUREMENTS).with_suffix("")
+    tables = "\n".join([plain(read(ROOT / MEASUREMENTS)), *map(read, sorted(folder.glob("*.csv")))])
     for name, figure in FIGURES.items():
         program, command, *_ = figure["command"].split()
         assert command in {"make": targets, "podium": commands}[program], name
@@ -230,10 +271,9 @@ def test_every_folder_of_tests_is_named() -> None:
 
 
 def test_the_layers_are_those_that_the_code_has() -> None:
-    text = " ".join(read(ROOT / "docs" / "extend.md").split())
-    found = re.search(r"lowest first: (.+?)\. Only", text)
-    assert found is not None
-    assert [set(re.findall(r"`(\w+)`", layer)) for layer in found[1].split(";")] == list(OPS_LAYERS)
+    rows = re.findall(r"^\| (\d+) \| (`.+?`) \|", read(ROOT / "docs" / "extend.md"), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, len(OPS_LAYERS) + 1))
+    assert [set(re.findall(r"`(\w+)`", packages)) for _, packages in rows] == list(OPS_LAYERS)
 
 
 @pytest.mark.parametrize("page", ["security.md", "operate.md"])
@@ -252,5 +292,5 @@ def test_the_incidents_are_ten_each_with_its_parts() -> None:
     incidents = re.split(r"^### \d+\. ", read(ROOT / "docs" / "operate.md"), flags=re.MULTILINE)[1:]
     assert len(incidents) >= 10
     for incident in incidents:
-        for part in ("**You see**", "**Cause**", "**Do**", "**Lost**", "**Test**"):
+        for part in ("**You see**", "**Cause.**", "**Do this.**", "**Lost:**", "**Test:**"):
             assert part in incident, incident.splitlines()[0]

@@ -16,8 +16,9 @@ from ops.workflow.grammar import Workflow
 
 SOURCE = "arXiv:2412.04692 (Smoothie)"
 DIFFERENCES = (
-    "Answers are embedded by TF-IDF of words and characters over the benchmark's own answers, not by a sentence "
-    "encoder; a worker that gave no answer is passed over."
+    "SoloResponses are embedded by TF-IDF of words and characters over the answers to the benchmark, and not by "
+    "a sentence "
+    "encoder. A worker that gave no answer is not chosen."
 )
 
 

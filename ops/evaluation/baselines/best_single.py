@@ -10,6 +10,9 @@ from ops.results.summary import summarize
 
 @computed_baseline("best worker", position=10, needs_all_workers=False)
 def best_single(answers: SoloResponses) -> BaselineScores:
-    """Score the best single worker. Raises `ValueError` without training responses."""
+    """The worker that is best on the training questions answers every question.
+
+    Raises `ValueError` without training responses.
+    """
     name = profiles.find_best_worker(answers.training).worker
     return BaselineScores(summarize(select_worker_rows(answers.evaluation, name)), name)

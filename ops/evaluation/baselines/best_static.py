@@ -64,14 +64,18 @@ def _count_learning_calls(workers: int) -> int:
     position=90,
     calls_per_question=lambda workers: max(VOTERS, min(workers, PROPOSERS) + 1),
     learning_calls=_count_learning_calls,
-    source="arXiv:2512.04388 compares with none; the stated set is ours (ops/evaluation/baselines/best_static.py)",
-    differences="Of each worker alone and, with the"
-    f" {STRONG_WORKERS} best, votes, pairs that solve and check, chains and mixtures the one that is best on "
-    f"{TRIED_PROBLEMS} problems"
-    " of the training mix; of equals the cheaper. The set of the synthetic pool has the workflows of its plug-in, too.",
+    source="ours (ops/evaluation/baselines/best_static.py); arXiv:2512.04388 does not compare with such a baseline",
+    differences=f"The candidates are each single worker and, with the {STRONG_WORKERS} best workers, votes, "
+    f"pairs that solve and "
+    f"check, chains, and mixtures of agents. They are compared on {TRIED_PROBLEMS} training questions. If several are "
+    "equally good, the cheapest is used. For the synthetic pool, the workflows of its plug-in are candidates "
+    "too.",
 )
 def best_static(training_data: TrainingData) -> Method:
-    """Try every candidate on the same training problems and return the best; of equal candidates the cheapest."""
+    """The fixed workflow that is best on a sample of the training questions answers every question.
+
+    Every candidate is tried on the same problems. If several are equally good, the cheapest is returned.
+    """
     names, sample = training_data.team.names, sample_problems(training_data.problems, training_data.seed)
     offered = list_candidates(training_data.ranking, names)
     offered += list_plugin_candidates(training_data.team.workers)

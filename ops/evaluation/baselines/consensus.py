@@ -10,10 +10,12 @@ from ops.evaluation.method import Method, TrainingData, vote_over_workers
     "consensus",
     position=46,
     calls_per_question=lambda workers: workers,
-    source="arXiv:2203.11171 (self-consistency), with one answer of every worker in place of samples of one",
-    differences="Of answers with as many votes the one of the better worker by the training mix counts.",
+    source="arXiv:2203.11171 (self-consistency), with one answer of every worker instead of several answers of one",
+    differences="If several answers are equally frequent, the one of the worker that is better on the training "
+    "questions "
+    "counts.",
     uses_solo_responses=True,
 )
 def consensus(training_data: TrainingData) -> Method:
-    """Let every worker vote."""
+    """Every worker answers, and the most frequent answer counts."""
     return vote_over_workers(training_data.ranking)

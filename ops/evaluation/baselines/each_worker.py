@@ -10,6 +10,9 @@ from ops.results.summary import summarize
 # One column per worker widens the table, so a recipe must list this baseline.
 @computed_baseline("alone", position=5, is_default=False)
 def each_worker(answers: SoloResponses) -> list[BaselineScores]:
-    """Score every worker, in the order of the answers, which is the pool's order."""
+    """Each worker answers every question on its own.
+
+    The workers are in the order of the answers, which is the pool's order.
+    """
     names = dict.fromkeys(row.worker for row in answers.evaluation)
     return [BaselineScores(summarize(select_worker_rows(answers.evaluation, name)), name) for name in names]

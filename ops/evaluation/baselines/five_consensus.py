@@ -11,10 +11,11 @@ from ops.evaluation.method import VOTERS, Method, TrainingData, vote_over_sample
     position=44,
     calls_per_question=lambda workers: VOTERS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2203.11171 (self-consistency)",
-    differences="Samples are drawn at the pool's own temperature. Answers are one where the benchmark's grader "
-    "finds them"
-    " equal, programs where their syntax is; of answers with as many votes the one given first counts.",
+    differences="The answers are drawn at the temperature that the pool states. Two answers are equal if the "
+    "benchmark's "
+    "grader says so, and two programs are equal if their syntax trees are. If several answers are equally "
+    "frequent, the one that was given first counts.",
 )
 def five_consensus(training_data: TrainingData) -> Method:
-    """Vote over samples of the best single worker by the training mix."""
+    """The worker that is best on the training questions answers five times, and the most frequent answer counts."""
     return vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker])

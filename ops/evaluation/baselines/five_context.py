@@ -14,9 +14,10 @@ CALLS = 5
     position=42,
     calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1",
-    differences="The paper only names it: here each call solves the question anew and sees the earlier ones.",
+    differences="The paper only names the method. In Podium, each call solves the question again and sees the earlier "
+    "answers.",
 )
 def five_context(training_data: TrainingData) -> Method:
-    """Chain five calls of the best single worker by the training mix."""
+    """The worker that is best on the training questions solves the question five times and sees its earlier answers."""
     steps = (Step(training_data.best_worker, SOLVE), *[Step(training_data.best_worker, SOLVE, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])

@@ -15,11 +15,11 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
     position=40,
     calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
-    differences="The paper only names it. Here one call both criticises and corrects where Self-Refine takes "
-    "two, each sees"
-    " every earlier answer, and none may stop early.",
+    differences="The Conductor's paper only names the method. In Podium, one call both criticises and corrects "
+    "the answer, "
+    "for which Self-Refine makes two calls. Each call sees all earlier answers, and no call may end the method early.",
 )
 def five_reflection(training_data: TrainingData) -> Method:
-    """Let the best single worker by the training mix solve the question once and reflect four times."""
+    """The worker that is best on the training questions solves the question and then improves its answer four times."""
     steps = (Step(training_data.best_worker, SOLVE), *[Step(training_data.best_worker, REFLECT, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])

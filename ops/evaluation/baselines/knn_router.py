@@ -65,14 +65,17 @@ def _mean_neighbour_scores(outcomes: Outcomes, nearest: NDArray[np.intp]) -> NDA
     "kNN router",
     position=50,
     calls_per_question=lambda workers: 1,
-    source="arXiv:2403.12031 (RouterBench), its KNN router",
-    differences="Embeddings are TF-IDF of words and characters with truncated SVD, not a language model's; the "
-    "number of "
-    "neighbours is chosen by leave-one-out on the mix; price decides between equals only.",
+    source="arXiv:2403.12031 (the KNN router of RouterBench)",
+    differences="Questions are embedded by TF-IDF of words and characters with truncated SVD, and not by a language "
+    "model. The number of neighbours is chosen by leave-one-out validation on the training questions. The "
+    "price only decides between workers that are equally good.",
     uses_solo_responses=True,
 )
 def knn_router(training_data: TrainingData) -> Method:
-    """Fit the router on the training mix. Raises `ValueError` if no worker has answered a problem."""
+    """A router chooses the worker that was best on the most similar training questions.
+
+    Raises `ValueError` if no worker has answered a problem.
+    """
     embedding = QuestionEmbedding.fit(training_data.problems, training_data.seed)
     neighbours = Neighbours.fit(embedding.embed(training_data.problems), Outcomes.from_training_data(training_data))
 

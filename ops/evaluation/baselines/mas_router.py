@@ -180,12 +180,16 @@ def train_mas_router(training_data: TrainingData, penalty: float = COST_PENALTY)
     calls_per_question=lambda workers: MAX_STEPS,
     learning_calls=lambda workers: LEARNING_ROUNDS * QUESTIONS_PER_ROUND * len(MODES) * MAX_STEPS,
     source="arXiv:2502.11133 (MasRouter)",
-    differences="Heads are linear in TF-IDF vectors, where the authors embed questions, modes, roles and LLMs by a "
-    "sentence encoder and have a latent variable; four modes and four roles that any worker understands, in at most "
-    "five steps; who solves what is regressed on the precached answers, not learned from runs; the gradient is exact "
-    "over modes and has a baseline; the penalty counts in answers of the best single worker; the most probable "
-    "decision is taken, none is drawn.",
+    differences="The heads of the network are linear in TF-IDF vectors. The authors embed questions, forms, roles and "
+    "LLMs with a sentence encoder and have a latent variable. There are four forms of collaboration and four "
+    "roles, in at most five steps. Which worker solves which questions is learned by a regression on the "
+    "stored answers, and not from executed workflows. The gradient is exact over the forms and has a "
+    "baseline. The penalty for cost is measured in answers of the best single worker. The most probable "
+    "decision is taken, and none is drawn at random.",
 )
 def mas_router(training_data: TrainingData) -> Method:
-    """Train MasRouter with the default penalty."""
+    """A trained network chooses a form of collaboration, roles and workers for each question.
+
+    It is trained with the default penalty.
+    """
     return train_mas_router(training_data)

@@ -14,14 +14,17 @@ from ops.evaluation.method import PROPOSERS, Branches, Method, TrainingData, mak
     "Mixture-of-Agents",
     position=48,
     calls_per_question=lambda workers: min(workers, PROPOSERS) + 1,
-    source="arXiv:2406.04692; as a baseline arXiv:2512.04388, Appendix A.3",
-    differences="One layer, as in the Conductor's paper (the authors' own has three), and our words for the "
-    "aggregator. Of"
-    f" a larger pool the {PROPOSERS} best by the training mix propose; a smaller one makes fewer than"
-    f" {PROPOSERS + 1} calls.",
+    source="arXiv:2406.04692, and as a baseline arXiv:2512.04388, Appendix A.3",
+    differences="There is one layer, as in the Conductor's paper, while the authors' method has three. The "
+    "prompt of the "
+    f"aggregator is Podium's. In a pool of more than {PROPOSERS} workers, the {PROPOSERS} that are best on the "
+    "training questions answer.",
 )
 def mixture_of_agents(training_data: TrainingData) -> Method:
-    """Draw the aggregator among the proposers by seed, for every question and repeat."""
+    """Several workers answer, and one of them writes the final answer from their answers.
+
+    The seed draws this aggregator among the proposers for every question and repeat.
+    """
     proposers = sorted(training_data.ranking[:PROPOSERS])
 
     def branches(problems: Sequence[Problem], repeat: int) -> list[Branches]:

@@ -26,8 +26,11 @@ _UNKNOWN = float("nan")
 
 @computed_baseline("oracle", position=30)
 def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
-    """Score the choice without hindsight; where a benchmark has one answer of each worker, score the two columns
-    instead."""
+    """The worker that is best at each question, judged by its other answers to that question, answers it.
+
+    Where a benchmark has one answer of each worker, there are two columns instead: the choice with hindsight, which is
+    an upper bound, and what it reaches by chance.
+    """
     rows = answers.evaluation
     found = estimate_oracles(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}

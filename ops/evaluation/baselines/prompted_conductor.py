@@ -19,13 +19,14 @@ PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5
     position=95,
     calls_per_question=lambda workers: 1 + PROMPTING.max_steps,
     source="arXiv:2512.04388, Section 4 (a frontier model prompted as the Conductor)",
-    differences="The model is the pool's best worker by the training mix, with its own sampling, and may choose "
-    "itself as a"
-    " worker; the prompt is ours, with the four examples. A completion that is no workflow is wrong and paid for; the"
-    " column's head says how many are workflows. No embedded worker can: 0 in the quickstart.",
+    differences="The worker is sample_problems with its own settings and may choose itself for a step. The "
+    "prompt is Podium's, "
+    "with four examples. A completion without a valid workflow counts as wrong and is paid for. The heading "
+    "of the column says how many completions are valid. The workers of the synthetic environment cannot write "
+    "workflows, so none is valid there.",
 )
 def prompted_conductor(training_data: TrainingData) -> Method:
-    """Let the best worker write workflows, with the Conductor's grammar and executor."""
+    """The worker that is best on the training questions writes a workflow for each question, without any training."""
     offered = len(training_data.team.workers)
 
     def prompt(problem: Problem) -> str:

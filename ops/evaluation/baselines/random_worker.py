@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @computed_baseline("random worker", position=20)
 def random_worker(answers: SoloResponses) -> BaselineScores:
-    """Score the uniform draw over workers.
+    """A worker that is drawn at random for each question answers it.
 
     A question's value is the mean over the reachable workers, after averaging each worker's samples. The standard error
     of the expected value is over questions. A question without a reachable worker is unscorable.

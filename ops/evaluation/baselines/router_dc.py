@@ -161,18 +161,18 @@ class QuestionGroups(NamedTuple):
     position=51,
     calls_per_question=lambda workers: 1,
     source="arXiv:2409.19886 (RouterDC)",
-    differences="The encoder is one linear map of TF-IDF vectors, not mDeBERTa, and learns at a rate of its "
-    "own; groups "
-    "are k-means on these vectors without t-SNE; scores are shares of right samples for every kind of question; the "
-    "step counts that is best on a held-out fifth of the mix, where the authors' code keeps the best on its test sets.",
+    differences="The encoder is a linear map of TF-IDF vectors with its own learning rate, and not mDeBERTa. Questions "
+    "are grouped by k-means on these vectors, without t-SNE. The score of a worker is its share of right "
+    "answers for every kind of question. The training keeps the step that is best on a held-out fifth of the "
+    "training questions, while the authors' code keeps the one that is best on its test sets.",
     uses_solo_responses=True,
 )
 def router_dc(training_data: TrainingData) -> Method:
-    """Train the router on every precached sample. Raises `ValueError` if no worker has answered a problem."""
-    embedding, outcomes = (
-        QuestionEmbedding.fit(training_data.problems, training_data.seed),
-        Outcomes.from_training_data(training_data),
-    )
+    """A router chooses the worker by embeddings that are trained with a contrastive loss.
+
+    It is trained on every precached sample. Raises `ValueError` if no worker has answered a problem.
+    """
+    embedding, outcomes = QuestionEmbedding.fit(training_data.problems, training_data.seed), Outcomes.from_training_data(training_data)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train_router(embedding.embed(training_data.problems), outcomes.scores[:, there], training_data.seed)
 

@@ -16,16 +16,12 @@ from ops.evaluation.baselines._smoothie import (
 from ops.evaluation.method import Attempt, Method, TrainingData
 
 
-@workflow_baseline(
-    "Smoothie",
-    position=60,
-    calls_per_question=lambda workers: workers,
-    source=SOURCE,
-    differences=DIFFERENCES,
-    uses_solo_responses=True,
-)
+@workflow_baseline("Smoothie", position=60, calls_per_question=lambda workers: workers, source=SOURCE, differences=DIFFERENCES, uses_solo_responses=True)
 def smoothie(training_data: TrainingData) -> Method:
-    """Estimate each worker's quality on a whole benchmark. Raises `ValueError` for fewer than three workers."""
+    """Every worker answers, and the answer of the worker that agrees most with the others on the benchmark counts.
+
+    Raises `ValueError` for fewer than three workers.
+    """
     return Method.side_by_side(list_worker_branches(training_data), choose)
 
 

@@ -25,11 +25,13 @@ NEIGHBOURS = 20
     position=61,
     calls_per_question=lambda workers: workers,
     source=SOURCE,
-    differences=f"{DIFFERENCES} Neighbours are {NEIGHBOURS} questions of the benchmark by TF-IDF with truncated SVD.",
+    differences=f"{DIFFERENCES} The similar questions are the {NEIGHBOURS} nearest of the benchmark by TF-IDF "
+    f"with truncated "
+    "SVD.",
     uses_solo_responses=True,
 )
 def smoothie_dependent(training_data: TrainingData) -> Method:
-    """Estimate each worker's quality per question.
+    """Every worker answers, and the answer of the worker that agrees most with the others on similar questions counts.
 
     Raises `ValueError` for fewer than three workers, or without training problems.
     """

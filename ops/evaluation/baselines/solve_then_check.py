@@ -11,12 +11,9 @@ from ops.evaluation.method import Method, TrainingData, make_checked_workflow
     position=46,
     calls_per_question=lambda workers: 2,
     source="arXiv:2303.17651 (Self-Refine)",
-    differences="One round, in which one call both criticises and corrects. Not among the baselines of "
-    "arXiv:2512.04388.",
+    differences="There is one round, in which one call both criticises and corrects the answer. The Conductor's paper "
+    "does not have this baseline.",
 )
 def solve_then_check(training_data: TrainingData) -> Method:
-    """Let the best single worker by the training mix solve the question and check the answer."""
-    return Method.static(
-        make_checked_workflow(training_data.best_worker, training_data.best_worker),
-        training_data.team.names[training_data.best_worker],
-    )
+    """The worker that is best on the training questions solves the question and then checks its answer."""
+    return Method.static(make_checked_workflow(training_data.best_worker, training_data.best_worker), training_data.team.names[training_data.best_worker])

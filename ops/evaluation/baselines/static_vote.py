@@ -16,14 +16,14 @@ STRONG_WORKERS = 5
     "best static vote",
     position=88,
     calls_per_question=lambda workers: min(workers, STRONG_WORKERS),
-    source="`best_static` without chains and repeated samples, so that it asks nothing",
-    differences=f"Of each worker alone and every vote among the {STRONG_WORKERS} best, the one that is best on "
-    f"the training mix; "
-    "of equals the cheaper.",
+    source="`best_static` without chains and repeated answers, so that it needs no further calls",
+    differences=f"The candidates are each single worker and every vote among the {STRONG_WORKERS} best workers. "
+    f"If several are "
+    "equally good, the cheapest is used.",
     uses_solo_responses=True,
 )
 def static_vote(training_data: TrainingData) -> Method:
-    """Try every vote on the training problems."""
+    """The vote of workers that is best on the training questions answers every question."""
     strong = training_data.ranking[:STRONG_WORKERS]
     offered: list[Sequence[int]] = [
         chosen for size in range(1, len(strong) + 1) for chosen in combinations(strong, size)

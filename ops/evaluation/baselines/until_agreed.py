@@ -16,12 +16,10 @@ MAX_SAMPLES, AGREEING_SAMPLES = 8, 2
     position=45,
     calls_per_question=lambda workers: MAX_SAMPLES,
     source="arXiv:2305.11860 (adaptive consistency)",
-    differences=f"Ends when {AGREEING_SAMPLES} of at most {MAX_SAMPLES} answers are equal; its authors stop by "
-    f"a posterior probability.",
+    differences=f"The method ends when {AGREEING_SAMPLES} of at most {MAX_SAMPLES} answers are equal. Its "
+    f"authors' method ends when the "
+    "posterior probability of an answer is high enough.",
 )
 def until_agreed(training_data: TrainingData) -> Method:
-    """Sample the best single worker by the training mix until answers agree."""
-    return replace(
-        vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker], MAX_SAMPLES),
-        agreeing_answers=AGREEING_SAMPLES,
-    )
+    """The worker that is best on the training questions answers until two of its answers agree."""
+    return replace(vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker], MAX_SAMPLES), agree=AGREEING_SAMPLES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from random import Random
 from typing import Any
 
 import torch
@@ -42,8 +41,6 @@ def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, 
     for epoch, steps in epochs(len(problems), size, grpo.steps):
         rows = [row(problem, epoch) for problem in problems]
         rows = [rows[place] for place in torch.randperm(len(rows), generator=generator).tolist()]
-        if grpo.length_window > 1:
-            rows = by_length(rows, size, grpo.length_window, seed + epoch)
         asked += rows[: steps * size]
     return Dataset.from_list(asked)
 
@@ -76,23 +73,3 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
         return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
 
     return row
-
-
-def by_length(rows: Sequence[Row], step: int, window: int, seed: int) -> list[Row]:
-    """Order the rows so that each `step` of them have prompts of similar length.
-
-    The rows of `window` steps are sorted together; windows and steps are in random order.
-    """
-    random = Random(seed)
-    shuffled = random.sample(list(rows), len(rows))
-    steps = []
-    for start in range(0, len(shuffled), step * window):
-        part = sorted(shuffled[start : start + step * window], key=_length)
-        steps += [part[first : first + step] for first in range(0, len(part), step)]
-    whole = [part for part in steps if len(part) == step]
-    random.shuffle(whole)
-    return [row for part in (*whole, *(part for part in steps if len(part) < step)) for row in part]
-
-
-def _length(row: Row) -> int:
-    return sum(len(message["content"]) for message in row["prompt"])

@@ -23,7 +23,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.grpo.dataset import by_length, dataset, row_maker
+from ops.training.grpo.dataset import dataset, row_maker
 from ops.training.step.order import ALIKE, Order, expected_variances
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
@@ -91,29 +91,6 @@ def test_a_problem_too_long_for_the_model_is_named_before_training_starts() -> N
         rows_of([short, problem("7" * 400)], room=300)
 
 
-def of_length(length: int, name: int) -> dict[str, Any]:
-    return {"prompt": [{"role": "user", "content": "x" * length}], "problem": str(name)}
-
-
-def test_steps_of_like_length_keep_every_row_and_differ_little_within() -> None:
-    rows = [of_length(7 * n % 101, n) for n in range(96)]
-    ordered = by_length(rows, 8, 4, seed=1)
-    assert sorted(row["problem"] for row in ordered) == sorted(row["problem"] for row in rows)
-    assert ordered == by_length(rows, 8, 4, seed=1) != by_length(rows, 8, 4, seed=2)
-
-    def padded(some: list[dict[str, Any]]) -> int:
-        lengths = [len(row["prompt"][0]["content"]) for row in some]
-        return sum(8 * max(lengths[start : start + 8]) for start in range(0, 96, 8))
-
-    assert padded(ordered) < 0.75 * padded(rows)
-
-
-def test_an_unfinished_step_comes_last() -> None:
-    ordered = by_length([of_length(n, n) for n in range(19)], 8, 2, seed=1)
-    last = {len(row["prompt"][0]["content"]) for row in ordered[16:]}
-    assert (len(ordered), len(last)) == (19, 3)
-
-
 def test_a_whole_training_is_asked_as_trls_own_sampler_would() -> None:
     some = [problem(f"What is {n}?", str(n)) for n in range(7)]
     rows = rows_of(some, steps=7, questions_per_step=2)
@@ -123,10 +100,9 @@ def test_a_whole_training_is_asked_as_trls_own_sampler_would() -> None:
     assert rows["epoch"] == [0] * 6 + [1] * 6 + [2] * 2
 
 
-@pytest.mark.parametrize("window", [1, 2])
-def test_every_epoch_has_an_order_of_its_own(window: int) -> None:
+def test_every_epoch_has_an_order_of_its_own() -> None:
     some = [problem("x" * n, str(n)) for n in range(8)]
-    asked = rows_of(some, steps=8, questions_per_step=2, length_window=window)["problem"]
+    asked = rows_of(some, steps=8, questions_per_step=2)["problem"]
     assert sorted(asked[:8]) == sorted(asked[8:]) == sorted(each.key for each in some)
     assert asked[:8] != asked[8:]
 

@@ -246,7 +246,6 @@ def test_a_prompt_has_the_room_that_vllm_keeps(
         ({"staleness": 5}, "less than or equal to 4"),
         ({"staleness": 1, "sampling": "signal"}, "by what the step before showed"),
         ({"staleness": 1, "vllm": True, "vllm_correction": "none"}, "needs a vllm_correction"),
-        ({"sampling": "signal", "length_window": 4}, "length_window puts questions in order"),
         ({"sampling": "forecast"}, "'epochs' or 'signal'"),
         ({"stop_without_signal": 0}, "greater than or equal to 1"),
     ],

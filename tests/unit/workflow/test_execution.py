@@ -111,7 +111,8 @@ def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, statu
 
     form = {"type": "json_object"}
     workflow = Workflow((Step(0, "one"), Step(1, "two", "all")))
-    trace = asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Answering(say), answer_format=form)))
+    team = Team(WORKERS, Answering(say), answer_parameters={"response_format": form})
+    trace = asyncio.run(execute(workflow, QUESTION, team))
     assert asked == [None, form]
     assert trace.status == status
     assert trace.answer == (said if status == "answered" else None)

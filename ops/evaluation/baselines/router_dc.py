@@ -172,7 +172,8 @@ def router_dc(training_data: TrainingData) -> Method:
 
     It is trained on every precached sample. Raises `ValueError` if no worker has answered a problem.
     """
-    embedding, outcomes = QuestionEmbedding.fit(training_data.problems, training_data.seed), Outcomes.from_training_data(training_data)
+    embedding = QuestionEmbedding.fit(training_data.problems, training_data.seed)
+    outcomes = Outcomes.from_training_data(training_data)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
     router = train_router(embedding.embed(training_data.problems), outcomes.scores[:, there], training_data.seed)
 

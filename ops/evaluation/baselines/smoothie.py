@@ -16,7 +16,14 @@ from ops.evaluation.baselines._smoothie import (
 from ops.evaluation.method import Attempt, Method, TrainingData
 
 
-@workflow_baseline("Smoothie", position=60, calls_per_question=lambda workers: workers, source=SOURCE, differences=DIFFERENCES, uses_solo_responses=True)
+@workflow_baseline(
+    "Smoothie",
+    position=60,
+    calls_per_question=lambda workers: workers,
+    source=SOURCE,
+    differences=DIFFERENCES,
+    uses_solo_responses=True,
+)
 def smoothie(training_data: TrainingData) -> Method:
     """Every worker answers, and the answer of the worker that agrees most with the others on the benchmark counts.
 

@@ -16,4 +16,5 @@ from ops.evaluation.method import Method, TrainingData, make_checked_workflow
 )
 def solve_then_check(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions solves the question and then checks its answer."""
-    return Method.static(make_checked_workflow(training_data.best_worker, training_data.best_worker), training_data.team.names[training_data.best_worker])
+    best = training_data.best_worker
+    return Method.static(make_checked_workflow(best, best), training_data.team.names[best])

@@ -22,4 +22,6 @@ MAX_SAMPLES, AGREEING_SAMPLES = 8, 2
 )
 def until_agreed(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions answers until two of its answers agree."""
-    return replace(vote_over_samples(training_data.best_worker, training_data.team.names[training_data.best_worker], MAX_SAMPLES), agree=AGREEING_SAMPLES)
+    best = training_data.best_worker
+    vote = vote_over_samples(best, training_data.team.names[best], MAX_SAMPLES)
+    return replace(vote, agreeing_answers=AGREEING_SAMPLES)

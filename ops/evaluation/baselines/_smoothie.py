@@ -16,7 +16,7 @@ from ops.workflow.grammar import Workflow
 
 SOURCE = "arXiv:2412.04692 (Smoothie)"
 DIFFERENCES = (
-    "SoloResponses are embedded by TF-IDF of words and characters over the answers to the benchmark, and not by "
+    "Answers are embedded by TF-IDF of words and characters over the answers to the benchmark, and not by "
     "a sentence "
     "encoder. A worker that gave no answer is not chosen."
 )

@@ -19,7 +19,7 @@ PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5
     position=95,
     calls_per_question=lambda workers: 1 + PROMPTING.max_steps,
     source="arXiv:2512.04388, Section 4 (a frontier model prompted as the Conductor)",
-    differences="The worker is sample_problems with its own settings and may choose itself for a step. The "
+    differences="The worker is sampled with its own settings and may choose itself for a step. The "
     "prompt is Podium's, "
     "with four examples. A completion without a valid workflow counts as wrong and is paid for. The heading "
     "of the column says how many completions are valid. The workers of the synthetic environment cannot write "

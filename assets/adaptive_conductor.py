@@ -37,7 +37,8 @@ def adaptive_conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """The Conductor after GRPO on random parts of its pool; without an `adaptive` section the Conductor as it is."""
+    """Train the Conductor further with GRPO on random subsets of its pool. Without an `adaptive` section in the recipe,
+    it stays unchanged."""
     if why_not := not_trained(podium):
         return kept(context, base_policy_folder(podium.load()), why_not)
     folder = adaptive_run(podium)

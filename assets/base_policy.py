@@ -24,7 +24,8 @@ from ops.training.cold_start.validation import ColdStartRecord
 def base_policy(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Make the policy that GRPO starts from: a cold start on workflows that the precached responses show to succeed."""
+    """Make the policy from which GRPO starts. In the cold start it learns from workflows that succeed according to the
+    stored responses."""
     gate.passed(context, "training_mix")
     gate.ready(podium, "workers", "training")
     setup = podium.load()

@@ -34,7 +34,7 @@ from ops.results.leaderboard import percent
 def baselines(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Score the recipe's baselines and the policy before GRPO.
+    """Measure the recipe's baselines, and the policy before GRPO, on the test questions.
 
     If no baseline needs every worker's answers, only the best single worker answers: the promotion gate compares the
     Conductor with it.

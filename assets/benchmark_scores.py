@@ -34,7 +34,7 @@ from ops.workflow.strategy import diversity
 def benchmark_scores(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Score the Conductor on held-out questions: accuracy and its uncertainty, tokens, USD, latency."""
+    """Measure the accuracy, tokens, USD and latency of the Conductor on the test questions."""
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
     folder, again = score_folder(setup.workspace, CONDUCTOR, policy), asked_again(context)

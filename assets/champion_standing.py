@@ -26,12 +26,17 @@ from ops.workers.client import Counts
     pool=placement.GPU,
     op_tags=placement.on_gpu,
     kinds={"mlflow", "litellm"},
-    check_specs=[dg.AssetCheckSpec("holds", asset="champion_standing", description="It passes the gate as it is.")],
+    check_specs=[
+        dg.AssetCheckSpec(
+            "holds", asset="champion_standing", description="The champion passes the gate with the changed pool."
+        )
+    ],
 )
 def champion_standing(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Score the champion on the present pool, compare it with itself before the change, and decide whether to train.
+    """Measure the champion with the changed pool, compare it with its results before the change, and decide whether to
+    train it further.
 
     The job `retraining` materializes this asset; the snapshot of its run contains the change.
     """

@@ -35,60 +35,62 @@ LOOPS = "recursion_loops"
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: schema, unique ids, sizes, and gold answers that their graders can read."""
+    """Great Expectations checks the columns, unique ids and numbers of the questions, and that the graders can read the
+    gold answers."""
     return _of_data(context, podium, "well_formed")
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
 def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Check that the graders accept every gold answer, written as a worker would; few may have been quarantined.
-    Programs are checked later."""
+    """The graders should accept every gold answer, written as a worker would write it. Only few rows may have been left
+    out because of their gold answers. Programs are checked later."""
     return _of_data(context, podium, "gold_scores_one")
 
 
 @dg.asset_check(asset=raw_problems)
 def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Check that reference programs of evaluation questions pass their tests on this machine. Warns only, because some
-    programs need further libraries."""
+    """The reference programs of the test questions should pass their tests on this machine. A failure is only a
+    warning, because some programs need further libraries."""
     return _of_data(context, podium, "evaluation_programs_pass", dg.AssetCheckSeverity.WARN)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
 def fit_to_ask_about(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: enough candidates per domain, well formed, without near duplicates of each other or of
-    evaluation questions."""
+    """Great Expectations checks that there are enough candidates in each domain, that they are well formed, and that
+    none resembles another one or a test question."""
     return _of_data(context, podium, "fit_to_ask_about")
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
 def shortlist_gold(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Check that every gold answer, including programs, is graded as correct before a worker is paid to answer."""
+    """Every gold answer, including programs, should be graded as right before a worker is paid to answer."""
     return _of_data(context, podium, "shortlist_gold")
 
 
 @dg.asset_check(asset=worker_responses, blocking=True)
 def whole_and_in_range(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: every shortlisted problem has a row per sample; plausible numbers."""
+    """Great Expectations checks that every candidate has a row for each answer, and that tokens, prices and times are
+    plausible."""
     return _of_data(context, podium, "whole_and_in_range")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def fit_to_train_on(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Great Expectations: schema, balance of the domains, no near duplicates of each other or of evaluation
-    questions."""
+    """Great Expectations checks the columns of the training questions, the balance of the domains, and that none
+    resembles another one or a test question."""
     return _of_data(context, podium, "fit_to_train_on")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
 def gold_answers_score_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
-    """Check that every gold answer, written as a worker would, is graded as correct."""
+    """Every gold answer, written as a worker would write it, should be graded as right."""
     return _of_data(context, podium, "training_mix_gold")
 
 
 @dg.asset_check(asset=base_policy, blocking=True)
 def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
-    """Check after a cold start that enough completions for problems without SFT examples are valid workflows, if the
-    recipe sets `cold_start.validation`."""
+    """After the cold start, enough completions for questions without training examples should be valid workflows. This
+    is checked if the recipe sets `cold_start.validation`."""
     setup = podium.load()
     found = verdict(base_policy_folder(setup), setup.recipe.cold_start)
     facts = metadata.validity(found.validity) if found.validity else {}

@@ -72,8 +72,8 @@ def conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """The base policy after GRPO: from the last checkpoint after a crash, and never a second time once finished. An
-    untrained policy (prompted, static) stays as it is."""
+    """Train the base policy with GRPO. A training that crashed continues from its last checkpoint, and a finished
+    training is never repeated. A prompted or static policy is not trained."""
     gate.passed(context, "training_mix", "base_policy")
     if why_not := not_trained(podium):
         return kept(context, base_policy_folder(podium.load()), why_not)

@@ -24,13 +24,16 @@ from ops.retraining.revisions import act_on_drift, in_words
     op_tags=placement.on_gpu,
     kinds={"huggingface", "litellm"},
     check_specs=[
-        dg.AssetCheckSpec("nothing_drifted", asset="drift", description="Workers and champion answer as they did.")
+        dg.AssetCheckSpec(
+            "nothing_drifted", asset="drift", description="The workers and the champion answer as they did before."
+        )
     ],
 )
 def drift(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Ask each worker and the champion the questions of today again, and compare with the stored answers.
+    """Ask each worker and the champion today's share of the stored questions again, and compare the answers with the
+    stored ones.
 
     A changed worker's model gets a new revision, so that its old answers are ignored; the sensor's plan treats it as
     any changed worker. The questions have a cap of their own each month.

@@ -17,7 +17,8 @@ from ops.evaluation.comparison import comparison_file, outcomes_file
 
 @dg.asset(deps=[worker_pool, worker_responses, baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Per benchmark and in the mean: Conductor, cold start, best and random worker, oracle."""
+    """Compare the Conductor with the cold start, the best worker, a random worker and the oracle, for each benchmark
+    and in the mean."""
     setup, policy = podium.load(), final_policy(podium)
     facts = compared(podium, policy, again=asked_again(context))
     files = comparison_file(setup.workspace, policy_key(policy)), outcomes_file(setup.workspace, policy)

@@ -14,7 +14,8 @@ from ops.stages.release import judge_and_promote
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
-    """Champion or not, by config/promotion.yaml: paired tests against champion and best worker, cost, format."""
+    """Decide whether the new version becomes the champion. config/promotion.yaml has the conditions: paired tests
+    against the champion and the best worker, cost and valid workflows."""
     outcome = judge_and_promote(podium.load(), final_policy(podium), podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.is_champion,

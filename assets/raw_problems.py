@@ -17,7 +17,7 @@ from ops.stages.data import data_files, load_raw_once
     kinds={"python", "dvc"},
 )
 def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Load training candidates and evaluation questions of each benchmark into one format."""
+    """Load the training and test questions of each benchmark into one format."""
     setup = podium.load()
     benchmarks = partitions.in_recipe(context, setup.recipe)
     made = {name: load_raw_once(setup, name, force=asked_again(context)) for name in benchmarks}

@@ -61,7 +61,8 @@ def recursive_conductor(
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
-    """The Conductor after GRPO in two rounds; without a `recursive` section the Conductor as it is."""
+    """Train the Conductor further with GRPO in two rounds. Without a `recursive` section in the recipe, it stays
+    unchanged."""
     if why_not := not_trained(podium):
         return kept(context, final_policy(podium), why_not)
     folder = final_run(podium)

@@ -17,8 +17,8 @@ from ops.training.run.training_run import RunResult
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
 def registered_model(podium: Podium) -> dg.MaterializeResult:
-    """Register a version in MLflow with the alias challenger; the same policy with the same scores is the same
-    version."""
+    """Register the Conductor in MLflow as a version with the alias challenger. The same policy with the same scores is
+    not registered twice."""
     setup = podium.load()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
     policy = final_policy(podium)

@@ -66,7 +66,7 @@ def page_of(podium: Podium) -> Path:
     kinds={"python", "mlflow"},
 )  # fmt: skip
 def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Write the measurements as one HTML page and add it to the version in MLflow; no worker is called."""
+    """Write all results as one HTML page, and attach it to the version in MLflow. No worker is called."""
     page = page_of(podium)
     again = asked_again(context) or not page.with_suffix("").is_dir()
     if (published := once([page], _key(podium), lambda: _published(podium), again=again)) is None:

@@ -15,8 +15,7 @@ from ops.stages.data import data_files, make_shortlist_once
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Choose training candidates: decontaminated against every evaluation question, without near duplicates,
-    diverse."""
+    """Choose the candidates for training. They are diverse, and none resembles a test question or another candidate."""
     setup = podium.load()
     chosen = make_shortlist_once(setup, force=asked_again(context))
     versioning.record(setup.workspace, podium.snapshot(), "shortlist")

@@ -13,7 +13,8 @@ from ops.planning.forecast import as_facts, basis, comparison, make_forecast, ve
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Forecast the share of groups with a gradient, USD and hours; shown beside the last run, if there is one."""
+    """Forecast the share of groups from which GRPO can learn, the cost in USD and the hours. The last run is shown for
+    comparison."""
     made, last = make_forecast(podium.load())
     for warning in warnings(made):
         context.log.warning(warning)

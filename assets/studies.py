@@ -33,7 +33,9 @@ UNREADABLE = "studies_yaml"
 class Chosen(dg.Config):
     """The options for materializing a study."""
 
-    changes: list[str] = Field([], description="Changes of a study of kind `changes`; all of them where none is given.")
+    changes: list[str] = Field(
+        [], description="The changes to measure, in a study of the kind `changes`. An empty list means all of them."
+    )
 
 
 def asset_name(study: str) -> str:

@@ -23,7 +23,8 @@ from ops.stages.data import data_files, make_mix_once
     output_required=False,
 )
 def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[dg.MaterializeResult]:
-    """What GRPO trains on: equally many problems per domain, chosen by the recipe's selector; see the data card.
+    """Choose the training questions from the candidates with the recipe's selector, equally many for each domain.
+    data/data_card.md describes them.
 
     Yields nothing in a run about a changed pool whose champion stays as it is: what follows is skipped.
     """

@@ -11,7 +11,8 @@ from ops.workers.unsent import check_pools
 
 @dg.asset(group_name="workers", kinds={"yaml"})
 def worker_pool(podium: Podium) -> dg.MaterializeResult:
-    """The workers on offer, checked against keys, providers and servers. Retraining compares its two keys."""
+    """Check that the workers of the pool can be called: their API keys, their providers and their servers. Retraining
+    compares the two hashes of the pool."""
     setup = podium.load()
     check_addresses(mlflow=not setup.workspace.rehearsal)
     pool = setup.pool

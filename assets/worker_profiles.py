@@ -21,8 +21,7 @@ from ops.stages.data import data_files, make_profiles_once
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
-    """Measure accuracy and its uncertainty, tokens, USD, latency and failures of every worker; the best one and the
-    oracle."""
+    """Measure the accuracy, tokens, USD, latency and failures of every worker, of the best one and of the oracle."""
     setup = podium.load()
     drawn = setup.workspace.state / "accuracy_against_cost.png"
     profiles = make_profiles_once(setup, force=asked_again(context))

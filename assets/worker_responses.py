@@ -30,8 +30,8 @@ from ops.stages.responses import estimate_responses, find_other_worker_folders, 
 def worker_responses(
     context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Graded answers to the shortlist; of a new worker only its own are asked for. Only benchmarks that are trained on
-    have a shortlist."""
+    """Ask every worker the candidate questions, and grade the responses. Stored responses are not asked for again. Only
+    training benchmarks have candidates."""
     gate.passed(context, "shortlist")
     setup = podium.load()
     chosen = partitions.in_recipe(context, setup.recipe)

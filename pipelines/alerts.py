@@ -32,7 +32,7 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
         monitor_all_code_locations=False,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Send an alert of each failed run through the channels of config/alerts.yaml",
+        description="Sends an alert about each failed run to the channels of config/alerts.yaml.",
     )
     def sensor(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run

@@ -61,14 +61,18 @@ class Part(NamedTuple):
 JOBS = {
     "lifecycle": Part(
         (*DATA, *TRAINING, *EVALUATION, *RELEASE, "report"),
-        "Curate, precache, train, evaluate, register and promote a Conductor",
+        "Run the whole pipeline: prepare the data, ask the workers, and train, evaluate and promote a Conductor.",
     ),
-    "precache": Part(DATA, "Load problems, choose candidates for training, and ask every worker the candidates"),
-    "train": Part(TRAINING, "Train a Conductor on the problems and responses that are there"),
-    "evaluate": Part(EVALUATION, "Score the trained Conductor and its opponents; register and promote nothing"),
+    "precache": Part(
+        DATA, "Load the questions, choose the candidates for training, and ask every worker all candidates."
+    ),
+    "train": Part(TRAINING, "Train a Conductor with the questions and responses that exist."),
+    "evaluate": Part(
+        EVALUATION, "Compare the trained Conductor with the other systems. Nothing is registered or promoted."
+    ),
     "costs": Part(
         ("worker_pool", "worker_profiles", "signal_forecast", "leaderboard", "promotion"),
-        "Compute costs again after a change of prices: no worker is asked, nothing is trained",
+        "Compute the costs again after a change of prices. No worker is asked, and nothing is trained.",
     ),
 }
 """The parts of a pipeline run that a command or a person starts."""
@@ -98,9 +102,9 @@ def refuse_beside_another(instance: dg.DagsterInstance) -> None:
 
 def study_jobs(configured: Sequence[dg.AssetsDefinition]) -> list[dg.UnresolvedAssetJobDefinition]:
     """Return the asset jobs of the assets outside `lifecycle`, which a person starts: the report and the studies."""
-    about = "Every study that trains nothing, of the policy that was trained"
+    about = "Run every study of the trained policy that trains nothing itself."
     jobs: dict[str, tuple[Sequence[str | dg.AssetKey], str]] = {
-        "write_report": (["report"], "Write the report on what was measured; nothing is asked"),
+        "write_report": (["report"], "Write the report on all results. No worker is asked."),
         "study_policy": ([asset_name(name) for name in STUDIES], about),
     }
     for asset in configured:
@@ -115,5 +119,5 @@ def retraining_job() -> dg.UnresolvedAssetJobDefinition:
     is to be trained, `training_mix` yields nothing and Dagster skips the later steps. A retry continues after a crash:
     answers, scores and checkpoints are kept.
     """
-    about = "Execute what a change of the champion's pool requires: precache, evaluate, fine-tune where needed"
+    about = "Do the work that a change of the champion's pool requires: ask new workers, evaluate, and train if needed."
     return asset_job(RETRAINING, RETRAINED, about)

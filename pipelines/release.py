@@ -27,8 +27,8 @@ log = logging.getLogger("podium.release")
 class Decided(dg.Config):
     """The person who decides and the reason; both are recorded with the version."""
 
-    by: str = Field(description="Who decides so. Recorded with the version.")
-    reason: str = Field(description="Why. Recorded with the version.")
+    by: str = Field(description="The name of the person who decides this, which is recorded with the version.")
+    reason: str = Field(description="The reason, which is recorded with the version.")
 
     def check(self, job: str) -> None:
         """Raise `ConfigError` if either is blank."""
@@ -42,7 +42,10 @@ class Decided(dg.Config):
 class Promoted(Decided):
     """The version to promote."""
 
-    version: str = Field(default="", description="A version of the model conductor; empty: the challenger.")
+    version: str = Field(
+        default="",
+        description="The number of a version of the model conductor. If it is empty, this is the challenger.",
+    )
 
 
 def promotion_seen(outcome: PromotionOutcome) -> dg.AssetObservation:
@@ -82,7 +85,7 @@ def observe(workspace: Workspace, seen: dg.AssetObservation) -> None:
 def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
     """Return both jobs on the registry of the checkout of `podium`."""
 
-    @dg.op(name="promote_version", description="Move the alias champion to a version, in spite of the gate")
+    @dg.op(name="promote_version", description="Move the alias champion to a version, whatever the gate decided.")
     def promote_version(context: dg.OpExecutionContext, config: Promoted) -> None:
         with said_in_one_line():
             config.check("promote")
@@ -92,7 +95,7 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
             context.log_event(promotion_seen(outcome))
         context.add_output_metadata({"champion": outcome.version, "report": dg.MetadataValue.path(outcome.page)})
 
-    @dg.op(name="roll_back_champion", description="Move the alias champion to previous")
+    @dg.op(name="roll_back_champion", description="Move the alias champion back to the previous version.")
     def roll_back_champion(context: dg.OpExecutionContext, config: Decided) -> None:
         with said_in_one_line():
             config.check("rollback")
@@ -102,14 +105,14 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
         context.add_output_metadata({"champion": back.version})
 
     @dg.job(
-        description="Make a version champion in spite of the gate; who wanted it and why is recorded",
+        description="Make a version the champion, whatever the gate decided. The name and the reason are recorded.",
         config=_to_fill_in(promote_version, "version", "by", "reason"),
     )
     def promote() -> None:
         promote_version()
 
     @dg.job(
-        description="Make the version before champion again; who wanted it and why is recorded",
+        description="Make the previous champion the champion again. The name and the reason are recorded.",
         config=_to_fill_in(roll_back_champion, "by", "reason"),
     )
     def rollback() -> None:

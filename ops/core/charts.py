@@ -266,7 +266,8 @@ class Plane(Chart):
             axes.errorbar(
                 [point.x for point in own], [point.y.value for point in own],
                 yerr=list(zip(*(point.y.reach for point in own), strict=True)),
-                fmt=marker, color=colour, markeredgecolor=INK, markersize=12 if group == "Conductor" else 8,
+                fmt=marker, color=colour, markeredgecolor=INK,
+                markersize=12 if group == "Conductor" else 6 if narrow else 8,
                 elinewidth=1, capsize=2, label=group, zorder=3,
             )  # fmt: skip
         line = [self.points[place] for place in self.frontier]
@@ -286,6 +287,19 @@ class Plane(Chart):
             # An empty plot adds the letter and its system to the legend.
             axes.plot([], [], linestyle="none", label=f"{letter}  {point.label}")
         axes.grid(axis="y", visible=True, color=FAINT, linewidth=0.6)
+        if narrow:  # there is no room for a label at each of a decade's nine ticks
+            from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.15f}".rstrip("0").rstrip(".")))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+_OFFSETS = (
+    (-10, 10), (11, -11), (-10, 23), (24, -11), (11, 11), (-11, -11), (0, 23), (0, -23), (0, 36), (0, -36), (24, 23),
+    (-24, -23),
+)  # fmt: skip
+"""Places of a letter beside its mark, in typographic points, the best first."""
 
 
 def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[tuple[float, float]]:
@@ -301,7 +315,7 @@ def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[
     for x, y in map(place, points):
         free = [
             (dx, dy)
-            for dx, dy in ((-10, 10), (11, -11), (-10, 23), (24, -11), (11, 11), (-11, -11), (0, 23), (0, -23))
+            for dx, dy in _OFFSETS
             if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in taken if (a, b) != (x, y))
         ]
         dx, dy = free[0] if free else (-10, 10)
@@ -343,9 +357,9 @@ def figure(chart: Chart, width: float, label: str) -> Any:
 
 
 def png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
-    """Render the chart as PNG, by default its wide version. The narrow one has as many pixels, for sharp text."""
+    """Render the chart as PNG, by default its wide version."""
     buffer = BytesIO()
-    figure(chart, width, label).savefig(buffer, format="png", dpi=round(120 * WIDE_IN / width))
+    figure(chart, width, label).savefig(buffer, format="png", dpi=120 if width == WIDE_IN else 160)
     return buffer.getvalue()
 
 

@@ -20,10 +20,10 @@ CARD = "README.md"
 CODE_LICENCE = "Apache-2.0"
 ABOUT_MODEL = (
     "A small language model that answers a question by writing a workflow for a pool of other models. "
-    "`champion` is the version in service, `challenger` the one registered last, `previous` the champion before. "
-    "`podium promote` and `podium rollback` move them."
+    "The alias `champion` names the version that is served, `challenger` the version that was registered last, and "
+    "`previous` the champion before the present one. `podium promote` and `podium rollback` move these aliases."
 )
-_NO_CURVE = "Its training was not tracked in this store."
+_NO_CURVE = "Its training was not tracked in this MLflow store."
 _UNTRAINED = "It was not trained."
 
 
@@ -79,7 +79,7 @@ class Release:
         if not said:
             return "It was not scored."
         usd = mean_usd(self.rows)
-        return f"Accuracy (95 % interval): {', '.join(said)}; ${usd:.5f} a question for the workers."
+        return f"Accuracy (95 % interval): {', '.join(said)}. The workers cost ${usd:.5f} for each question."
 
     def description(self, experiment_of: Mapping[str, str]) -> str:
         """Markdown for the version's page; `experiment_of` has the experiments of training runs and checkpoint."""
@@ -103,7 +103,7 @@ class Release:
             USE,
             "## Scores",
             _scores(summaries) if summaries else "It was not scored.",
-            "Each question counts once in each repeat; means are of the benchmarks, each with the same weight.",
+            _READING,
             "## Workers",
             _workers(self.card, self.pool),
             "## Where it came from",
@@ -143,16 +143,20 @@ curl http://127.0.0.1:5001/invocations -H 'content-type: application/json' \\
 
 The answer, 42, is the last text of `output`.
 
-Workers are asked at their providers with the keys that `artifacts/pool.yaml` names by environment variable. The
-response cache and the ledger lie in `.podium` of this folder, or below `PODIUM_ROOT` where that is set. `custom_inputs`
-hold the options of a request (budget, deadline, workers), `custom_outputs` the workflow with each step, its tokens and
-USD."""
+The workers are called at their providers. `artifacts/pool.yaml` names the environment variables that must hold the API
+keys. Stored responses and the ledger are kept in the folder `.podium` of this folder, or of the folder `PODIUM_ROOT` if
+that variable is set. The field `custom_inputs` holds the options of a request, such as its budget, its deadline and the
+workers that it may ask. The field `custom_outputs` holds the workflow with its steps, their tokens and their cost."""
+_READING = (
+    "Each row is one benchmark. Tokens and USD are those of the workers for one question. In means over benchmarks, "
+    "every benchmark has the same weight."
+)
 _LIMITS = (
-    "Single questions with one right answer were measured; conversations were not. It sends questions to "
-    "the workers of its pool. What one worker writes can mislead the next."
+    "It was measured on single questions with one right answer, and not on conversations. It sends questions to the "
+    "workers of its pool. A wrong response of one worker can mislead the next one."
 )
 _SYNTHETIC = (
-    " The problems were generated and the workers are embedded programs, so these scores say nothing of real models."
+    " The questions were generated and the workers are small programs, so these scores say nothing about real models."
 )
 
 

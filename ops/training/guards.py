@@ -204,48 +204,52 @@ def _use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
 
 GUARDS = {
     "format_failures": Guard(
-        "Completions that are no workflow, and why",
-        "Give the cold start more steps, or show few-shots; raise grpo.max_completion_tokens if the text is cut",
+        "The share of completions that are not valid workflows should be small",
+        "Give the cold start more steps, show examples in the prompt, or raise grpo.max_completion_tokens if texts are "
+        "cut off",
         _format_failures,
     ),
     "one_worker": Guard(
-        "One worker is used whatever the domain",
-        "Compare with this worker alone (leaderboard); more grpo.entropy, or a cost term in grpo.reward_terms",
+        "The Conductor should not use the same worker in every domain",
+        "Compare the Conductor with this worker alone (leaderboard), and try more grpo.entropy or a cost term in "
+        "grpo.reward_terms",
         _one_worker,
     ),
     "worker_mismatch": Guard(
-        "A domain's most used worker is alone much less often right than another",
-        "Look at worker_profiles by domain; more grpo.steps, or set prompting.cards so that the prompt shows strengths",
+        "The worker that is used most in a domain should be about as accurate there as the best one",
+        "Look at worker_profiles for each domain, and try more grpo.steps, or prompting.cards, which shows the "
+        "accuracy of workers in the prompt",
         _worker_mismatch,
     ),
     "one_pattern": Guard(
-        "Collapse of shapes: the same workers and access whatever the question",
+        "The workflows should differ between questions, and not all have the same workers and access",
         "Take an earlier checkpoint, or train again with more grpo.entropy or a smaller grpo.learning_rate",
         _one_pattern,
     ),
     "routing_entropy": Guard(
-        "Collapse of routing: hardly anything of the first steps' variety is left",
-        "Fewer grpo.steps or a smaller grpo.learning_rate, or more grpo.entropy",
+        "A part of the variety of workflows in the first steps should be left at the end",
+        "Try fewer grpo.steps, a smaller grpo.learning_rate, or more grpo.entropy",
         _routing_entropy,
     ),
     "right_if_valid_rises": Guard(
-        "Right answers among valid workflows do not rise: the reward comes of format alone",
-        "See signal_forecast and zero_variance: harder or easier problems, larger groups, a better cold start",
+        "The accuracy of valid workflows should rise. Otherwise the reward rises only because more workflows are valid",
+        "Look at signal_forecast and zero_variance, and try harder or easier questions, larger groups or a better cold "
+        "start",
         _no_gain,
     ),
     "unscorable": Guard(
-        "Rollouts whose workers could not be reached",
-        "Look for the worker in trainer.log; its limits, time-out and retries are in the pool",
+        "Only few rollouts should have no reward because their workers could not be reached",
+        "Look for the worker in trainer.log, and at its limits, time-out and retries in the pool",
         _unscorable,
     ),
     "recursion_loops": Guard(
-        "Recursive rounds that repeat a workflow, or lose right answers without a gain",
-        "Fewer limits.rounds (podium study rounds shows each), or more recursive.steps",
+        "Only few recursive rounds should repeat a workflow or turn right answers into wrong ones",
+        "Try fewer limits.rounds (podium study rounds measures each number), or more recursive.steps",
         _recursion_loops,
     ),
     "zero_variance": Guard(
-        "Groups whose rewards are all alike teach nothing",
-        "Stop earlier (grpo.stop_without_signal), or ask problems with more signal (grpo.sampling, "
+        "Only some groups should have equal rewards, because GRPO learns nothing from them",
+        "Stop earlier (grpo.stop_without_signal), or choose questions whose rewards differ more (grpo.sampling, "
         "curation.selector, curation.shortlist_factor)",
         _zero_variance,
     ),

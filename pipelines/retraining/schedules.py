@@ -16,7 +16,7 @@ DRIFT = "detect_drift"
 
 def clock_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
     """Return the jobs that schedules start in addition to the lifecycle."""
-    about = "Ask stored questions again: have the workers, or the champion, changed?"
+    about = "Ask the workers and the champion some stored questions again, to detect whether one of them has changed."
     return [dg.define_asset_job(DRIFT, ["drift"], description=about)]
 
 
@@ -34,8 +34,8 @@ def monthly_check() -> dg.ScheduleDefinition:
         cron_schedule="0 2 1 * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Retrain only what the champion's pool requires since the last run: edits, workers that drifted. "
-        "When nothing changed, no run starts; above retraining.budget_usd an alert asks a person",
+        description="Does the work that changes of the champion's pool since the last run require, once a month. If "
+        "nothing has changed, no run starts. If it costs more than retraining.budget_usd, an alert asks a person.",
     )
     def schedule(context: dg.ScheduleEvaluationContext, podium: Podium) -> dg.RunRequest | dg.SkipReason:
         instance, workspace = context.instance, podium.workspace()
@@ -64,7 +64,7 @@ def nightly_drift() -> dg.ScheduleDefinition:
         cron_schedule="0 4 * * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Ask every worker and the champion a few stored questions again: have they changed?",
+        description="Asks every worker and the champion some stored questions again, every night, to detect changes.",
     )
     def schedule(podium: Podium) -> dg.RunRequest:
         known = champion(podium.load().workspace)

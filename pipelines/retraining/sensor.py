@@ -34,7 +34,7 @@ def pool_changed(
         job=retraining,
         minimum_interval_seconds=15,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description="When the champion's pool has changed and settled: precache, evaluate, fine-tune if it must be",
+        description="Starts the retraining when the champion's pool has changed and its files are stable.",
     )
     def sensor(context: dg.SensorEvaluationContext, podium: Podium) -> dg.SensorResult:
         # A run uses its own snapshot until it ends; the resulting pool is then compared with the file.
@@ -68,7 +68,8 @@ def alert_on_pool(clock: Callable[[], float] = time.time) -> dg.SensorDefinition
         name="alert_on_pool",
         minimum_interval_seconds=300,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Send an alert when the champion's pool changed while pool_changed is off, or a worker retires",
+        description="Sends an alert if the champion's pool has changed while pool_changed is off, or if a worker's "
+        "model is retired.",
     )
     def sensor(context: dg.SensorEvaluationContext, podium: Podium) -> dg.SensorResult:
         workspace = podium.workspace()

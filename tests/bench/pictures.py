@@ -181,12 +181,12 @@ PIPELINE = (
     ("1 Problems", "load the questions,", "remove contamination"),
     ("2 Responses", "ask each model of the", "pool once, and store it"),
     ("3 Training mix", "keep the informative", "questions"),
-    ("4 Cold start", "learn the form of", "workflows by examples"),
-    ("5 GRPO", "execute workflows and", "reward right answers"),
+    ("4 Cold start", "learn the form of", "workflows by example"),
+    ("5 GRPO", "execute workflows,", "reward right answers"),
     ("6 Evaluation", "test questions, with", "all baselines"),
     ("7 Promotion gate", "paired tests, price,", "latency, format"),
     ("8 Serving", "one model on", "OpenAI's routes"),
-    ("9 Retraining", "when the pool changes", "or a model drifts"),
+    ("9 Retraining", "if the pool changes", "or a model drifts"),
 )
 """The pipeline in nine boxes: a title and two lines each."""
 
@@ -209,6 +209,7 @@ def pipeline_picture() -> str:
     drawing.arrow((columns[0] + width, last), (edge, last), (edge, first), (columns[1] + width, first))
     for number, line in enumerate(("a new or changed model", "adds one column of", "responses")):
         drawing.parts.append(f'<text x="{columns[1] + 4}" y="{last + 20 + 18 * number}" class="soft">{line}</text>')
+    drawing.bottom += 8
     return drawing.svg()
 
 

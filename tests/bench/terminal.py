@@ -49,6 +49,7 @@ def drawn(output: str) -> str:
         console.print(Text.from_ansi(f'$ podium ask "{QUESTION}"\n{output.rstrip()}'))
         picture = console.export_svg(title="podium ask", theme=THEME, unique_id="podium")
     picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    picture = picture.replace("<svg ", f'<svg width="{10 * COLUMNS}" ', 1)
     return "\n".join(line.rstrip() for line in picture.splitlines()) + "\n"
 
 

@@ -16,8 +16,8 @@ from ops.results.statistics import MeanEstimate
 @exhibit(
     "Accuracy by benchmark",
     10,
-    shows="Every system's accuracy in % ± one standard error over questions, and its 95 % interval, which holds "
-    "for few questions and near 0 and 100 %, too. Means weigh benchmarks alike.",
+    shows="The accuracy of every system in % ± one standard error over questions, and its 95 % interval, which is also "
+    "valid for few questions and near 0 and 100 %. In means, every benchmark has the same weight.",
     paper="its main results: systems × benchmarks, with a mean",
     needs=("opponents",),
 )
@@ -66,5 +66,6 @@ def _beside_the_paper(evidence: Evidence, ours: System) -> Table:
          paper.UNCONSTRAINED.get(name, "–")]
         for name in evidence.benchmarks
     ]  # fmt: skip
-    note = "" if evidence.about.as_paper else "The paper's are other questions, workers and policy: for the shape only."
+    differs = "The paper has other questions, workers and another policy, so compare only the order of the systems."
+    note = "" if evidence.about.as_paper else differs
     return Table("The Conductor beside the paper's", head, rows, note=note)

@@ -14,8 +14,8 @@ from ops.spending.books import usd
 @exhibit(
     "Accuracy against USD a question",
     30,
-    shows="Each system by its price (a tenfold price is one step to the right) and accuracy; the dashed line joins "
-    "those that nothing cheaper is as good as.",
+    shows="The price and the accuracy of each system. The axis of prices is logarithmic. The dashed line joins the "
+    "systems for which no cheaper one is as accurate.",
     paper="its picture of performance against cost",
     needs=("opponents",),
 )

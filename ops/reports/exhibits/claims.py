@@ -15,8 +15,8 @@ from ops.results.statistics import OVERALL
 @exhibit(
     "The claims, tested one by one",
     60,
-    shows="Is the Conductor more often right than this system? Differences are paired by question; every claim of the "
-    "table counts in the adjustment (Holm).",
+    shows="Whether the Conductor is right more often than each system. Differences are paired by question, and the "
+    "p-values are adjusted for all claims of the table (Holm).",
     paper="what its tables say in words: better than every worker and every baseline",
     needs=("conductor", "opponents"),
 )
@@ -36,8 +36,8 @@ def claims(evidence: Evidence) -> Shown:
         parts.append(singly)
     verdicts = Counter(claim.verdict.partition(" (")[0] for claim in made)
     said = (
-        f"Claims that hold: {verdicts[HOLDS]} of {len(made)}; that do not: {verdicts[FAILS]}; "
-        f"undecided: {len(made) - verdicts[HOLDS] - verdicts[FAILS]}."
+        f"Of {len(made)} claims, {verdicts[HOLDS]} hold, {verdicts[FAILS]} do not hold, and "
+        f"{len(made) - verdicts[HOLDS] - verdicts[FAILS]} are undecided."
     )
     return Shown(parts, f"{evidence.n}; {len(made)} claims", said)
 

@@ -12,8 +12,8 @@ from ops.spending.books import usd
 @exhibit(
     "Cost-adjusted accuracy",
     110,
-    shows="What a right answer costs, and by how much a system is above or below what the others reach for the same "
-    "money, questions going to one or another of them by lot.",
+    shows="What a right answer costs, and by how much a system is more or less accurate than a mixture of the "
+    "others at the same price, in which each question is given to one of them at random.",
     paper="its discussion of cost; the adjustment is ours",
     needs=("opponents",),
 )

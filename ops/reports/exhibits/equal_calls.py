@@ -10,7 +10,8 @@ from ops.reports.exhibits._equal import beside_the_best
 @exhibit(
     "At equal calls",
     50,
-    shows="The best opponent with no more calls a question than the Conductor makes, and the best with any number.",
+    shows="The best other system that makes no more calls for a question than the Conductor, and the best with any "
+    "number.",
     paper="its baselines, each held to five calls (Mixture-of-Agents to eight)",
     needs=("conductor", "opponents"),
 )

@@ -11,7 +11,7 @@ from ops.spending.books import usd
 @exhibit(
     "At equal price",
     40,
-    shows="The best opponent at no more than the Conductor's USD a question, and the best at any price.",
+    shows="The best other system that costs no more for a question than the Conductor, and the best at any price.",
     needs=("conductor", "opponents"),
 )
 def equal_price(evidence: Evidence) -> Shown:

@@ -11,8 +11,8 @@ from ops.reports.exhibit import Shown, Table, exhibit
 @exhibit(
     "Experiments and ablations",
     130,
-    shows="One change or observation each, on this policy; the paper's own ablations are last, for their "
-    "direction.",
+    shows="Studies of this policy, each about one change or observation. The paper's own ablations follow, so that "
+    "you can compare the direction of the effects.",
     paper=f"its ablations (workers, subtasks, few-shots, access); {paper.ONE_WORKER}",
 )
 def experiments(evidence: Evidence) -> Shown:

@@ -11,8 +11,8 @@ from ops.spending.books import usd
 @exhibit(
     "In-domain: accuracy, and what a question takes",
     20,
-    shows="Accuracy, tokens, calls, USD and seconds a question on the benchmarks that are trained on, the most "
-    "accurate first.",
+    shows="The accuracy, tokens, calls, USD and seconds for a question of the training benchmarks, with the most "
+    "accurate system first.",
     paper="its efficiency comparison under constrained workers: mean of four tasks, tokens, USD",
     needs=("opponents",),
 )

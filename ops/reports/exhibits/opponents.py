@@ -7,9 +7,9 @@ from ops.reports.exhibit import Shown, Table, exhibit
 
 
 @exhibit(
-    "The opponents, and how they differ from their authors' own",
+    "The other systems, and how they differ from their authors' versions",
     140,
-    shows="Where each baseline is described, and what is otherwise here: read its figures with that in mind.",
+    shows="Where each baseline is described, and how Podium's version differs from that of its authors.",
     paper="its list of baselines",
     needs=("opponents",),
 )

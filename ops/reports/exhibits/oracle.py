@@ -16,8 +16,9 @@ NONE = MeanEstimate(float("nan"), float("nan"), 0)
 @exhibit(
     "The oracle over single workers",
     120,
-    shows="Each question's best worker, chosen on all repeats but the one that it is scored on. Beside it stands an "
-    "upper bound: the worker chosen on the answers that it is scored on, with hindsight and luck.",
+    shows="What one would reach by giving each question to its best worker, chosen by other answers than the one "
+    "that is scored. The upper bound chooses the worker by the scored answers themselves, so it includes "
+    "luck.",
     needs=("workers",),
 )
 def oracle(evidence: Evidence) -> Shown:

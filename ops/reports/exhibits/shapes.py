@@ -13,7 +13,7 @@ from ops.workflow.strategy import SHAPES, diversity
 @exhibit(
     "Shapes by benchmark",
     90,
-    shows="Which strategies the Conductor's valid workflows follow, and how varied they are.",
+    shows="The shapes of the Conductor's valid workflows, and how varied they are.",
     paper="its examples of strategies that emerge: planning, verification, aggregation, debate",
     needs=("conductor",),
 )

@@ -21,8 +21,9 @@ Curve = Sequence[Mapping[str, Any]]
 @exhibit(
     "Training: reward, validity, correctness given validity, diversity",
     100,
-    shows=f"Means of a step's rollouts, each point the mean of the last {WINDOW} steps. The reward is 0 for what is no "
-    "workflow, 0.5 for a wrong answer and 1 for a right one, before the recipe's reward terms.",
+    shows=f"Means over the rollouts of a step. Each point is the mean of the last {WINDOW} steps. The reward is 0 "
+    "without a valid workflow, 0.5 for a wrong answer and 1 for a right one, before the recipe's reward "
+    "terms.",
     paper="its training curves",
     needs=("curve",),
 )

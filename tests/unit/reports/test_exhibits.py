@@ -127,7 +127,7 @@ def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
     verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
     assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
     assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
-    assert shown.said == "Claims that hold: 4 of 8; that do not: 2; undecided: 2."
+    assert shown.said == "Of 8 claims, 4 hold, 2 do not hold, and 2 are undecided."
     picture = shown.parts[0]
     assert isinstance(picture, Dots)
     assert picture.zero
